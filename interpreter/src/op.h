@@ -1,0 +1,55 @@
+/* What an op is in C: a row of three functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
+ *
+ * model.c decodes an op of the file into an nmp_op on the stack (pointers into the file and the arena), so nothing
+ * is kept in RAM between runs.
+ */
+#ifndef NMP_OP_H
+#define NMP_OP_H
+
+#include "gen/nmp_params.h" /* generated: struct nmp_conv2d_params, ..., union nmp_params, enum nmp_op_kind */
+#include "kernels.h"
+#include "nmp.h"
+
+#define NMP_OP_INPUTS_MAX 4 /* of ops with a fixed number; concat reads them through nmp_op.input_at */
+
+typedef struct nmp_tensor {
+  void *data; /* constants are never written */
+  int32_t shape[NMP_RANK_MAX];
+  uint8_t rank;
+  uint8_t bits;             /* 8, 16, 32 */
+  uint8_t is_const;
+  int8_t exponent;          /* exponents[0] */
+  const int8_t *exponents;  /* one, or one per index of axis */
+  uint32_t exponent_count;
+  int8_t axis;              /* -1: one exponent */
+  int32_t lo, hi;
+  uint32_t size;            /* elements */
+} nmp_tensor;
+
+typedef struct nmp_op nmp_op;
+struct nmp_op {
+  enum nmp_op_kind kind;
+  uint32_t input_count, output_count;
+  nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
+  nmp_tensor out[1];
+  union nmp_params params;
+  const void *model;                                            /* for input_at */
+  void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
+  void *scratch;
+  const nmp_kernels *kernels;
+};
+
+/* A rule that the file breaks: what, with what was found and what is allowed. what == NULL: fine. */
+typedef struct nmp_rule {
+  const char *what;
+  int64_t found, allowed;
+} nmp_rule;
+
+typedef struct nmp_op_type {
+  nmp_rule (*check)(const nmp_op *op);    /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
+  size_t (*scratch)(const nmp_op *op);    /* bytes, 16-byte aligned; NULL: none */
+  void (*run)(const nmp_op *op);
+  uint8_t in_place;                       /* out may lie exactly on in[0] */
+} nmp_op_type;
+
+#endif

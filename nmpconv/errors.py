@@ -1,0 +1,90 @@
+"""What can go wrong, as values: what was found, what is allowed, where, and what to do about it.
+
+An error is raised once, where it is noticed, and formatted once, by the command line. Every class has
+the exit code of the process as ``code``; the table of codes is `ExitCode`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit status of the command line."""
+
+    OK = 0
+    INTERNAL = 1  # a bug of nmpconv
+    USAGE = 2  # the command line itself (the convention of click)
+    INPUT = 3  # a file or folder handed in is missing, unreadable or not what it should be
+    MISMATCH = 4  # device and host, or reference and C, disagree
+    UNSUPPORTED = 5  # the model holds something that cannot be converted
+    OUTPUT = 6  # the result could not be written
+    MODEL = 7  # a .nmp file is refused: damaged, of another version, or not runnable here
+    DEVICE = 8  # no answer, or no sensible answer, from a device
+
+
+class NmpError(Exception):
+    """An error meant for a person.
+
+    message: one sentence with what was found and what is allowed.
+    where:   file, node or flag it is about ('' when the message says it all).
+    hint:    what to do next ('' when there is nothing to suggest).
+    """
+
+    code = ExitCode.INTERNAL
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class UsageError(NmpError):
+    code = ExitCode.USAGE
+
+
+class InputError(NmpError):
+    code = ExitCode.INPUT
+
+
+class MismatchError(NmpError):
+    code = ExitCode.MISMATCH
+
+
+class OutputError(NmpError):
+    code = ExitCode.OUTPUT
+
+
+class ModelError(NmpError):
+    code = ExitCode.MODEL
+
+
+class DeviceError(NmpError):
+    code = ExitCode.DEVICE
+
+
+class Unsupported(NmpError):
+    """One node that cannot be converted; the frontend collects them into one `UnsupportedModel`."""
+
+    code = ExitCode.UNSUPPORTED
+
+
+class UnsupportedModel(NmpError):
+    """All nodes of a model that cannot be converted: rows of (node, op, why, nearest supported form)."""
+
+    code = ExitCode.UNSUPPORTED
+
+    def __init__(self, rows: list[tuple[str, str, str, str]], *, where: str = "") -> None:
+        lines = [f"{len(rows)} node(s) cannot be converted:"]
+        lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
+        super().__init__("\n".join(lines), where=where)
+        self.rows = rows
+
+
+class VerifyError(NmpError):
+    """A pass left the graph in a state that its stage forbids: a bug of nmpconv."""

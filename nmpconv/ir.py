@@ -1,0 +1,161 @@
+"""The graph: a few frozen dataclasses, from the imported float model to the planned integer one.
+
+Layout: activations are NHWC (batch 1 in front), convolution weights are OHWI (I = input channels / groups),
+fully connected weights are [out, in]. Names are unique per graph. Nodes are in an order in which every
+value is produced before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+FLOAT = "float32"
+DTYPES = ("float32", "int8", "int16", "int32")
+INT_OF_BITS = {8: "int8", 16: "int16", 32: "int32"}
+
+
+@dataclass(frozen=True)
+class Quant:
+    """How integers stand for reals: value = q * 2^exponent, q in [lo, hi].
+
+    exponents: one, or one per index of ``axis``. bits: 8, 16 or (biases, tables) 32.
+    lo, hi:    the saturation range, within the type's; a fused activation narrows it.
+    """
+
+    bits: int
+    exponents: tuple[int, ...]
+    lo: int
+    hi: int
+    axis: int | None = None
+
+    @property
+    def exponent(self) -> int:
+        """The exponent of a tensor that has only one."""
+        if len(self.exponents) != 1:
+            raise ValueError("a per-channel tensor has no single exponent")
+        return self.exponents[0]
+
+    @property
+    def dtype(self) -> str:
+        return INT_OF_BITS[self.bits]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The float range that calibration saw, and by which method the exponent was chosen from it."""
+
+    min: float
+    max: float
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What turns an image file into the model's float input: x = (pixel * scale - mean) / std, kept in the file.
+
+    range: the pixels' range that mean and std refer to, (0, 255) or (0, 1).
+    layout: of the ONNX input, "nchw" or "nhwc". channel_order: "rgb", "bgr" or "gray".
+    resize: "none", "shorter", "squash" or "letterbox"; crop: the fraction of the shorter side that the centre crop keeps
+    (resize to size / crop, then crop), 1.0 for none; pad: the letterbox's pixel value.
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    range: tuple[float, float] = (0.0, 255.0)
+    layout: str = "nchw"
+    channel_order: str = "rgb"
+    resize: str = "squash"
+    crop: float = 1.0
+    pad: int = 114
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor: an activation (data None) or a constant.
+
+    clamp: the float range that the producer saturates its result to (a fused Relu is (0, inf)); None for none.
+    observed, quant: set by calibration and by quantization. offset: byte offset in the arena, set by the memory plan.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = FLOAT
+    data: np.ndarray | None = field(default=None, compare=False, repr=False)
+    clamp: tuple[float, float] | None = None
+    observed: Observed | None = None
+    quant: Quant | None = None
+    offset: int | None = None
+
+    @property
+    def is_const(self) -> bool:
+        return self.data is not None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op: ``op`` is the name in `nmpconv.ops.OPS`, ``params`` that op's frozen dataclass."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    params: Any
+
+
+@dataclass(frozen=True)
+class Graph:
+    """inputs and outputs are value names, in the model's order. ``labels`` are class names, ``source`` says where from."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    values: Mapping[str, Value]
+    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def ins(self, node: Node) -> list[Value]:
+        return [self.values[n] for n in node.inputs]
+
+    def outs(self, node: Node) -> list[Value]:
+        return [self.values[n] for n in node.outputs]
+
+    def producers(self) -> dict[str, Node]:
+        """The node that computes each value; inputs and constants have none."""
+        return {out: node for node in self.nodes for out in node.outputs}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """The nodes that read each value, in order, once per node; a value nobody reads has an empty list."""
+        users: dict[str, list[Node]] = {name: [] for name in self.values}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                users[name].append(node)
+        return users
+
+    def activations(self) -> Iterator[Value]:
+        """Inputs, then every node's outputs in order."""
+        for name in self.inputs:
+            yield self.values[name]
+        for node in self.nodes:
+            for name in node.outputs:
+                yield self.values[name]
+
+    def with_values(self, *values: Value) -> Graph:
+        """The same graph with these values added or replaced."""
+        return replace(self, values={**self.values, **{v.name: v for v in values}})

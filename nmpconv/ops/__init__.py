@@ -1,0 +1,40 @@
+"""All ops, in the order of the schema's union Params."""
+
+from __future__ import annotations
+
+from nmpconv.ops.add import Add
+from nmpconv.ops.average_pool import AveragePool
+from nmpconv.ops.concat import Concat
+from nmpconv.ops.conv2d import Conv2D
+from nmpconv.ops.fully_connected import FullyConnected
+from nmpconv.ops.lookup import Lookup
+from nmpconv.ops.max_pool import MaxPool
+from nmpconv.ops.mul import Mul
+from nmpconv.ops.pad import Pad
+from nmpconv.ops.requantize import Requantize
+from nmpconv.ops.reshape import Reshape
+from nmpconv.ops.slice import Slice
+from nmpconv.ops.softmax import Softmax
+from nmpconv.ops.transpose import Transpose
+from nmpconv.ops.op import Case, Op, QArray
+
+_ALL: list[Op] = [
+    Conv2D(),
+    FullyConnected(),
+    Add(),
+    Mul(),
+    AveragePool(),
+    MaxPool(),
+    Requantize(),
+    Lookup(),
+    Softmax(),
+    Concat(),
+    Pad(),
+    Slice(),
+    Reshape(),
+    Transpose(),
+]
+
+OPS: dict[str, Op] = {op.name: op for op in _ALL}
+
+__all__ = ["OPS", "Case", "Op", "QArray"]
