@@ -117,7 +117,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """inputs and outputs are value names, in the model's order. ``labels`` are class names, ``source`` says where from."""
+    """inputs and outputs are value names, in the model's order. ``labels`` are class names.
+
+    pixels:        inputs that are raw pixels (int8, pixel - 128): the preprocessing is in the first layer.
+    source_shapes: the shape of each input and output in the ONNX model.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -126,6 +130,8 @@ class Graph:
     values: Mapping[str, Value]
     preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    pixels: frozenset[str] = frozenset()
+    source_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

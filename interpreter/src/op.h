@@ -37,6 +37,7 @@ struct nmp_op {
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
   void *scratch;
   const nmp_kernels *kernels;
+  const nmp_options *threads; /* parallel may be NULL */
 };
 
 /* A rule that the file breaks: what, with what was found and what is allowed. what == NULL: fine. */
@@ -45,11 +46,16 @@ typedef struct nmp_rule {
   int64_t found, allowed;
 } nmp_rule;
 
+/* check, scratch and work are called once, before there is an arena: only constants have data, and scratch, kernels and
+ * threads are not set. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
+ * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
+ */
 typedef struct nmp_op_type {
   nmp_rule (*check)(const nmp_op *op);    /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
   size_t (*scratch)(const nmp_op *op);    /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
   uint8_t in_place;                       /* out may lie exactly on in[0] */
+  uint64_t (*work)(const nmp_op *op);     /* bound of the steps of a run; NULL: the elements of inputs and output */
 } nmp_op_type;
 
 #endif
