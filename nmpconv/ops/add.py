@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.ir import Value
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,36 @@ class Add(Op):
     Params = AddParams
     clamps = True
     in_place = True
-    onnx = ("Add",)
+    onnx = ("Add", "Sub", "Sum")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """A constant is subtracted by adding its negative; a Sum is a chain."""
+        terms = list(node.inputs)
+        if node.op_type == "Sub":
+            return _lower_sub(node, to)
+        if len(terms) == 1:
+            return to.rename(node.outputs[0], to.value(terms[0]))
+        total = to.value(terms[0])
+        for term in terms[1:-1]:
+            total = to.emit("add", to.aligned(total, to.value(term)), AddParams())
+        to.emit("add", to.aligned(total, to.value(terms[-1])), AddParams(), node.outputs[0])
 
     def infer(self, params: AddParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node("Add", node.inputs, node.outputs[0])
+
+
+def _lower_sub(node: OnnxNode, to: Importer) -> None:
+    """x - c = x + (-c) and c - x = x * -1 + c."""
+    left, right = node.inputs
+    if to.is_const(right):
+        x, c = to.value(left), to.const(-to.array(right, "subtrahend"), right)
+    elif to.is_const(left):
+        minus = to.const(np.full((1,) * len(to[right].shape), -1.0), "")
+        x, c = to.emit("mul", (to.value(right), minus), MulParams()), to.value(left)
+    else:
+        to.value(left), to.value(right)
+        raise Unsupported("the difference of two computed tensors", hint="one of them constant")
+    to.emit("add", to.aligned(x, c), AddParams(), node.outputs[0])

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
 from nmpconv.ops.window import pool_out
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -29,5 +36,75 @@ class AveragePool(Op):
     clamps = True
     onnx = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        if node.op_type == "ReduceMean":
+            return _lower_mean(node, to)
+        x = to.nhwc(node.input(0))
+        _, height, width, _ = to[x].shape
+        if node.op_type == "GlobalAveragePool":
+            params = AveragePoolParams(kernel_h=height, kernel_w=width)
+        else:
+            window = node.pool_window((height, width))
+            if window.dilation != (1, 1):
+                raise Unsupported(f"dilations {list(window.dilation)}", hint="dilation 1")
+            count = bool(node.integer("count_include_pad", 0))
+            if window.overhang != (0, 0) and count:
+                # What ceil_mode adds is never counted, explicit padding is: both at once has no equivalent here.
+                if window.before != (0, 0) or window.after != window.overhang:
+                    raise Unsupported("ceil_mode together with counted padding", hint="count_include_pad = 0")
+                count = False
+            params = AveragePoolParams(**window.params("kernel", "stride", "pad"), count_include_pad=count)
+        to.nchw(to.emit("average_pool", (x,), params), node.outputs[0], like=node.input(0))
+
     def infer(self, params: AveragePoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: AveragePoolParams = node.params
+        y = to.node(
+            "AveragePool",
+            (to.transpose(node.inputs[0], (0, 3, 1, 2)),),
+            kernel_shape=[p.kernel_h, p.kernel_w],
+            strides=[p.stride_h, p.stride_w],
+            pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
+            count_include_pad=int(p.count_include_pad),
+        )
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _lower_mean(node: OnnxNode, to: Importer) -> None:
+    """The mean over neighbouring axes: over the plane of an [N,C,H,W] or [N,H,W,C] tensor, else of a reshaped one."""
+    x = to.value(node.input(0))
+    shape = to[x].shape
+    axes = _reduced_axes(node, to, len(shape))
+    if not axes:
+        return to.rename(node.outputs[0], x)
+    first, last = axes[0], axes[-1] + 1
+    if axes != tuple(range(first, last)):
+        raise Unsupported(f"a mean over the axes {list(axes)}", hint="neighbouring axes")
+    if len(shape) == 4 and axes == (2, 3):
+        x = to.nhwc(node.input(0))
+    elif len(shape) != 4 or axes != (1, 2):
+        batch = shape[:1] if first else (1,)
+        x = to.reshape(x, (*batch, prod(shape[1:first]), prod(shape[first:last]), prod(shape[last:])))
+    _, height, width, _ = to[x].shape
+    whole = len(shape) == 4 and axes in ((1, 2), (2, 3))
+    y = to.emit("average_pool", (x,), AveragePoolParams(kernel_h=height if whole else 1, kernel_w=width))
+    if node.integer("keepdims", 1):
+        result = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    else:
+        result = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if len(shape) == 4 and axes == (2, 3) and len(result) == 4:
+        to.nchw(y, node.outputs[0], like=node.input(0))
+    else:
+        to.reshape(y, result, node.outputs[0])
+
+
+def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
+    """In ascending order; an attribute before opset 18, an input since. None given: all, or none if the node says so."""
+    axes = node.integers("axes")
+    if axes is None and node.input(1):
+        axes = to.integers(node.input(1), "axes")
+    if not axes:
+        return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted(axis % rank for axis in axes))

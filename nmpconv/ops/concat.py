@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,17 @@ class Concat(Op):
     grid = "same"
     onnx = ("Concat",)
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        parts = [to.value(name) for name in node.inputs]
+        if len(parts) == 1:
+            return to.rename(node.outputs[0], parts[0])
+        axis = node.integer("axis", 1) % len(to[parts[0]].shape)
+        to.emit("concat", parts, ConcatParams(axis), node.outputs[0])
+
     def infer(self, params: ConcatParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape = list(inputs[0].shape)
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node("Concat", node.inputs, node.outputs[0], axis=node.params.axis)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Op
 from nmpconv.ops.window import window_out
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,25 @@ class Conv2D(Op):
     clamps = True
     onnx = ("Conv", "BatchNormalization")
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """A BatchNormalization becomes a depthwise 1x1 convolution; statistics are constants in inference."""
+        if node.op_type == "BatchNormalization":
+            return _lower_batch_norm(node, to)
+        w = to.array(node.input(1), "weight")
+        groups = node.integer("group", 1)
+        x = to.nhwc(node.input(0))
+        _, height, width, channels = to[x].shape
+        if w.ndim not in (3, 4):
+            raise Unsupported(f"a convolution of {w.ndim - 2} dimensions", hint="1 or 2 dimensions")
+        if channels != w.shape[1] * groups or w.shape[0] % groups:
+            raise Unsupported(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        window = node.window((height, width), w.shape[2:])
+        b = to.array(node.input(2), "bias") if node.input(2) else np.zeros(w.shape[0])
+        ohwi = w.reshape(*w.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
+        inputs = (x, to.const(ohwi, node.input(1)), to.const(b, node.input(2)))
+        params = Conv2DParams(**window.params("stride", "dilation", "pad"), groups=groups)
+        to.nchw(to.emit("conv2d", inputs, params), node.outputs[0], like=node.input(0))
+
     def infer(self, params: Conv2DParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         n, h, w, _ = inputs[0].shape
         o, kh, kw, _ = inputs[1].shape
@@ -47,3 +76,45 @@ class Conv2D(Op):
             params.pad_left + params.pad_right,
         )
         return [(n, oh, ow, o)]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: Conv2DParams = node.params
+        x, w, b = graph.ins(node)[:3]
+        assert w.data is not None and b.data is not None
+        plane = to.transpose(x.name, (0, 3, 1, 2))
+        bias = b.data.astype(np.float64)
+        if len(node.inputs) == 4:
+            # conv(x padded with p) = conv(x - p padded with 0) + conv(p): the latter is one number per output channel.
+            pad = graph[node.inputs[3]].data
+            assert pad is not None
+            plane = to.node("Sub", (plane, to.const(pad.astype(np.float32).reshape(1, -1, 1, 1))))
+            per_group = pad.astype(np.float64).reshape(p.groups, -1)
+            taps = w.data.astype(np.float64).sum(axis=(1, 2)).reshape(p.groups, -1, per_group.shape[1])
+            bias = bias + np.einsum("goi,gi->go", taps, per_group).ravel()
+        y = to.node(
+            "Conv",
+            (plane, to.const(w.data.transpose(0, 3, 1, 2)), to.const(bias.astype(np.float32))),
+            strides=[p.stride_h, p.stride_w],
+            dilations=[p.dilation_h, p.dilation_w],
+            pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
+            group=p.groups,
+        )
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
+    """(x - mean) * scale / sqrt(var + eps) + bias, per channel."""
+    if node.integer("training_mode", 0):
+        raise Unsupported("training mode", hint="an export in inference mode")
+    if not node.integer("spatial", 1):
+        raise Unsupported("statistics per pixel (spatial = 0)", hint="statistics per channel")
+    roles = ("scale", "bias", "mean", "variance")
+    scale, bias, mean, var = (to.array(node.input(i + 1), role).astype(np.float64) for i, role in enumerate(roles))
+    factor = scale / np.sqrt(var + node.number("epsilon", 1e-5))
+    offset = bias - mean * factor
+    if len(to[node.input(0)].shape) == 2:
+        product = to.emit("mul", (to.value(node.input(0)), to.const(factor[None], node.input(1))), MulParams())
+        to.emit("add", (product, to.const(offset[None], node.input(2))), AddParams(), node.outputs[0])
+        return
+    inputs = (to.nhwc(node.input(0)), to.const(factor.reshape(-1, 1, 1, 1), node.input(1)), to.const(offset, node.input(2)))
+    to.nchw(to.emit("conv2d", inputs, Conv2DParams(groups=factor.size)), node.outputs[0], like=node.input(0))

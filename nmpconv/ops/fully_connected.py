@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -20,5 +30,81 @@ class FullyConnected(Op):
     clamps = True
     onnx = ("Gemm", "MatMul")
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """The constant operand is the weight: x @ w directly, w @ x through transposes."""
+        if node.op_type == "Gemm":
+            return _lower_gemm(node, to)
+        left, right = node.input(0), node.input(1)
+        if to.is_const(left):
+            return _lower_left(node, to)
+        w = _matrix(to.array(right, "right side"))
+        shape = to[left].shape
+        _check(w.shape[0], shape[-1])
+        inputs = (to.value(left), to.const(w.T, right), to.const(np.zeros(w.shape[1]), ""))
+        if to.array(right, "right side").ndim > 1:
+            to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
+        else:  # a vector: the axis that it is summed over disappears
+            to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), shape[:-1], node.outputs[0])
+
     def infer(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [(*inputs[0].shape[:-1], inputs[1].shape[0])]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        x, w, b = node.inputs
+        data = graph[w].data
+        assert data is not None
+        to.node("Add", (to.node("MatMul", (x, to.const(np.ascontiguousarray(data.T)))), b), node.outputs[0])
+
+
+def _lower_gemm(node: OnnxNode, to: Importer) -> None:
+    """alpha * A @ B + beta * C: alpha goes into the weights, C into the bias where it is one number per output."""
+    x = to.value(node.input(0)) if not to.is_const(node.input(0)) else ""
+    w = to.array(node.input(1), "weight").astype(np.float64) * node.number("alpha", 1.0)
+    if not x:
+        raise Unsupported("its left side is a constant", hint="the constant on the right side")
+    if node.integer("transA", 0):
+        x = to.transpose(x, (1, 0))
+    w = w if node.integer("transB", 0) else w.T
+    _check(w.shape[1], to[x].shape[-1])
+    addend, beta = node.input(2), node.number("beta", 1.0)
+    if addend and to.is_const(addend):
+        c = to.array(addend, "addend").astype(np.float64) * beta
+        if c.size == (c.shape or (1,))[-1]:
+            bias = np.broadcast_to(c.ravel(), w.shape[0])
+            inputs = (x, to.const(w, node.input(1)), to.const(bias, addend))
+            to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
+            return
+    inputs = (x, to.const(w, node.input(1)), to.const(np.zeros(w.shape[0]), ""))
+    if not addend:
+        to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
+        return
+    product, c = to.emit("fully_connected", inputs, FullyConnectedParams()), to.value(addend)
+    if beta != 1.0:
+        c = to.emit("mul", (c, to.const(np.full((1,) * len(to[c].shape), beta), "")), MulParams())
+    to.emit("add", (product, c), AddParams(), node.outputs[0])
+
+
+def _lower_left(node: OnnxNode, to: Importer) -> None:
+    """w @ x = (x^T @ w^T)^T."""
+    w, x = _matrix(to.array(node.input(0), "left side")), to.value(node.input(1))
+    rank = len(to[x].shape)
+    if rank < 2 or to.array(node.input(0), "left side").ndim < 2:
+        raise Unsupported("a vector on the left or right side of a constant", hint="matrices")
+    swap = (*range(rank - 2), rank - 1, rank - 2)
+    _check(w.shape[1], to[x].shape[-2])
+    inputs = (to.transpose(x, swap), to.const(w, node.input(0)), to.const(np.zeros(w.shape[0]), ""))
+    to.transpose(to.emit("fully_connected", inputs, FullyConnectedParams()), swap, node.outputs[0])
+
+
+def _matrix(w: np.ndarray) -> np.ndarray:
+    """A vector as a column; leading axes of size 1 dropped."""
+    if w.ndim < 2:
+        return w.reshape(-1, 1)
+    if any(size != 1 for size in w.shape[:-2]):
+        raise Unsupported(f"a constant of shape {list(w.shape)}", hint="a matrix")
+    return w.reshape(w.shape[-2:])
+
+
+def _check(needed: int, found: int) -> None:
+    if needed != found:
+        raise Unsupported(f"weights for {needed} inputs do not fit {found}")

@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+_NONE = ("", 0.0)
+# ONNX op: function, attribute and default of alpha, the same of beta.
+_OF_ONNX = {
+    "Sigmoid": ("sigmoid", _NONE, _NONE),
+    "Tanh": ("tanh", _NONE, _NONE),
+    "HardSigmoid": ("hard_sigmoid", ("alpha", 0.2), ("beta", 0.5)),
+    "HardSwish": ("hard_swish", _NONE, _NONE),
+    "LeakyRelu": ("leaky_relu", ("alpha", 0.01), _NONE),
+    "Elu": ("elu", ("alpha", 1.0), _NONE),
+    "Selu": ("selu", ("alpha", 1.6732632423543772), ("gamma", 1.0507009873554805)),
+    "Gelu": ("gelu", _NONE, _NONE),
+    "Mish": ("mish", _NONE, _NONE),
+    "Softplus": ("softplus", _NONE, _NONE),
+    "Softsign": ("softsign", _NONE, _NONE),
+    "Erf": ("erf", _NONE, _NONE),
+    "Exp": ("exp", _NONE, _NONE),
+    "Abs": ("abs", _NONE, _NONE),
+    "Sqrt": ("sqrt", _NONE, _NONE),
+}
 
 
 @dataclass(frozen=True)
@@ -21,7 +47,35 @@ class Lookup(Op):
     Params = LookupParams
     float_only = ("function", "alpha", "beta")
     in_place = True
-    onnx = ("Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu")
+    onnx = (*_OF_ONNX, "PRelu")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own."""
+        x = to.value(node.input(0))
+        if node.op_type == "PRelu":
+            slope = to.array(node.input(1), "slope")
+            if slope.size != 1:
+                raise Unsupported(f"{slope.size} slopes", hint="one slope, or LeakyRelu")
+            function, alpha, beta = "leaky_relu", float(slope.item()), 0.0
+        else:
+            function, (first, alpha), (second, beta) = _OF_ONNX[node.op_type]
+            alpha, beta = node.number(first, alpha), node.number(second, beta)
+            if node.text("approximate", "none") == "tanh":
+                function = "gelu_tanh"
+        to.emit("lookup", (x,), LookupParams(function, alpha, beta), node.outputs[0])
 
     def infer(self, params: LookupParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p, x, y = node.params, node.inputs[0], node.outputs[0]
+        if p.function == "silu":
+            to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
+            return
+        if p.function == "gelu_tanh":
+            to.node("Gelu", (x,), y, approximate="tanh")
+            return
+        kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
+        _, (first, _), (second, _) = _OF_ONNX[kind]
+        attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
+        to.node(kind, (x,), y, **attributes)

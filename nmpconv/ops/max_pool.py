@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
 from nmpconv.ops.window import pool_out
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -30,5 +35,26 @@ class MaxPool(Op):
     grid = "same"
     onnx = ("MaxPool", "GlobalMaxPool")
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        x = to.nhwc(node.input(0))
+        _, height, width, _ = to[x].shape
+        if node.op_type == "GlobalMaxPool":
+            params = MaxPoolParams(kernel_h=height, kernel_w=width)
+        else:
+            params = MaxPoolParams(**node.pool_window((height, width)).params("kernel", "stride", "dilation", "pad"))
+        to.nchw(to.emit("max_pool", (x,), params), node.outputs[0], like=node.input(0))
+
     def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: MaxPoolParams = node.params
+        y = to.node(
+            "MaxPool",
+            (to.transpose(node.inputs[0], (0, 3, 1, 2)),),
+            kernel_shape=[p.kernel_h, p.kernel_w],
+            strides=[p.stride_h, p.stride_w],
+            dilations=[p.dilation_h, p.dilation_w],
+            pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
+        )
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])

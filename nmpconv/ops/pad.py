@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,39 @@ class Pad(Op):
     grid = "same"
     onnx = ("Pad",)
 
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Pads and value are attributes before opset 11, inputs since."""
+        mode = node.text("mode", "constant")
+        if mode != "constant":
+            raise Unsupported(f"mode {mode}", hint="mode constant")
+        x = to.value(node.input(0))
+        rank = len(to[x].shape)
+        if node.opset < 11:
+            pads, value = node.integers("pads") or (), np.float32(node.number("value", 0.0))
+        else:
+            pads = to.integers(node.input(1), "pads")
+            value = to.array(node.input(2), "value").reshape(()) if node.input(2) else np.float32(0)
+        axes = to.integers(node.input(3), "axes") if node.input(3) else tuple(range(rank))
+        if len(pads) != 2 * len(axes):
+            raise Unsupported(f"{len(pads)} pads for {len(axes)} axes")
+        if min(pads, default=0) < 0:
+            raise Unsupported(f"negative pads {list(pads)}", hint="Slice")
+        if not any(pads):
+            return to.rename(node.outputs[0], x)
+        if not np.isfinite(value):
+            raise Unsupported(f"padding with {value}", hint="a finite value; MaxPool's own pads never win")
+        both = [0] * (2 * rank)
+        for i, axis in enumerate(axes):
+            both[axis % rank * 2], both[axis % rank * 2 + 1] = pads[i], pads[len(axes) + i]
+        to.emit("pad", (x, to.const(value.reshape(1), node.input(2))), PadParams(tuple(both)), node.outputs[0])
+
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         pads = params.pads
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        x, value = node.inputs
+        scalar = graph[value].data
+        assert scalar is not None
+        pads = node.params.pads
+        to.node("Pad", (x, to.const([*pads[::2], *pads[1::2]]), to.const(scalar.reshape(()))), node.outputs[0])

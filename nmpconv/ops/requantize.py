@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+FLOAT_MIN, FLOAT_MAX = -3.4028234663852886e38, 3.4028234663852886e38  # what exporters write for "no bound"
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,34 @@ class Requantize(Op):
     Params = RequantizeParams
     clamps = True
     in_place = True
-    onnx = ("Relu", "Clip")
+    onnx = ("Relu", "Clip", "Min", "Max")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Relu, Clip, and Min or Max with one number."""
+        x, lo, hi = node.input(0), -inf, inf
+        if node.op_type in ("Min", "Max"):
+            if len(node.inputs) == 2 and to.is_const(x):
+                x, bound = node.input(1), x
+            else:
+                bound = node.input(1)
+            limit = to.array(bound, "bound") if len(node.inputs) == 2 else np.zeros(2)
+            if limit.size != 1:
+                raise Unsupported("other than one tensor and one number", hint="one tensor and one number")
+            lo, hi = (lo, float(limit.item())) if node.op_type == "Min" else (float(limit.item()), hi)
+        elif node.op_type == "Relu":
+            lo = 0.0
+        else:
+            lo = float(to.array(node.input(1), "min").item()) if node.input(1) else node.number("min", lo)
+            hi = float(to.array(node.input(2), "max").item()) if node.input(2) else node.number("max", hi)
+        lo, hi = (-inf if lo <= FLOAT_MIN else lo), (inf if hi >= FLOAT_MAX else hi)
+        if lo > hi:
+            raise Unsupported(f"an empty range, {lo:g} to {hi:g}")
+        if (lo, hi) == (-inf, inf):
+            return to.rename(node.outputs[0], to.value(x))
+        to.emit("requantize", (to.value(x),), RequantizeParams(), node.outputs[0], clamp=(lo, hi))
 
     def infer(self, params: RequantizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node("Identity", node.inputs, node.outputs[0])

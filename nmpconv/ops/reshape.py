@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,84 @@ class Reshape(Op):
     Params = ReshapeParams
     grid = "same"
     in_place = True
-    onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+    onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Identity", "Dropout", "Cast")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Everything that changes at most the shape: the target is computed here, from constants and known shapes."""
+        x = to.value(node.input(0))
+        shape = to[x].shape
+        target = _TARGETS[node.op_type](node, to, shape)
+        if prod(target) != prod(shape):
+            raise Unsupported(f"{list(shape)} cannot become {list(target)}")
+        to.reshape(x, target, node.outputs[0])
 
     def infer(self, params: ReshapeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.shape]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node("Reshape", (node.inputs[0], to.shape(node.params.shape)), node.outputs[0])
+
+
+_FLOAT_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}  # of onnx.TensorProto.DataType
+
+
+def _reshape(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    """0 copies the input's size (unless allowzero), -1 takes what is left."""
+    asked = to.integers(node.input(1), "shape")
+    zero = not node.integer("allowzero", 0)
+    if zero and any(size == 0 and axis >= len(shape) for axis, size in enumerate(asked)):
+        raise Unsupported(f"shape {list(asked)} copies a dimension that {list(shape)} does not have")
+    sizes = [shape[axis] if size == 0 and zero else size for axis, size in enumerate(asked)]
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = prod(shape) // max(prod(size for size in sizes if size != -1), 1)
+    return tuple(sizes)
+
+
+def _flatten(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    axis = node.integer("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return prod(shape[:axis]), prod(shape[axis:])
+
+
+def _squeeze(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    axes = _axes(node, to, len(shape)) or [axis for axis, size in enumerate(shape) if size == 1]
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _unsqueeze(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    count = len(node.integers("axes") or ()) or to.array(node.input(1), "axes").size
+    axes, rest = _axes(node, to, len(shape) + count), iter(shape)
+    return tuple(1 if axis in axes else next(rest) for axis in range(len(shape) + count))
+
+
+def _axes(node: OnnxNode, to: Importer, rank: int) -> list[int]:
+    """An attribute before opset 13, an input since."""
+    axes = node.integers("axes") or (to.integers(node.input(1), "axes") if node.input(1) else ())
+    return [axis % rank for axis in axes]
+
+
+def _expand(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    target = np.broadcast_shapes(tuple(shape), to.integers(node.input(1), "shape"))
+    if prod(target) != prod(shape):
+        raise Unsupported(f"it repeats {list(shape)} to {list(target)}", hint="Concat, or an Add that broadcasts")
+    return target
+
+
+def _same(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+    if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
+        raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
+    if node.input(2) and to.array(node.input(2), "training_mode").any():
+        raise Unsupported("training mode", hint="an export in inference mode")
+    return tuple(shape)
+
+
+_TARGETS = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Expand": _expand,
+    "Identity": _same,
+    "Dropout": _same,
+    "Cast": _same,
+}

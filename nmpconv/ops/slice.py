@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,90 @@ class Slice(Op):
     name = "slice"
     Params = SliceParams
     grid = "same"
-    onnx = ("Slice",)
+    onnx = ("Slice", "Split", "Gather")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Split and Gather of neighbours are slices too."""
+        x = to.value(node.input(0))
+        shape = to[x].shape
+        if node.op_type == "Split":
+            _lower_split(node, to, x)
+        elif node.op_type == "Gather":
+            _lower_gather(node, to, x)
+        else:
+            _emit(to, x, _ranges(node, to, shape), node.outputs[0])
 
     def infer(self, params: SliceParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.sizes]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p, shape = node.params, graph[node.inputs[0]].shape
+        axes = [i for i, size in enumerate(shape) if (p.starts[i], p.steps[i], p.sizes[i]) != (0, 1, size)]
+        starts, steps = [p.starts[i] for i in axes], [p.steps[i] for i in axes]
+        # Walking backwards, the end before index 0 is spelled as an index below every axis.
+        ends = [p.starts[i] + p.sizes[i] * p.steps[i] for i in axes]
+        ends = [end if end >= 0 else -(shape[i] + 1) for i, end in zip(axes, ends, strict=True)]
+        operands = [to.const(np.array(part, np.int64)) for part in (starts, ends, axes, steps)]
+        to.node("Slice", (node.inputs[0], *operands), node.outputs[0])
+
+
+def _emit(to: Importer, x: str, ranges: Sequence[range], output: str) -> str:
+    """The block of x that has these indices along each axis; x itself when that is all of it."""
+    if all(r == range(size) for r, size in zip(ranges, to[x].shape, strict=True)):
+        if output:
+            to.rename(output, x)
+        return x
+    if any(len(r) == 0 for r in ranges):
+        raise Unsupported("its result would be empty")
+    starts, steps, sizes = zip(*((r.start, r.step if len(r) > 1 else 1, len(r)) for r in ranges), strict=True)
+    return to.emit("slice", (x,), SliceParams(starts, steps, sizes), output)
+
+
+def _along(shape: Sequence[int], axis: int, indices: range) -> list[range]:
+    return [indices if i == axis else range(size) for i, size in enumerate(shape)]
+
+
+def _ranges(node: OnnxNode, to: Importer, shape: Sequence[int]) -> list[range]:
+    """Attributes before opset 10, inputs since; bounds count from the end when negative and stop at it when beyond."""
+    if node.opset < 10:
+        starts, ends = node.integers("starts") or (), node.integers("ends") or ()
+        axes, steps = node.integers("axes"), None
+    else:
+        starts, ends = (to.integers(node.input(i), role) for i, role in ((1, "starts"), (2, "ends")))
+        axes = to.integers(node.input(3), "axes") if node.input(3) else None
+        steps = to.integers(node.input(4), "steps") if node.input(4) else None
+    axes = axes or tuple(range(len(starts)))
+    ranges = [range(size) for size in shape]
+    for start, end, axis, step in zip(starts, ends, axes, steps or (1,) * len(starts), strict=True):
+        ranges[axis] = range(shape[axis])[slice(start, end if step > 0 or end >= -shape[axis] else None, step)]
+    return ranges
+
+
+def _lower_split(node: OnnxNode, to: Importer, x: str) -> None:
+    shape = to[x].shape
+    axis, count = node.integer("axis", 0) % len(shape), len(node.outputs)
+    sizes = to.integers(node.input(1), "split") if node.input(1) else node.integers("split")
+    if not sizes:
+        part = -(-shape[axis] // count)
+        sizes = (*(part,) * (count - 1), shape[axis] - part * (count - 1))
+    if len(sizes) != count or sum(sizes) != shape[axis]:
+        raise Unsupported(f"parts {list(sizes)} of {shape[axis]}")
+    start = 0
+    for size, output in zip(sizes, node.outputs, strict=True):
+        if output:
+            _emit(to, x, _along(shape, axis, range(start, start + size)), output)
+        start += size
+
+
+def _lower_gather(node: OnnxNode, to: Importer, x: str) -> None:
+    shape = to[x].shape
+    axis = node.integer("axis", 0) % len(shape)
+    indices = to.array(node.input(1), "index")
+    flat = [int(i) % shape[axis] for i in indices.ravel()]
+    step = flat[1] - flat[0] if len(flat) > 1 else 1
+    if not flat or indices.ndim > 1 or step == 0 or any(b - a != step for a, b in zip(flat, flat[1:], strict=False)):
+        raise Unsupported("its indices are not evenly spaced", hint="a scalar, or indices with a constant step")
+    stop = flat[-1] + (1 if step > 0 else -1)
+    block = _emit(to, x, _along(shape, axis, range(flat[0], stop, step)), "" if indices.ndim == 0 else node.outputs[0])
+    if indices.ndim == 0:
+        to.reshape(block, shape[:axis] + shape[axis + 1 :], node.outputs[0])

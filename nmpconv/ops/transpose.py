@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmpconv.ir import Value
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,42 @@ class Transpose(Op):
     name = "transpose"
     Params = TransposeParams
     grid = "same"
-    onnx = ("Transpose",)
+    onnx = ("Transpose", "DepthToSpace", "SpaceToDepth")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        if node.op_type != "Transpose":
+            return _lower_blocks(node, to)
+        x = to.value(node.input(0))
+        rank = len(to[x].shape)
+        perm = node.integers("perm") or tuple(reversed(range(rank)))
+        if perm == tuple(range(rank)):
+            to.rename(node.outputs[0], x)
+        else:
+            to.transpose(x, perm, node.outputs[0])
 
     def infer(self, params: TransposeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [tuple(inputs[0].shape[p] for p in params.perm)]
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.transpose(node.inputs[0], node.params.perm, node.outputs[0])
+
+
+def _lower_blocks(node: OnnxNode, to: Importer) -> None:
+    """DepthToSpace and SpaceToDepth as reshape, transpose, reshape in NHWC."""
+    b = node.integer("blocksize", 1)
+    x = to.nhwc(node.input(0))
+    n, h, w, c = to[x].shape
+    if node.op_type == "SpaceToDepth":
+        if h % b or w % b:
+            raise Unsupported(f"a plane of {h} x {w} does not divide into blocks of {b}")
+        split, perm, shape = (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, b * b * c)
+    else:
+        if c % (b * b):
+            raise Unsupported(f"{c} channels do not divide into blocks of {b} x {b}")
+        depth, shape = c // (b * b), (n, h * b, w * b, c // (b * b))
+        if node.text("mode", "DCR") == "DCR":
+            split, perm = (n, h, w, b, b, depth), (0, 1, 3, 2, 4, 5)
+        else:
+            split, perm = (n, h, w, depth, b, b), (0, 1, 4, 2, 5, 3)
+    y = to.reshape(to.transpose(to.reshape(x, split), perm), shape)
+    to.nchw(y, node.outputs[0], like=node.input(0))

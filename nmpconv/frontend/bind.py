@@ -1,0 +1,84 @@
+"""Shapes of the graph's inputs: batch 1, everything else fixed by the model or by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import onnx
+
+from nmpconv.errors import UsageError
+
+Dim = int | str
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
+
+
+def bind(
+    inputs: Sequence[onnx.ValueInfoProto], needed: Collection[str], given: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the needed ones of the inputs. given: the user's shapes by input name.
+
+    A first dimension without a size becomes 1. UsageError for unknown names, for shapes that contradict the model,
+    and for dimensions that nobody gave a size.
+    """
+    names = [value.name for value in inputs]
+    for name in given:
+        if name not in names:
+            raise UsageError(
+                f"the model has no input '{name}'", where="--input-shape", hint=f"inputs: {', '.join(names)}"
+            )
+    return {value.name: _bind(value, given.get(value.name)) for value in inputs if value.name in needed}
+
+
+def is_float(value: onnx.ValueInfoProto) -> bool:
+    return value.type.tensor_type.elem_type in _FLOATS
+
+
+def flag(name: str, shape: Sequence[Dim]) -> str:
+    """The command line's spelling of an input's shape."""
+    return f"--input-shape {name}={'x'.join(map(str, shape))}"
+
+
+def _bind(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    name = value.name
+    if not value.type.tensor_type.HasField("shape"):
+        if given is None:
+            raise UsageError(f"input '{name}' has no shape", hint=f"pass its shape: {flag(name, (1, 3, 224, 224))}")
+        return given
+    dims: list[Dim] = [
+        dim.dim_value if dim.dim_value > 0 else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim
+    ]
+    batched = bool(dims) and (isinstance(dims[0], str) or len(dims) == 4)
+    if given is not None:
+        # Another batch than the model's is fine: what the exporter wrote there is often an accident.
+        if len(given) != len(dims) or any(
+            isinstance(dim, int) and dim != size and not (batched and axis == 0)
+            for axis, (dim, size) in enumerate(zip(dims, given, strict=True))
+        ):
+            found, allowed = "x".join(map(str, given)), "x".join(map(str, dims))
+            raise UsageError(f"input '{name}' cannot be {found}; the model says {allowed}", where="--input-shape")
+        if any(size < 1 for size in given):
+            raise UsageError(f"input '{name}' needs positive sizes", where=flag(name, given))
+        dims = list(given)
+    if batched and isinstance(dims[0], str):
+        dims[0] = 1
+    unknown = [f"{axis} ({dim})" for axis, dim in enumerate(dims) if isinstance(dim, str)]
+    if unknown:
+        raise UsageError(
+            f"input '{name}' has dimensions without a size: {', '.join(unknown)}",
+            hint=f"bind them, for example {flag(name, _example(dims))}",
+        )
+    shape = tuple(int(dim) for dim in dims)
+    if batched and shape[0] != 1:
+        raise UsageError(
+            f"input '{name}' has batch {shape[0]}; models are converted for batch 1",
+            hint=f"pass {flag(name, (1, *shape[1:]))}",
+        )
+    return shape
+
+
+def _example(dims: Sequence[Dim]) -> list[int]:
+    """Dimensions with the missing ones guessed, for a hint only."""
+    guesses = (1, 3, 224, 224) if len(dims) == 4 else (100,) * len(dims)
+    if len(dims) == 4 and isinstance(dims[3], int) and dims[3] <= 4:
+        guesses = (1, 224, 224, 3)
+    return [dim if isinstance(dim, int) else guess for dim, guess in zip(dims, guesses, strict=True)]

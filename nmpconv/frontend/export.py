@@ -1,0 +1,123 @@
+"""From a float graph back to ONNX, for onnxruntime: calibration and comparisons run what the converter understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS
+
+OPSET = 20
+IR_VERSION = 9  # the newest that every onnxruntime allowed by pyproject.toml reads
+BATCH = "N"
+
+
+def to_onnx(graph: Graph, fetch: Iterable[str]) -> onnx.ModelProto:
+    """The nodes that the values named in ``fetch`` need, in float; a fetched value is taken after its clamp.
+
+    Inputs and outputs have the graph's shapes (NHWC inside of the model), with a dynamic first dimension "N" when
+    `is_batchable`: then the model also runs on batches, although the graph is for batch 1.
+    """
+    wanted = tuple(dict.fromkeys(fetch))
+    to = Exporter(graph)
+    needed, live = set(wanted), []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            live.append(node)
+            needed.update(node.inputs)
+    for node in reversed(live):
+        OPS[node.op].export(node, graph, to)
+        for value in graph.outs(node):
+            to.clamp(value)
+    inputs = [to.info(graph[name]) for name in graph.inputs if name in needed]
+    outputs = [to.info(graph[name]) for name in wanted]
+    proto = helper.make_graph(to.nodes, graph.name or "graph", inputs, outputs, to.constants(needed))
+    opsets = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="nmpconv")
+
+
+def is_batchable(graph: Graph) -> bool:
+    """Whether axis 0 is the batch everywhere: size 1, and no node mixes it with another axis or changes its size."""
+    if any(not value.shape or value.shape[0] != 1 for value in graph.activations()):
+        return False
+    return all(_keeps_batch(node, graph) for node in graph.nodes)
+
+
+def _keeps_batch(node: Node, graph: Graph) -> bool:
+    p, rank = node.params, len(graph[node.inputs[0]].shape)
+    if node.op == "transpose":
+        return bool(p.perm[0] == 0)
+    if node.op in ("concat", "softmax"):
+        return bool(p.axis % rank != 0)
+    if node.op in ("add", "mul"):  # an operand of lower rank would be aligned with its batch at another axis
+        out = len(graph[node.outputs[0]].shape)
+        return all(x.is_const or len(x.shape) == out for x in graph.ins(node))
+    return True
+
+
+class Exporter:
+    """The ONNX graph under construction. Values keep their names."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.batchable = is_batchable(graph)
+        self.nodes: list[onnx.NodeProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+        self._names = set(graph.values)
+
+    def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Add a node and return its output. inputs: names, '' for an absent one. output: the graph's value that it is."""
+        if not output:
+            output = self._fresh(inputs[0] + "." + kind)
+        elif self.graph[output].clamp is not None:
+            output = self._raw(output)
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+        return output
+
+    def const(self, data: np.ndarray | Sequence[int]) -> str:
+        """A constant that only the ONNX form needs; Python integers become int64."""
+        name = self._fresh("const")
+        self._initializers.append(numpy_helper.from_array(np.asarray(data), name))
+        return name
+
+    def transpose(self, value: str, perm: Sequence[int], output: str = "") -> str:
+        return self.node("Transpose", (value,), output, perm=list(perm))
+
+    def shape(self, shape: Sequence[int]) -> str:
+        """The shape operand of a Reshape that leaves the batch alone."""
+        return self.const([0, *shape[1:]] if self.batchable else list(shape))
+
+    def clamp(self, value: Value) -> None:
+        """The saturation after the node that computes a clamped value."""
+        if value.clamp is None:
+            return
+        bounds = [self.const(np.float32(bound)) if np.isfinite(bound) else "" for bound in value.clamp]
+        self.nodes.append(helper.make_node("Clip", [self._raw(value.name), *bounds], [value.name]))
+
+    def constants(self, needed: Iterable[str]) -> list[onnx.TensorProto]:
+        """Initializers: the ones made here, and the graph's constants that are read."""
+        read = {name for node in self.nodes for name in node.input} | set(needed)
+        values = [v for v in self.graph.values.values() if v.data is not None and v.name in read]
+        return [numpy_helper.from_array(np.asarray(v.data), v.name) for v in values] + self._initializers
+
+    def info(self, value: Value) -> onnx.ValueInfoProto:
+        shape: list[int | str] = list(value.shape)
+        if self.batchable and not value.is_const:
+            shape[0] = BATCH
+        return helper.make_tensor_value_info(value.name, onnx.TensorProto.FLOAT, shape)
+
+    def _raw(self, value: str) -> str:
+        return value + ".unclamped"
+
+    def _fresh(self, name: str) -> str:
+        candidate, n = name, 0
+        while candidate in self._names:
+            n += 1
+            candidate = f"{name}_{n}"
+        self._names.add(candidate)
+        return candidate

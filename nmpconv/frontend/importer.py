@@ -1,0 +1,272 @@
+"""What the ops' `lower` work with: names, shapes and constants of ONNX tensors on one side, the graph on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from nmpconv.errors import InputError, Unsupported
+from nmpconv.fixed import RANK_MAX
+from nmpconv.frontend.fold import can_fold, fold
+from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.read import DEFAULT_DOMAINS
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS, Op
+from nmpconv.ops.reshape import ReshapeParams
+from nmpconv.ops.transpose import TransposeParams
+
+_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class UnknownShape(Exception):
+    """A tensor after an unsupported node is needed, and not even its shape is known."""
+
+
+class Importer:
+    """The graph under construction.
+
+    An ONNX tensor is a constant (any dtype, in numpy), or stands for a value of the graph, or is unknown because it
+    comes after an unsupported node.
+    """
+
+    def __init__(
+        self,
+        input_shapes: Mapping[str, tuple[int, ...]],
+        constants: dict[str, np.ndarray],
+        activations: Sequence[str],
+        path: str,
+    ) -> None:
+        self.input_shapes = input_shapes
+        self._constants = constants
+        self._path = path
+        self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
+        self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
+        self._nodes: list[Node] = []
+        self._node_names: set[str] = set()
+        self._reserved = {*activations, *input_shapes}
+        self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
+        self._current: tuple[OnnxNode, Op] | None = None
+
+    # -- driven by the walk -------------------------------------------------------------------------------------------
+
+    def knows(self, name: str) -> bool:
+        return name in self._constants or name in self._value_of
+
+    def assume(self, name: str, shape: tuple[int, ...] | None) -> None:
+        """Let a tensor that could not be computed stand for itself, so that the nodes after it can be checked."""
+        self._value_of[name] = name if shape is not None else None
+        if shape is not None:
+            self._values[name] = Value(name, shape)
+
+    def try_fold(self, node: onnx.NodeProto, opset: int) -> bool:
+        """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
+        if node.domain not in DEFAULT_DOMAINS:
+            return False
+        if node.op_type in ("Shape", "Size") and node.input[0] not in self._constants:
+            shape = self[node.input[0]].shape
+            inputs = {node.input[0]: np.broadcast_to(np.float32(0), shape)}
+        elif all(name in self._constants for name in node.input if name) and can_fold(node):
+            inputs = self._constants
+        else:
+            return False
+        results = fold(node, inputs, opset)
+        names = [name for name in node.output if name]
+        self._constants.update(zip(names, results, strict=False))
+        self._reserved.difference_update(names)
+        return True
+
+    def lower(self, node: OnnxNode, op: Op) -> None:
+        self._current = (node, op)
+        op.lower(node, self)
+
+    def graph(self, name: str, outputs: Sequence[str]) -> Graph:
+        """The finished graph without dead nodes; outputs have their ONNX names."""
+        renames: dict[str, str] = {}
+        for output in outputs:
+            if output in self._constants:
+                raise InputError(f"output '{output}' does not depend on the input", where=self._path)
+            value = self._value_of[output]
+            assert value is not None
+            if value == output or value in renames and renames[value] == output:
+                continue
+            if value in self.input_shapes or value in outputs or value in renames:
+                shape = self._values[value].shape
+                self._append(Node("reshape", output, (value,), (output,), ReshapeParams(shape)), Value(output, shape))
+            else:
+                renames[value] = output
+        return _finish(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
+
+    # -- used by the ops ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Value:
+        """The value of the graph that an ONNX tensor stands for, or a value of the graph by its own name."""
+        return self._values[self.value(name)]
+
+    def is_const(self, name: str) -> bool:
+        return name in self._constants
+
+    def array(self, name: str, what: str) -> np.ndarray:
+        """A constant tensor; Unsupported if it is computed at run time. what: its role, for the message."""
+        if name in self._constants:
+            return self._constants[name]
+        self[name]  # after an unsupported node: no complaint of its own
+        raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
+
+    def integers(self, name: str, what: str) -> tuple[int, ...]:
+        """The elements of a constant tensor as Python integers."""
+        return tuple(int(i) for i in self.array(name, what).ravel())
+
+    def value(self, name: str) -> str:
+        """The graph's value for an ONNX tensor; a constant becomes one of float32."""
+        if name in self._constants:
+            return self.const(self._constants[name], name)
+        value = self._value_of.get(name, name)
+        if value is None or value not in self._values:
+            raise UnknownShape(name)
+        return value
+
+    def const(self, data: np.ndarray, name: str) -> str:
+        """A new float32 constant. name: of the ONNX tensor that it is made from."""
+        data = np.ascontiguousarray(data, dtype=np.float32)
+        if not np.isfinite(data).all():
+            raise InputError(
+                f"tensor '{name}' holds NaN or infinity", where=self._path, hint="check the training or the export"
+            )
+        name = self._fresh(name or f"{self._here()}.const")
+        self._values[name] = Value(name, data.shape, data=data)
+        return name
+
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        params: Any,
+        output: str = "",
+        *,
+        clamp: tuple[float, float] | None = None,
+    ) -> str:
+        """Add a node of the graph and return its output value.
+
+        inputs: values of the graph. output: the ONNX tensor that the result is; '' for an intermediate one.
+        """
+        ins = [self._values[name] for name in inputs]
+        shape = tuple(int(size) for size in OPS[op].infer(params, ins)[0])
+        if len(shape) > RANK_MAX:
+            raise Unsupported(f"it needs a tensor of {len(shape)} dimensions", hint=f"at most {RANK_MAX}")
+        if any(size < 1 for size in shape):
+            raise Unsupported(f"its result would be empty, with shape {list(shape)}")
+        onnx_node, main = self._main()
+        name = self._here() if op == main.name else f"{self._here()}.{op}"
+        value = output or self._fresh(f"{onnx_node.outputs[0]}.{op}")
+        self._append(Node(op, name, tuple(inputs), (value,), params), Value(value, shape, clamp=clamp))
+        if output:
+            self._value_of[output] = value
+        return value
+
+    def rename(self, output: str, value: str) -> None:
+        """Let the ONNX tensor ``output`` stand for a value that is there already."""
+        self._value_of[output] = value
+
+    def reshape(self, value: str, shape: Sequence[int], output: str = "") -> str:
+        """The value in another shape; itself when it has that shape."""
+        if self._values[value].shape == tuple(shape):
+            if output:
+                self.rename(output, value)
+            return value
+        return self.emit("reshape", (value,), ReshapeParams(tuple(shape)), output)
+
+    def transpose(self, value: str, perm: Sequence[int], output: str = "") -> str:
+        return self.emit("transpose", (value,), TransposeParams(tuple(perm)), output)
+
+    def aligned(self, a: str, b: str) -> tuple[str, str]:
+        """Two values with leading axes of size 1 added to the one of lower rank: what broadcasting does to shapes."""
+        rank = max(len(self._values[a].shape), len(self._values[b].shape))
+        return self._with_rank(a, rank), self._with_rank(b, rank)
+
+    def _with_rank(self, value: str, rank: int) -> str:
+        found = self._values[value]
+        shape = (*(1,) * (rank - len(found.shape)), *found.shape)
+        if found.data is None:
+            return self.reshape(value, shape)
+        self._values[value] = replace(found, shape=shape, data=found.data.reshape(shape))
+        return value
+
+    def nhwc(self, name: str) -> str:
+        """[N,C,H,W] or [N,C,W] as a value [N,H,W,C], H = 1 for the latter."""
+        value = self.value(name)
+        if value not in self._nhwc:
+            shape = self._values[value].shape
+            if len(shape) == 3:
+                n, c, w = shape
+                self._nhwc[value] = self.reshape(self.transpose(value, (0, 2, 1)), (n, 1, w, c))
+            elif len(shape) == 4:
+                self._nhwc[value] = self.transpose(value, _TO_NHWC)
+            else:
+                raise Unsupported(f"its input has {len(shape)} dimensions", hint="[N,C,H,W] or [N,C,W]")
+        return self._nhwc[value]
+
+    def nchw(self, value: str, output: str, like: str) -> None:
+        """Define the ONNX tensor ``output`` from a value [N,H,W,C]; it has the rank of the tensor ``like``."""
+        if len(self[like].shape) == 3:
+            n, _, w, c = self._values[value].shape
+            result = self.transpose(self.reshape(value, (n, w, c)), (0, 2, 1), output)
+        else:
+            result = self.transpose(value, _TO_NCHW, output)
+        self._nhwc[result] = value
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def _main(self) -> tuple[OnnxNode, Op]:
+        assert self._current is not None
+        return self._current
+
+    def _here(self) -> str:
+        """A name for the current ONNX node: its own, or that of its op."""
+        node, op = self._main()
+        return node.name or op.name
+
+    def _fresh(self, name: str) -> str:
+        """name, or name_1, name_2, ... if it is taken or will be."""
+        return _unique(name, self._values.keys() | self._reserved)
+
+    def _append(self, node: Node, value: Value) -> None:
+        name = _unique(node.name, self._node_names)
+        self._node_names.add(name)
+        self._nodes.append(replace(node, name=name))
+        self._values[value.name] = value
+
+
+def _unique(name: str, taken: Any) -> str:
+    candidate, n = name, 0
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}_{n}"
+    return candidate
+
+
+def _finish(
+    name: str,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    nodes: Sequence[Node],
+    values: Mapping[str, Value],
+    renames: Mapping[str, str],
+) -> Graph:
+    """Rename values, drop what no output needs."""
+
+    def named(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(renames.get(n, n) for n in names)
+
+    needed, live = set(outputs), []
+    for node in reversed(nodes):
+        node = replace(node, inputs=named(node.inputs), outputs=named(node.outputs))
+        if needed.intersection(node.outputs):
+            live.append(node)
+            needed.update(node.inputs)
+    kept = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in values.items()}
+    used = {n: v for n, v in kept.items() if n in needed or n in inputs}
+    return Graph(name=name, inputs=inputs, outputs=outputs, nodes=tuple(live[::-1]), values=used)

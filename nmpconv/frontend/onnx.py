@@ -1,0 +1,173 @@
+"""From an ONNX file to the float graph: one walk over the nodes, with shapes and constants known as we go."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
+from nmpconv.frontend.bind import bind, is_float
+from nmpconv.frontend.importer import Importer, UnknownShape
+from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.read import DEFAULT_DOMAINS, opset, read
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS, Op
+
+__all__ = ["Importer", "OnnxNode", "load"]
+
+OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
+
+_FLOAT_MODEL = "convert the float model; nmpconv quantizes it itself"
+_NO_CONTROL_FLOW = "export the model without control flow"
+NEAREST = {
+    **dict.fromkeys(
+        ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"), _FLOAT_MODEL
+    ),
+    **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
+    **dict.fromkeys(("Resize", "Upsample", "ConvTranspose"), "Conv followed by DepthToSpace"),
+    **dict.fromkeys(("LRN", "InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
+    **dict.fromkeys(("ArgMax", "TopK", "NonMaxSuppression"), "cut the graph before it with --outputs"),
+}
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    outputs: Sequence[str] = (),
+) -> Graph:
+    """The float graph of an ONNX file, batch 1, with the model's own layout at inputs and outputs.
+
+    input_shapes: sizes for dynamic dimensions, by input name. outputs: tensors to cut the graph at instead of the
+    model's outputs. Raises InputError (the file), UsageError (the arguments), UnsupportedModel (all nodes that
+    cannot be converted).
+    """
+    model = read(path)
+    return Walk(model, str(path), input_shapes or {}, outputs).run()
+
+
+class Walk:
+    """One import of one model."""
+
+    def __init__(
+        self, model: onnx.ModelProto, path: str, input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]
+    ) -> None:
+        self.model, self.path = model, path
+        self.opset = opset(model, path)
+        self.outputs = tuple(outputs) or tuple(value.name for value in model.graph.output)
+        self.rows: list[tuple[str, str, str, str]] = []
+        self.inferred: dict[str, tuple[int, ...]] | None = None
+        initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+        real = [value for value in model.graph.input if value.name not in initializers]
+        self.nodes, self.read = self._live([value.name for value in real], initializers)
+        # An input that the outputs do not depend on needs no shape and no calibration data.
+        used = [value for value in real if value.name in self.read]
+        if not used:
+            raise InputError("the outputs do not depend on any input", where=path)
+        shapes = bind(real, self.read, input_shapes)
+        self.rows += [
+            (value.name, "input", f"is {_type_name(value)}", "a float input") for value in used if not is_float(value)
+        ]
+        constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
+        activations = [name for node in self.nodes for name in node.output if name]
+        self.to = Importer(shapes, constants, activations, path)
+
+    def run(self) -> Graph:
+        for node in self.nodes:
+            self._node(node)
+        if self.rows:
+            raise UnsupportedModel(self.rows, where=self.path)
+        return self.to.graph(Path(self.path).stem, self.outputs)
+
+    def _live(self, inputs: Sequence[str], initializers: Mapping[str, object]) -> tuple[list[onnx.NodeProto], set[str]]:
+        """The nodes that the outputs depend on, in the file's order, and the names of all tensors that are read."""
+        known = {*inputs, *initializers}
+        for node in self.model.graph.node:
+            missing = [name for name in node.input if name and name not in known]
+            if missing:
+                raise InputError(
+                    f"node '{node.name}' reads '{missing[0]}' before anything produces it", where=self.path
+                )
+            doubled = [name for name in node.output if name and name in known]
+            if doubled:
+                raise InputError(f"node '{node.name}' produces '{doubled[0]}' a second time", where=self.path)
+            known.update(node.output)
+        for name in self.outputs:
+            if name not in known or not name:
+                close = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.5)
+                hint = f"close to it: {', '.join(close)}" if close else "nmpconv inspect lists a model's tensors"
+                raise UsageError(f"the model has no tensor '{name}'", where="--outputs", hint=hint)
+        needed, live = set(self.outputs), []
+        for node in reversed(self.model.graph.node):
+            if needed.intersection(node.output):
+                live.append(node)
+                needed.update(name for name in node.input if name)
+        return live[::-1], needed
+
+    def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
+        try:
+            return numpy_helper.to_array(tensor)
+        except Exception as error:  # ValueError, TypeError, KeyError: whatever does not fit the declared shape or type
+            raise InputError(f"the data of tensor '{tensor.name}' is damaged: {error}", where=self.path) from error
+
+    def _node(self, proto: onnx.NodeProto) -> None:
+        """Fold, lower or report one node."""
+        kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
+        op = OP_OF_ONNX.get(kind)
+        try:
+            if self.to.try_fold(proto, self.opset):
+                return
+            if op is None:
+                raise Unsupported("there is no such op", hint=NEAREST.get(kind, ""))
+            self.to.lower(OnnxNode.of(proto, self.opset), op)
+            extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
+            if extra:
+                raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
+        except UnknownShape:
+            pass  # it follows a node that is in the list already
+        except Unsupported as error:
+            self.rows.append((proto.name or proto.output[0], kind, error.message, error.hint))
+        for name in proto.output:
+            if name and not self.to.knows(name):
+                self.to.assume(name, self._inferred_shape(name))
+
+    def _inferred_shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape by ONNX's own inference, so that nodes after an unsupported one are still looked at."""
+        if self.inferred is None:
+            self.inferred = _infer(self.model, self.to.input_shapes)
+        return self.inferred.get(name)
+
+
+def _infer(model: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes that onnx.shape_inference finds once the inputs are bound; fully known ones only."""
+    bound = onnx.ModelProto()
+    bound.CopyFrom(model)
+    del bound.graph.value_info[:]
+    for value in bound.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    for value in bound.graph.input:
+        if value.name in inputs:
+            value.type.tensor_type.ClearField("shape")
+            for size in inputs[value.name]:
+                value.type.tensor_type.shape.dim.add().dim_value = size
+    try:
+        inferred = onnx.shape_inference.infer_shapes(bound, data_prop=True)
+    except Exception:  # best effort: without shapes, followers are not looked at
+        return {}
+    shapes = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.output):
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if value.type.tensor_type.HasField("shape") and all(dim > 0 for dim in dims):
+            shapes[value.name] = tuple(dims)
+    return shapes
+
+
+def _type_name(value: onnx.ValueInfoProto) -> str:
+    return onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()

@@ -1,0 +1,96 @@
+"""The model file: parsed, its weights loaded from inside its own folder, its opset known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import ExternalDataInfo
+
+from nmpconv.errors import InputError
+
+OPSET_MIN = 7
+OPSET_MAX = onnx.defs.onnx_opset_version()
+DEFAULT_DOMAINS = ("", "ai.onnx")
+
+
+def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """The model with all weights in memory and its local functions inlined; InputError for what is no such file."""
+    file = Path(path)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise InputError(
+            "not an ONNX model, or one that is damaged or cut short",
+            where=str(path),
+            hint="export or download it again",
+        ) from error
+    if not model.ir_version or not model.graph.output:
+        raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    opset(model, str(path))
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _load_external(tensor, file.parent, str(path))
+    return model
+
+
+def opset(model: onnx.ModelProto, where: str) -> int:
+    """The version of the default domain; InputError outside of OPSET_MIN..OPSET_MAX."""
+    versions = [entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
+    if not versions:
+        raise InputError("names no ONNX opset", where=where)
+    if not OPSET_MIN <= versions[0] <= OPSET_MAX:
+        raise InputError(
+            f"has opset {versions[0]}; {OPSET_MIN} to {OPSET_MAX} can be read",
+            where=where,
+            hint="export it with another opset, or use onnx.version_converter",
+        )
+    return versions[0]
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and the tensors in attributes."""
+    yield from model.graph.initializer
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+
+
+def _load_external(tensor: onnx.TensorProto, folder: Path, where: str) -> None:
+    """Move the tensor's bytes into the tensor; only regular files inside of the folder are opened."""
+    info = ExternalDataInfo(tensor)
+    location, offset = Path(info.location), info.offset or 0
+
+    def refuse(found: str) -> InputError:
+        return InputError(
+            f"tensor '{tensor.name}' {found}", where=where, hint="external data lies in the model's folder"
+        )
+
+    root = folder.resolve()
+    if location.is_absolute() or ".." in location.parts:
+        raise refuse(f"has its data outside of the model's folder: {info.location}")
+    target = (root / location).resolve()
+    if not target.is_relative_to(root):
+        raise refuse(f"has its data behind a link that leads out of the model's folder: {info.location}")
+    if not target.is_file():
+        raise refuse(f"has its data in a file that does not exist: {info.location}")
+    available = target.stat().st_size - offset
+    length = available if info.length is None else info.length
+    if offset < 0 or length < 0 or length > available:
+        raise refuse(f"needs bytes {offset} to {offset + length} of {info.location}, which has {offset + available}")
+    with target.open("rb") as stream:
+        stream.seek(offset)
+        tensor.raw_data = stream.read(length)
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
