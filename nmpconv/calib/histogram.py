@@ -1,0 +1,107 @@
+"""A histogram whose range grows by powers of two, so that any values fit and any two histograms merge exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+BINS = 4096
+HALF = BINS // 2
+PER_STEP = 8  # points that stand for the values within one quantization step
+
+
+def _no_counts() -> np.ndarray:
+    return np.zeros(BINS, np.int64)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts over [-2^exponent, 2^exponent) in BINS equal bins; exact zeros are counted apart.
+
+    exponent: the smallest that has every value strictly inside, so that the range, and with it every count, depends
+    on the values alone and not on their order or grouping; None while there are none but zeros.
+    """
+
+    exponent: int | None = None
+    zeros: int = 0
+    counts: np.ndarray = field(default_factory=_no_counts)
+
+    @classmethod
+    def of(cls, x: np.ndarray, peak: float) -> Histogram:
+        """Of float32 values; peak: at least their largest magnitude."""
+        if peak == 0:
+            return cls(None, x.size)
+        exponent = int(np.frexp(peak)[1])
+        zeros = x.size - int(np.count_nonzero(x))
+        # Scaling by a power of two and floor are exact; adding the offset before floor would round.
+        scaled = np.ldexp(x.ravel(), HALF.bit_length() - 1 - exponent)
+        bins = np.floor(scaled, out=scaled).astype(np.int64) + HALF
+        counts = np.bincount(bins, minlength=BINS)
+        counts[HALF] -= zeros
+        return cls(exponent, zeros, counts)
+
+    @property
+    def width(self) -> float:
+        """Of a bin; 0 while there are none."""
+        return 0.0 if self.exponent is None else float(np.ldexp(1.0 / HALF, self.exponent))
+
+    @property
+    def total(self) -> int:
+        return self.zeros + int(self.counts.sum())
+
+    def grown(self, exponent: int) -> Histogram:
+        """With a range of 2^exponent at least: neighbouring bins merged."""
+        counts = self.counts
+        have = exponent if self.exponent is None else self.exponent
+        for _ in range(exponent - have):
+            merged = counts.reshape(-1, 2).sum(1)
+            counts = _no_counts()
+            counts[HALF // 2 : HALF // 2 * 3] = merged
+        return Histogram(max(have, exponent), self.zeros, counts)
+
+    def merge(self, other: Histogram) -> Histogram:
+        """What both counted."""
+        zeros = self.zeros + other.zeros
+        exponents = [h.exponent for h in (self, other) if h.exponent is not None]
+        if not exponents:
+            return Histogram(None, zeros)
+        top = max(exponents)
+        return Histogram(top, zeros, self.grown(top).counts + other.grown(top).counts)
+
+    def edges(self, bins: np.ndarray) -> np.ndarray:
+        """The lower edges of these bins (fractions allowed), float64."""
+        return (bins - HALF) * self.width
+
+    def points(self, step: float) -> tuple[np.ndarray, np.ndarray]:
+        """(x, weight), float64, that stand for the values: zero, and points spread evenly over every bin in use.
+
+        step: the finest quantization step that is to be told apart.
+        """
+        used = np.flatnonzero(self.counts)
+        per_bin = max(1, int(np.ceil(PER_STEP * self.width / step)))
+        x = self.edges(used[:, np.newaxis] + (np.arange(per_bin) + 0.5) / per_bin).ravel()
+        weight = np.repeat(self.counts[used] / per_bin, per_bin)
+        return np.append(x, 0.0), np.append(weight, float(self.zeros))
+
+    def scaled(self, factor: float) -> Histogram:
+        """Of the values times a factor > 0, taking them as spread evenly within their bins."""
+        used = np.flatnonzero(self.counts)
+        if factor == 1 or not used.size:
+            return self
+        old = self.edges(np.arange(BINS + 1)) * factor
+        peak = max(-old[used[0]], old[used[-1] + 1])
+        result = Histogram(int(np.frexp(peak)[1]), self.zeros)
+        below = np.interp(result.edges(np.arange(BINS + 1)), old, np.append(0, np.cumsum(self.counts)))
+        return Histogram(result.exponent, self.zeros, np.diff(np.rint(below).astype(np.int64)))
+
+    def clipped(self, lo: float, hi: float) -> Histogram:
+        """Of the values clipped to [lo, hi], with a range that holds both ends."""
+        peak = max(abs(lo), abs(hi))
+        wide = self.grown(int(np.frexp(peak)[1])) if peak else self
+        if wide.exponent is None:
+            return wide
+        ends = np.floor(np.array([lo, hi]) / wide.width).astype(np.int64) + HALF
+        bins = np.clip(np.arange(BINS), *ends)
+        counts = np.bincount(bins, weights=wide.counts, minlength=BINS).astype(np.int64)
+        return Histogram(wide.exponent, self.zeros, counts)

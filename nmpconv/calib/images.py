@@ -1,0 +1,139 @@
+"""Image files to uint8 arrays of the model's size, and pixels to the model's float input.
+
+Decoding: EXIF orientation is not applied, an alpha channel is dropped, 16-bit levels become the nearest 8-bit ones
+(v / 257), palette, CMYK and gray files become what the model's channel count needs (1: gray, 3: RGB). Resizing is
+Pillow's bilinear with its support scaled when it shrinks. An image that has the model's size already is taken as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from nmpconv.errors import InputError, UsageError
+from nmpconv.ir import Preprocess
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+RESIZES = ("none", "shorter", "squash", "letterbox")
+CHANNELS = (1, 3)
+
+
+def guess_layout(shape: tuple[int, ...]) -> str | None:
+    """ "nchw" or "nhwc" when the ONNX input ``shape`` [1,C,H,W] or [1,H,W,C] can be an image's, else None."""
+    if len(shape) != 4:
+        return None
+    return "nchw" if shape[1] in CHANNELS else "nhwc" if shape[3] in CHANNELS else None
+
+
+def image_shape(shape: tuple[int, ...], preprocess: Preprocess, *, where: str = "") -> tuple[int, int, int]:
+    """(H, W, C) of an ONNX image input; InputError when it is none, UsageError when the preprocessing cannot fit it."""
+    channels = 0 if len(shape) != 4 else shape[1] if preprocess.layout == "nchw" else shape[3]
+    if channels not in CHANNELS:
+        raise InputError(
+            f"images cannot feed a model input of shape {'x'.join(map(str, shape))} with layout {preprocess.layout}: "
+            "it needs 4 dimensions and 1 or 3 channels",
+            where=where,
+            hint="give .npy or .npz arrays, or the other --layout",
+        )
+    _check(preprocess, channels)
+    height, width = shape[2:] if preprocess.layout == "nchw" else shape[1:3]
+    return height, width, channels
+
+
+def _check(pre: Preprocess, channels: int) -> None:
+    for flag, values in (("--mean", pre.mean), ("--std", pre.std)):
+        if len(values) not in (1, channels):
+            raise UsageError(
+                f"{len(values)} values for an input of {channels} channel(s); give 1 or one each", where=flag
+            )
+    if not all(value > 0 for value in pre.std):
+        raise UsageError(f"{list(pre.std)}: every value must be above 0", where="--std")
+    if pre.resize not in RESIZES:
+        raise UsageError(f"{pre.resize!r} is none of {', '.join(RESIZES)}", where="--resize")
+    if not 0 < pre.crop <= 1:
+        raise UsageError(f"{pre.crop} is not in (0, 1]", where="--crop")
+    if pre.crop != 1 and pre.resize not in ("shorter", "squash"):
+        raise UsageError(f"a crop of {pre.crop} needs --resize shorter or squash, not {pre.resize}", where="--crop")
+    if pre.channel_order == "gray" and channels != 1:
+        raise UsageError(f"gray for an input of {channels} channels", where="--channel-order")
+
+
+def load(path: Path, size: tuple[int, int, int], preprocess: Preprocess) -> np.ndarray:
+    """The file as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray; InputError naming the file when it cannot be."""
+    try:
+        with Image.open(path) as image:
+            image.load()
+            decoded = _decode(image, "L" if size[2] == 1 else "RGB")
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise InputError(f"not a readable image: {error}", where=str(path), hint="replace or remove the file") from None
+    return fit(decoded, size, preprocess, where=str(path))
+
+
+def _decode(image: Image.Image, mode: str) -> Image.Image:
+    if image.mode.startswith("I"):
+        levels = np.asarray(image).astype(np.int64)
+        if levels.min() < 0 or levels.max() > 65535:
+            raise ValueError(f"levels {levels.min()} to {levels.max()}; 0 to 65535 are allowed")
+        image = Image.fromarray(((levels + 128) // 257).astype(np.uint8))
+    elif image.mode == "F":
+        raise ValueError("float pixels; 8- and 16-bit integers are allowed")
+    elif image.mode in ("RGBa", "La"):
+        image = image.convert(image.mode[:-1] + "A")
+    return image if image.mode == mode else image.convert(mode)
+
+
+def fit(image: Image.Image, size: tuple[int, int, int], preprocess: Preprocess, *, where: str = "") -> np.ndarray:
+    """An L or RGB image resized and cropped to uint8 [H,W,C].
+
+    none:      must have the size. squash: both sides to size / crop, then the centre.
+    shorter:   aspect kept, just covering size / crop, then the centre.
+    letterbox: aspect kept, just inside the size, at the top left; the rest is ``preprocess.pad``.
+    """
+    height, width, channels = size
+    w, h = image.size
+    if (w, h) != (width, height):
+        if preprocess.resize == "none":
+            raise InputError(
+                f"an image of {w}x{h} where the model needs {width}x{height} (width x height)",
+                where=where,
+                hint="use --resize shorter, squash or letterbox",
+            )
+        if preprocess.resize == "letterbox":
+            image = _letterbox(image, width, height, preprocess.pad)
+        else:
+            outer_w, outer_h = round(width / preprocess.crop), round(height / preprocess.crop)
+            if preprocess.resize == "shorter":
+                scale = max(outer_w / w, outer_h / h)
+                outer_w, outer_h = max(round(w * scale), width), max(round(h * scale), height)
+            image = _resize(image, outer_w, outer_h)
+            left, top = (outer_w - width) // 2, (outer_h - height) // 2
+            image = image.crop((left, top, left + width, top + height))
+    return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+
+
+def _resize(image: Image.Image, width: int, height: int) -> Image.Image:
+    return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _letterbox(image: Image.Image, width: int, height: int, pad: int) -> Image.Image:
+    w, h = image.size
+    wide = w * height >= h * width
+    inner = (width, max(h * width // w, 1)) if wide else (max(w * height // h, 1), height)
+    canvas = Image.new(image.mode, (width, height), pad if image.mode == "L" else (pad,) * 3)
+    canvas.paste(_resize(image, *inner), (0, 0))
+    return canvas
+
+
+def normalize(pixels: np.ndarray, preprocess: Preprocess) -> np.ndarray:
+    """uint8 [H,W,C] (RGB or gray) to the ONNX input, float32 [1,C,H,W] or [1,H,W,C].
+
+    Channels are put into the model's order first: ``mean`` and ``std`` are in the model's order. Then
+    x = (lo + pixel * (hi - lo) / 255 - mean) / std, with (lo, hi) = ``range``.
+    """
+    lo, hi = preprocess.range
+    ordered = pixels[..., ::-1] if preprocess.channel_order == "bgr" else pixels
+    x = (lo + ordered * ((hi - lo) / 255.0) - np.array(preprocess.mean)) / np.array(preprocess.std)
+    x = x.transpose(2, 0, 1) if preprocess.layout == "nchw" else x
+    return np.ascontiguousarray(x[np.newaxis], dtype=np.float32)
