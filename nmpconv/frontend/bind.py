@@ -23,9 +23,8 @@ def bind(
     names = [value.name for value in inputs]
     for name in given:
         if name not in names:
-            raise UsageError(
-                f"the model has no input '{name}'", where="--input-shape", hint=f"inputs: {', '.join(names)}"
-            )
+            hint = f"inputs: {', '.join(names)}"
+            raise UsageError(f"the model has no input '{name}'", where="--input-shape", hint=hint)
     return {value.name: _bind(value, given.get(value.name)) for value in inputs if value.name in needed}
 
 

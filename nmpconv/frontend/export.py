@@ -69,9 +69,10 @@ class Exporter:
         self.nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
         self._names = set(graph.values)
+        self._unclamped: dict[str, str] = {}
 
     def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """Add a node and return its output. inputs: names, '' for an absent one. output: the graph's value that it is."""
+        """Add a node and return its output. inputs: '' for an absent one. output: the graph's value that it is."""
         if not output:
             output = self._fresh(inputs[0] + "." + kind)
         elif self.graph[output].clamp is not None:
@@ -112,7 +113,10 @@ class Exporter:
         return helper.make_tensor_value_info(value.name, onnx.TensorProto.FLOAT, shape)
 
     def _raw(self, value: str) -> str:
-        return value + ".unclamped"
+        """The name of a clamped value before its clamp."""
+        if value not in self._unclamped:
+            self._unclamped[value] = self._fresh(f"{value}.unclamped")
+        return self._unclamped[value]
 
     def _fresh(self, name: str) -> str:
         candidate, n = name, 0

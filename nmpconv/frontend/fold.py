@@ -49,7 +49,5 @@ def _run_ort(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
         results: list[np.ndarray] = session.run(None, dict(feeds))
     except Exception as error:  # the C++ exceptions of onnxruntime have no common base class
-        raise Unsupported(
-            f"its inputs are constants but it cannot be evaluated: {str(error).splitlines()[0]}"
-        ) from error
+        raise Unsupported(f"it cannot be evaluated on its constants: {str(error).splitlines()[0]}") from error
     return results

@@ -22,7 +22,7 @@ from nmpconv.ops.transpose import TransposeParams
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-class UnknownShape(Exception):
+class UnknownShapeError(Exception):
     """A tensor after an unsupported node is needed, and not even its shape is known."""
 
 
@@ -91,7 +91,7 @@ class Importer:
                 raise InputError(f"output '{output}' does not depend on the input", where=self._path)
             value = self._value_of[output]
             assert value is not None
-            if value == output or value in renames and renames[value] == output:
+            if output in (value, renames.get(value)):
                 continue
             if value in self.input_shapes or value in outputs or value in renames:
                 shape = self._values[value].shape
@@ -126,16 +126,15 @@ class Importer:
             return self.const(self._constants[name], name)
         value = self._value_of.get(name, name)
         if value is None or value not in self._values:
-            raise UnknownShape(name)
+            raise UnknownShapeError(name)
         return value
 
     def const(self, data: np.ndarray, name: str) -> str:
         """A new float32 constant. name: of the ONNX tensor that it is made from."""
         data = np.ascontiguousarray(data, dtype=np.float32)
         if not np.isfinite(data).all():
-            raise InputError(
-                f"tensor '{name}' holds NaN or infinity", where=self._path, hint="check the training or the export"
-            )
+            hint = "check the training or the export"
+            raise InputError(f"tensor '{name}' holds NaN or infinity", where=self._path, hint=hint)
         name = self._fresh(name or f"{self._here()}.const")
         self._values[name] = Value(name, data.shape, data=data)
         return name

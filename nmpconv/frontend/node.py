@@ -102,10 +102,8 @@ class OnnxNode:
                 raise Unsupported("a window can lie in the padding alone", hint="pads smaller than the kernel")
         return window
 
-    def _axis(
-        self, size: int, kernel: int, stride: int, dilation: int, before: int, after: int
-    ) -> tuple[int, int, int]:
-        """(padding before, padding after, the part of it that ceil_mode added) along one axis."""
+    def _axis(self, size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> _Padding:
+        """Along one axis."""
         extent = (kernel - 1) * dilation + 1
         auto = self.text("auto_pad", "NOTSET")
         if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -123,6 +121,9 @@ class OnnxNode:
             steps -= 1
         overhang = max(steps * stride + extent - (size + before + after), 0)
         return before, after + overhang, overhang
+
+
+_Padding = tuple[int, int, int]  # before, after, the part of the latter that ceil_mode added
 
 
 def _pair(numbers: Sequence[int]) -> tuple[int, int]:

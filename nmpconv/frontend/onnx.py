@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend.bind import bind, is_float
-from nmpconv.frontend.importer import Importer, UnknownShape
+from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import DEFAULT_DOMAINS, opset, read
 from nmpconv.ir import Graph
@@ -26,9 +26,7 @@ OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx
 _FLOAT_MODEL = "convert the float model; nmpconv quantizes it itself"
 _NO_CONTROL_FLOW = "export the model without control flow"
 NEAREST = {
-    **dict.fromkeys(
-        ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"), _FLOAT_MODEL
-    ),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"), _FLOAT_MODEL),
     **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
     **dict.fromkeys(("Resize", "Upsample", "ConvTranspose"), "Conv followed by DepthToSpace"),
     **dict.fromkeys(("LRN", "InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
@@ -93,11 +91,11 @@ class Walk:
             missing = [name for name in node.input if name and name not in known]
             if missing:
                 raise InputError(
-                    f"node '{node.name}' reads '{missing[0]}' before anything produces it", where=self.path
+                    f"node '{node.name}' reads '{missing[0]}', which nothing before it makes", where=self.path
                 )
             doubled = [name for name in node.output if name and name in known]
             if doubled:
-                raise InputError(f"node '{node.name}' produces '{doubled[0]}' a second time", where=self.path)
+                raise InputError(f"node '{node.name}' makes '{doubled[0]}' a second time", where=self.path)
             known.update(node.output)
         for name in self.outputs:
             if name not in known or not name:
@@ -125,12 +123,12 @@ class Walk:
             if self.to.try_fold(proto, self.opset):
                 return
             if op is None:
-                raise Unsupported("there is no such op", hint=NEAREST.get(kind, ""))
+                raise Unsupported("nmpconv has no such op", hint=NEAREST.get(kind, ""))
             self.to.lower(OnnxNode.of(proto, self.opset), op)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
-        except UnknownShape:
+        except UnknownShapeError:
             pass  # it follows a node that is in the list already
         except Unsupported as error:
             self.rows.append((proto.name or proto.output[0], kind, error.message, error.hint))
@@ -170,4 +168,4 @@ def _infer(model: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]) -> dic
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:
-    return onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+    return str(onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)).lower()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+import onnx.inliner
 from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.errors import InputError
@@ -27,11 +27,10 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except DecodeError as error:
+    except Exception as error:  # protobuf raises DecodeError; which protobuf is onnx's business
+        hint = "export or download it again"
         raise InputError(
-            "not an ONNX model, or one that is damaged or cut short",
-            where=str(path),
-            hint="export or download it again",
+            "not an ONNX model, or one that is damaged or cut short", where=str(path), hint=hint
         ) from error
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
@@ -46,7 +45,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 def opset(model: onnx.ModelProto, where: str) -> int:
     """The version of the default domain; InputError outside of OPSET_MIN..OPSET_MAX."""
-    versions = [entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
+    versions = [int(entry.version) for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
     if not versions:
         raise InputError("names no ONNX opset", where=where)
     if not OPSET_MIN <= versions[0] <= OPSET_MAX:
@@ -73,9 +72,8 @@ def _load_external(tensor: onnx.TensorProto, folder: Path, where: str) -> None:
     location, offset = Path(info.location), info.offset or 0
 
     def refuse(found: str) -> InputError:
-        return InputError(
-            f"tensor '{tensor.name}' {found}", where=where, hint="external data lies in the model's folder"
-        )
+        hint = "external data must lie in the model's folder"
+        return InputError(f"tensor '{tensor.name}' {found}", where=where, hint=hint)
 
     root = folder.resolve()
     if location.is_absolute() or ".." in location.parts:

@@ -101,7 +101,7 @@ def _lower_mean(node: OnnxNode, to: Importer) -> None:
 
 
 def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
-    """In ascending order; an attribute before opset 18, an input since. None given: all, or none if the node says so."""
+    """In ascending order; an attribute before opset 18, an input since. None given: all, unless the node says none."""
     axes = node.integers("axes")
     if axes is None and node.input(1):
         axes = to.integers(node.input(1), "axes")

@@ -80,7 +80,8 @@ class Conv2D(Op):
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: Conv2DParams = node.params
         x, w, b = graph.ins(node)[:3]
-        assert w.data is not None and b.data is not None
+        assert w.data is not None
+        assert b.data is not None
         plane = to.transpose(x.name, (0, 3, 1, 2))
         bias = b.data.astype(np.float64)
         if len(node.inputs) == 4:
@@ -116,5 +117,6 @@ def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
         product = to.emit("mul", (to.value(node.input(0)), to.const(factor[None], node.input(1))), MulParams())
         to.emit("add", (product, to.const(offset[None], node.input(2))), AddParams(), node.outputs[0])
         return
-    inputs = (to.nhwc(node.input(0)), to.const(factor.reshape(-1, 1, 1, 1), node.input(1)), to.const(offset, node.input(2)))
-    to.nchw(to.emit("conv2d", inputs, Conv2DParams(groups=factor.size)), node.outputs[0], like=node.input(0))
+    x, w = to.nhwc(node.input(0)), to.const(factor.reshape(-1, 1, 1, 1), node.input(1))
+    y = to.emit("conv2d", (x, w, to.const(offset, node.input(2))), Conv2DParams(groups=factor.size))
+    to.nchw(y, node.outputs[0], like=node.input(0))

@@ -78,10 +78,10 @@ def _lower_gemm(node: OnnxNode, to: Importer) -> None:
     if not addend:
         to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
         return
-    product, c = to.emit("fully_connected", inputs, FullyConnectedParams()), to.value(addend)
+    product, term = to.emit("fully_connected", inputs, FullyConnectedParams()), to.value(addend)
     if beta != 1.0:
-        c = to.emit("mul", (c, to.const(np.full((1,) * len(to[c].shape), beta), "")), MulParams())
-    to.emit("add", (product, c), AddParams(), node.outputs[0])
+        term = to.emit("mul", (term, to.const(np.full((1,) * len(to[term].shape), beta), "")), MulParams())
+    to.emit("add", to.aligned(product, term), AddParams(), node.outputs[0])
 
 
 def _lower_left(node: OnnxNode, to: Importer) -> None:

@@ -109,7 +109,7 @@ def _lower_gather(node: OnnxNode, to: Importer, x: str) -> None:
     indices = to.array(node.input(1), "index")
     flat = [int(i) % shape[axis] for i in indices.ravel()]
     step = flat[1] - flat[0] if len(flat) > 1 else 1
-    if not flat or indices.ndim > 1 or step == 0 or any(b - a != step for a, b in zip(flat, flat[1:], strict=False)):
+    if indices.ndim > 1 or step == 0 or not flat or flat != [flat[0] + i * step for i in range(len(flat))]:
         raise Unsupported("its indices are not evenly spaced", hint="a scalar, or indices with a constant step")
     stop = flat[-1] + (1 if step > 0 else -1)
     block = _emit(to, x, _along(shape, axis, range(flat[0], stop, step)), "" if indices.ndim == 0 else node.outputs[0])
