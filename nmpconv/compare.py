@@ -1,0 +1,51 @@
+"""How close quantized results are to float ones. No I/O."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class Sqnr:
+    """Signal-to-quantization-noise ratio over a set that is seen piece by piece."""
+
+    def __init__(self) -> None:
+        self._signal = 0.0
+        self._noise = 0.0
+
+    def add(self, wanted: ArrayLike, got: ArrayLike) -> None:
+        """Takes in one piece; both have the same number of elements."""
+        reference = np.asarray(wanted, dtype=np.float64).ravel()
+        error = reference - np.asarray(got, dtype=np.float64).ravel()
+        self._signal += float(np.dot(reference, reference))
+        self._noise += float(np.dot(error, error))
+
+    @property
+    def db(self) -> float:
+        """10 log10(sum wanted^2 / sum (wanted - got)^2): inf without any error, -inf when nothing was wanted."""
+        if self._noise == 0:
+            return math.inf
+        if self._signal == 0:
+            return -math.inf
+        return 10 * math.log10(self._signal / self._noise)
+
+
+def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:
+    """The SQNR of one array, in dB."""
+    ratio = Sqnr()
+    ratio.add(wanted, got)
+    return ratio.db
+
+
+def top_k(scores: ArrayLike, k: int) -> list[int]:
+    """Indices of the k largest of a vector of scores, largest first; of equal ones the lower index first."""
+    flat = np.asarray(scores).ravel()
+    return [int(i) for i in np.argsort(-flat.astype(np.float64), kind="stable")[:k]]
+
+
+def agreement(wanted: ArrayLike, got: ArrayLike) -> float:
+    """The fraction of rows whose largest score is at the same index; both are [n, classes]."""
+    a, b = np.asarray(wanted), np.asarray(got)
+    return float(np.mean(a.reshape(len(a), -1).argmax(1) == b.reshape(len(b), -1).argmax(1)))
