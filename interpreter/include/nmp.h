@@ -13,25 +13,26 @@
 extern "C" {
 #endif
 
+#define NMP_VERSION "0.1.0"
 #define NMP_RANK_MAX 6
 
 /* Pinned by theme: 0 fine, 1..19 the file, 20..39 the caller, 40..59 this build. */
 typedef enum nmp_status {
   NMP_OK = 0,
-  NMP_E_NOT_NMP = 1,       /* no NMP1 identifier, or too short */
-  NMP_E_VERSION = 2,       /* major version of the file is not this one's */
-  NMP_E_CHECKSUM = 3,      /* CRC-32 differs: damaged or truncated */
-  NMP_E_STRUCTURE = 4,     /* an offset, a length or an alignment is out of bounds */
-  NMP_E_TENSOR = 5,        /* a tensor's shape, type, exponents or clip range is illegal */
-  NMP_E_OP = 6,            /* an op's inputs, parameters or shifts are illegal */
-  NMP_E_PLAN = 7,          /* the memory plan overlaps or leaves the arena */
-  NMP_E_ORDER = 8,         /* a tensor is read before it is produced */
-  NMP_E_LIMIT = 9,         /* too many elements or too much work */
-  NMP_E_ARGUMENT = 20,     /* a null or misaligned pointer, or an index out of range */
-  NMP_E_ARENA = 21,        /* the arena is smaller than nmp_info.arena_bytes */
-  NMP_E_UNKNOWN_OP = 40,   /* an op that this version does not know */
-  NMP_E_NOT_BUILT = 41,    /* an op that this build left out */
-  NMP_E_CPU = 42           /* a CPU level that this machine or build does not have */
+  NMP_E_NOT_NMP = 1,     /* no NMP1 identifier, or too short */
+  NMP_E_VERSION = 2,     /* major version of the file is not this one's */
+  NMP_E_CHECKSUM = 3,    /* CRC-32 differs: damaged or truncated */
+  NMP_E_STRUCTURE = 4,   /* an offset, a length or an alignment is out of bounds */
+  NMP_E_TENSOR = 5,      /* a tensor's shape, type, exponents or clip range is illegal */
+  NMP_E_OP = 6,          /* an op's inputs, parameters or shifts are illegal */
+  NMP_E_PLAN = 7,        /* the memory plan overlaps or leaves the arena */
+  NMP_E_ORDER = 8,       /* a tensor is read before it is produced */
+  NMP_E_LIMIT = 9,       /* too many elements or too much work */
+  NMP_E_ARGUMENT = 20,   /* a null or misaligned pointer, or an index out of range */
+  NMP_E_ARENA = 21,      /* the arena is smaller than nmp_info.arena_bytes */
+  NMP_E_UNKNOWN_OP = 40, /* an op that this version does not know */
+  NMP_E_NOT_BUILT = 41,  /* an op that this build left out */
+  NMP_E_CPU = 42         /* a CPU level that this machine or build does not have */
 } nmp_status;
 
 /* Which part of the file a status is about: indices, -1 for none, and up to two numbers (found, allowed). */
@@ -48,27 +49,31 @@ typedef struct nmp_info {
   uint16_t major, minor;
   uint32_t inputs, outputs, ops, tensors;
   size_t arena_bytes; /* what nmp_create needs: handle + activations + scratch */
+  uint64_t work;      /* bound of the steps (about a multiply-accumulate each) of one run */
 } nmp_info;
 
-/* A tensor as the caller sees it. dtype bits are 8, 16 or 32. data is NULL before create. */
+/* A tensor as the caller sees it: real value = integer * 2^exponent. bits are 8, 16 or 32. */
 typedef struct nmp_view {
-  void *data;
+  const char *name; /* in the file */
+  void *data;       /* constants are in the file: not to be written */
   size_t bytes;
   int32_t shape[NMP_RANK_MAX];
   uint8_t rank;
   uint8_t bits;
-  int8_t exponent;
+  int8_t exponent; /* the first one, of a constant with many */
+  uint8_t method;  /* how the exponent was chosen: enum Method of the schema */
   int32_t clip_min, clip_max;
+  uint32_t observed_min, observed_max; /* range seen in calibration, as the bits of IEEE 754 float32 */
 } nmp_view;
 
 /* Runs task(ctx, i) for i in [0, n), in any order, on any threads; returns when all are done. */
 typedef void (*nmp_parallel_for)(void *pool, void (*task)(void *ctx, size_t i), void *ctx, size_t n);
 
 typedef struct nmp_options {
-  const char *cpu;            /* NULL: the best level; else "portable", "avx2", ... */
-  nmp_parallel_for parallel;  /* NULL: one thread */
+  const char *cpu;           /* NULL: the best level; else "portable", "avx2", ... */
+  nmp_parallel_for parallel; /* NULL: one thread */
   void *pool;
-  size_t threads;             /* how many tasks are worth making; 0 or 1: one */
+  size_t threads; /* how many tasks are worth making; 0 or 1: one */
 } nmp_options;
 
 typedef struct nmp_net nmp_net;
@@ -87,9 +92,9 @@ nmp_status nmp_output(nmp_net *net, uint32_t i, nmp_view *view);
 /* Runs all ops. There is no error that depends on data. */
 nmp_status nmp_run(nmp_net *net);
 
-/* Runs ops [first, last); what they wrote can be read with nmp_tensor until something overwrites it. */
+/* Runs ops [first, last); what they wrote can be read with nmp_tensor_at until something overwrites it. */
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
-nmp_status nmp_tensor(nmp_net *net, uint32_t tensor, nmp_view *view);
+nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view);
 
 /* The CPU level in use, for example "portable"; the names of all levels of this build that this machine can run. */
 const char *nmp_cpu(const nmp_net *net);

@@ -16,14 +16,14 @@ typedef struct nmp_tensor {
   void *data; /* constants are never written */
   int32_t shape[NMP_RANK_MAX];
   uint8_t rank;
-  uint8_t bits;             /* 8, 16, 32 */
+  uint8_t bits; /* 8, 16, 32 */
   uint8_t is_const;
-  int8_t exponent;          /* exponents[0] */
-  const int8_t *exponents;  /* one, or one per index of axis */
+  int8_t exponent;         /* exponents[0] */
+  const int8_t *exponents; /* one, or one per index of axis */
   uint32_t exponent_count;
-  int8_t axis;              /* -1: one exponent */
+  int8_t axis; /* -1: one exponent */
   int32_t lo, hi;
-  uint32_t size;            /* elements */
+  uint32_t size; /* elements */
 } nmp_tensor;
 
 typedef struct nmp_op nmp_op;
@@ -33,7 +33,7 @@ struct nmp_op {
   nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
   nmp_tensor out[1];
   union nmp_params params;
-  const void *model;                                            /* for input_at */
+  const void *model, *table;                                     /* for input_at */
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
   void *scratch;
   const nmp_kernels *kernels;
@@ -51,11 +51,12 @@ typedef struct nmp_rule {
  * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
  */
 typedef struct nmp_op_type {
-  nmp_rule (*check)(const nmp_op *op);    /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
-  size_t (*scratch)(const nmp_op *op);    /* bytes, 16-byte aligned; NULL: none */
+  nmp_rule (*check)(
+      const nmp_op *op); /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
+  size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
-  uint8_t in_place;                       /* out may lie exactly on in[0] */
-  uint64_t (*work)(const nmp_op *op);     /* bound of the steps of a run; NULL: the elements of inputs and output */
+  uint8_t in_place;                   /* out may lie exactly on in[0] */
+  uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
 } nmp_op_type;
 
 #endif

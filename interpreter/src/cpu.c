@@ -1,0 +1,30 @@
+#include "cpu.h"
+
+#include <string.h>
+
+#include "nmp.h"
+
+/* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
+static const struct level {
+  const char *name;
+  void (*fill)(nmp_kernels *kernels);
+} levels[] = {
+    {"portable", nmp_kernels_portable},
+};
+
+#define LEVELS (sizeof(levels) / sizeof(levels[0]))
+
+const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
+  for (size_t i = 0; i < LEVELS; i++) {
+    levels[i].fill(kernels);
+    if (name ? strcmp(name, levels[i].name) == 0 : i == LEVELS - 1) {
+      return levels[i].name;
+    }
+  }
+  return NULL;
+}
+
+const char *const *nmp_cpus(void) {
+  static const char *const names[] = {"portable", NULL};
+  return names;
+}

@@ -1,0 +1,49 @@
+/* A file as a model: opening, verifying what it means, decoding tensors and ops. */
+#ifndef NMP_MODEL_H
+#define NMP_MODEL_H
+
+#include "fb.h"
+#include "nmp.h"
+#include "op.h"
+
+#define NMP_ALIGN 16              /* of the file, the arena and every offset in it */
+#define NMP_BYTES_MAX 0x7fffffffu /* of a file, a tensor, all activations and the scratch, each */
+#define NMP_WORK_MAX ((uint64_t)1 << 40)
+
+typedef struct nmp_model {
+  const uint8_t *file, *root;
+  uint8_t *arena; /* activations; NULL before create */
+  fb_vector tensors, ops, inputs, outputs;
+  uint32_t bytes, arena_bytes;
+} nmp_model;
+
+/* What verification found out, and how many steps it has left. */
+typedef struct nmp_needs {
+  uint32_t scratch;
+  uint64_t work;
+  uint64_t budget;
+} nmp_needs;
+
+/* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
+nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault);
+
+/* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. */
+nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
+
+/* arena.c: every read finds what was produced; everything lies inside the arena. */
+nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
+
+void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
+void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
+uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
+uint32_t nmp_model_port(fb_vector ports, uint32_t i);
+
+/* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
+int nmp_spend(nmp_needs *needs, uint64_t steps);
+
+nmp_status nmp_fail(nmp_fault *fault, nmp_status status, int64_t op, int64_t tensor, nmp_rule rule);
+
+/* op_table.c: by kind; NULL for an op that this build leaves out. */
+extern const nmp_op_type *const nmp_op_table[NMP_OP_KINDS];
+
+#endif
