@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,16 @@ from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
 
 METHODS = ("mse", "max", "kl", "percentile")
 STEPS_DOWN = 5  # how far below the exponent that clips nothing the search goes
+SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
 HEADROOM_16 = 2.0  # 16 bits keep room for twice the calibrated range: saturation would cost more than the bit
 Function = Callable[[np.ndarray], np.ndarray]
+
+
+class Choice(NamedTuple):
+    """sqnr_db: expected from quantizing this tensor alone, after the function that follows it; inf when exact."""
+
+    exponent: int
+    sqnr_db: float
 
 
 def smallest_exponent(lo: float, hi: float, bits: int) -> int:
@@ -35,57 +44,83 @@ def choose(
     *,
     percentile: float = 99.99,
     function: Function | None = None,
-) -> int:
+) -> Choice:
     """The exponent for a tensor of 8 or 16 bits.
 
     method: "max" clips nothing; "mse" has the least mean squared error; "kl" loses the least information by
             Kullback and Leibler; "percentile" clips what lies beyond this percentile of |x|. 16 bits ignore it.
-    function: what is applied to the values next (a table), float64 arrays: "mse" measures after it.
+    function: what is applied to the values next (a table), of float64 arrays: errors are measured after it.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is none of {METHODS}")
-    lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
-    if bits == 16:
-        return smallest_exponent(lo * HEADROOM_16, hi * HEADROOM_16, bits)
-    top = smallest_exponent(lo, hi, bits)
-    if method == "max":
-        return top
-    if method == "percentile":
-        bound = _percentile(stats.histogram.clipped(lo, hi), percentile, stats.absmax)
-        return min(top, smallest_exponent(-bound, bound, bits))
-    if method == "kl":
-        histogram = stats.histogram.clipped(lo, hi)
-        return min(_candidates(top), key=lambda e: _divergence(histogram, e, bits))
-    return min(_candidates(top), key=lambda e: _relative_error(stats, 2.0**e, bits, function))
+    exponents = _candidates(stats, bits, method, percentile)
+    errors = _relative_errors(stats, np.ldexp(1.0, exponents), bits, function)
+    best = int(np.argmin(errors))
+    return Choice(exponents[best], _db(errors[best]))
 
 
-def _candidates(top: int) -> list[int]:
-    """The exponents that are tried, the largest first: it is taken when others are no better."""
-    return [e for e in range(top, top - STEPS_DOWN - 1, -1) if e >= EXPONENT_MIN]
+def sqnr_db(stats: TensorStats, exponent: float, bits: int, function: Function | None = None) -> float:
+    """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`."""
+    return _db(_relative_errors(stats, np.array([2.0**exponent]), bits, function)[0])
 
 
-def sqnr_db(stats: TensorStats, exponent: int, bits: int, function: Function | None = None) -> float:
-    """10 log10(signal / error), expected from quantizing this tensor alone, after ``function``; inf when exact."""
-    error = _relative_error(stats, 2.0**exponent, bits, function)
+def _db(error: float) -> float:
     return float(-10 * np.log10(error)) if error else np.inf
 
 
-def best_error(stats: TensorStats, factor: float) -> float:
-    """The least error / signal (mean squares) at which 8 bits hold the tensor times a factor > 0."""
-    if not stats.absmax:
-        return 0.0
-    top = smallest_exponent(stats.min * factor, stats.max * factor, 8)
-    return min(_relative_error(stats, 2.0**e / factor, 8, None) for e in _candidates(top))
+def _candidates(stats: TensorStats, bits: int, method: str, percentile: float) -> list[int]:
+    """The exponents that the method leaves to the error, the largest first: it is taken when others are no better."""
+    lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
+    if bits == 16:
+        return [smallest_exponent(lo * HEADROOM_16, hi * HEADROOM_16, bits)]
+    top = smallest_exponent(lo, hi, bits)
+    search = [e for e in range(top, top - STEPS_DOWN - 1, -1) if e >= EXPONENT_MIN]
+    if method == "max":
+        return [top]
+    if method == "percentile":
+        bound = _percentile(stats.histogram.clipped(lo, hi), percentile, stats.peak)
+        return [min(top, smallest_exponent(-bound, bound, bits))]
+    if method == "kl":
+        histogram = stats.histogram.clipped(lo, hi)
+        return [min(search, key=lambda e: _divergence(histogram, e, bits))]
+    return search
 
 
-def _relative_error(stats: TensorStats, step: float, bits: int, function: Function | None) -> float:
-    """Mean squares of the error over those of the signal; inf for an error without a signal."""
-    x, weight = stats.histogram.points(step)
-    x = np.clip(x, stats.min, stats.max)
-    quantized = np.clip(np.floor(x / step + 0.5), INT_MIN[bits], INT_MAX[bits]) * step
-    signal, result = (x, quantized) if function is None else (function(x), function(quantized))
-    error, power = float(weight @ (signal - result) ** 2), float(weight @ signal**2)
-    return error / power if power else (np.inf if error else 0.0)
+def _relative_errors(stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None) -> np.ndarray:
+    """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal."""
+    if function is None:
+        power, errors = _squares(stats, steps, bits)
+    else:
+        x, weight = stats.histogram.points(steps.min())
+        x = np.clip(x, stats.min, stats.max)
+        signal = function(x)
+        power = float(weight @ signal**2)
+        quantized = (np.clip(np.floor(x / step + 0.5), INT_MIN[bits], INT_MAX[bits]) * step for step in steps)
+        errors = np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
+    return errors / power if power else np.where(errors > 0, np.inf, 0.0)
+
+
+def _squares(stats: TensorStats, steps: np.ndarray, bits: int) -> tuple[float, np.ndarray]:
+    """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins."""
+    low, high, weight = stats.histogram.bins()
+    low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
+    width = high - low
+    # A bin whose values are all at one end of the range has no width; a narrow one stands for it.
+    low = np.where(width > 0, low, low - SPIKE * stats.histogram.width)
+    width = high - low
+    power = float(weight @ ((high**3 - low**3) / (3 * width)))
+    error = (_error_integral(high, steps, bits) - _error_integral(low, steps, bits)) / width
+    return power, np.maximum(error @ weight, 0.0)
+
+
+def _error_integral(x: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
+    """The integral of (t - quantized(t))^2 over t from 0 to x: [S, n] for x [n].
+
+    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3, saturated or not.
+    """
+    step = steps[:, np.newaxis]
+    level = np.clip(np.floor(x / step + 0.5), INT_MIN[bits], INT_MAX[bits])
+    return np.asarray(level * step**3 / 12 + (x - level * step) ** 3 / 3)
 
 
 def _percentile(histogram: Histogram, percentile: float, peak: float) -> float:

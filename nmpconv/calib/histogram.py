@@ -9,6 +9,7 @@ import numpy as np
 BINS = 4096
 HALF = BINS // 2
 PER_STEP = 8  # points that stand for the values within one quantization step
+TINY = 2.0**-100  # what no legal exponent can tell from zero counts as zero
 
 
 def _no_counts() -> np.ndarray:
@@ -30,12 +31,12 @@ class Histogram:
     @classmethod
     def of(cls, x: np.ndarray, peak: float) -> Histogram:
         """Of float32 values; peak: at least their largest magnitude."""
-        if peak == 0:
+        if peak < TINY:
             return cls(None, x.size)
         exponent = int(np.frexp(peak)[1])
         zeros = x.size - int(np.count_nonzero(x))
         # Scaling by a power of two and floor are exact; adding the offset before floor would round.
-        scaled = np.ldexp(x.ravel(), HALF.bit_length() - 1 - exponent)
+        scaled = x.ravel() * np.float32(HALF * 2.0**-exponent)
         bins = np.floor(scaled, out=scaled).astype(np.int64) + HALF
         counts = np.bincount(bins, minlength=BINS)
         counts[HALF] -= zeros
@@ -84,6 +85,11 @@ class Histogram:
         weight = np.repeat(self.counts[used] / per_bin, per_bin)
         return np.append(x, 0.0), np.append(weight, float(self.zeros))
 
+    def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(lower edge, upper edge, weight), float64, of every bin in use; zeros are not in them."""
+        used = np.flatnonzero(self.counts)
+        return self.edges(used), self.edges(used + 1), self.counts[used].astype(np.float64)
+
     def scaled(self, factor: float) -> Histogram:
         """Of the values times a factor > 0, taking them as spread evenly within their bins."""
         used = np.flatnonzero(self.counts)
@@ -98,7 +104,7 @@ class Histogram:
     def clipped(self, lo: float, hi: float) -> Histogram:
         """Of the values clipped to [lo, hi], with a range that holds both ends."""
         peak = max(abs(lo), abs(hi))
-        wide = self.grown(int(np.frexp(peak)[1])) if peak else self
+        wide = self.grown(int(np.frexp(peak)[1])) if peak >= TINY else self
         if wide.exponent is None:
             return wide
         ends = np.floor(np.array([lo, hi]) / wide.width).astype(np.int64) + HALF

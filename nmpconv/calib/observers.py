@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
-from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.engine import Engine
 from nmpconv.calib.histogram import Histogram
 from nmpconv.errors import InputError
-from nmpconv.ir import Graph
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
 
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
 
-@dataclass(frozen=True)
-class Channels:
-    """Ranges (float32) and means (float64) of the last axis, [C] each."""
-
-    min: np.ndarray
-    max: np.ndarray
-    mean: np.ndarray
-
-
-@dataclass(frozen=True)
+@dataclass
 class TensorStats:
-    """Statistics of one activation tensor over samples; `TensorStats()` is that of none.
+    """Statistics of one activation tensor over samples.
 
     min, max, mean, count: of all values. histogram: of a fixed choice of rows where a tensor is large.
-    channels: None where the last axis is too long.
+    channel_min, channel_max (float32), channel_mean (float64): [C] of the last axis; None where it is too long.
     """
 
     min: float = np.inf
@@ -39,74 +31,78 @@ class TensorStats:
     count: int = 0
     mean: float = 0.0
     histogram: Histogram = field(default_factory=Histogram)
-    channels: Channels | None = None
+    channel_min: np.ndarray | None = None
+    channel_max: np.ndarray | None = None
+    channel_mean: np.ndarray | None = None
 
-    @classmethod
-    def of(cls, x: np.ndarray) -> TensorStats:
-        """Of one sample's tensor, float32 [..., C]."""
-        rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
-        if not rows.size:
-            return cls()
-        n, width = rows.shape
-        # Several rows side by side make the inner loops long where channels are few.
-        fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
-        wide = rows.reshape(n // fold, fold * width)
-        low = wide.min(0).reshape(fold, width).min(0)
-        high = wide.max(0).reshape(fold, width).max(0)
-        mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
-        stats = cls(float(low.min()), float(high.max()), rows.size, float(mean.mean()))
-        if not stats.is_finite:
-            return stats
-        counted = rows if rows.size <= COUNTED else rows[_counted_rows(n, max(COUNTED // width, 1))]
-        channels = Channels(low, high, mean) if width <= CHANNELS_MAX else None
-        return replace(stats, histogram=Histogram.of(counted, stats.absmax), channels=channels)
+    @property
+    def peak(self) -> float:
+        """The largest magnitude; 0 without samples."""
+        return max(abs(self.min), abs(self.max)) if self.count else 0.0
 
     @property
     def is_finite(self) -> bool:
         """Whether no value was NaN or infinite: minimum and maximum propagate a NaN."""
         return not self.count or bool(np.isfinite(self.min) and np.isfinite(self.max))
 
-    @property
-    def absmax(self) -> float:
-        """The largest magnitude; 0 without samples."""
-        return max(abs(self.min), abs(self.max)) if self.count else 0.0
+    def add(self, x: np.ndarray) -> None:
+        """Take in one sample's tensor, float32 [..., C]."""
+        self.merge(_measure(x))
 
-    @property
-    def channel_absmax(self) -> np.ndarray:
-        """The largest magnitude of each channel, [C]; the tensor's, [1], where channels are not known."""
-        if self.channels is None:
-            return np.array([self.absmax], np.float32)
-        return np.asarray(np.maximum(np.abs(self.channels.min), np.abs(self.channels.max)))
-
-    def merge(self, other: TensorStats) -> TensorStats:
-        """Of the samples of both. Channels are kept when both have as many."""
-        if not (self.count and other.count):
-            return self if self.count else other
+    def merge(self, other: TensorStats) -> None:
+        """Take in another's samples. Channels are kept while both have as many."""
+        if not other.count:
+            return
         share = other.count / (self.count + other.count)
-        a, b, channels = self.channels, other.channels, None
-        if a is not None and b is not None and a.min.shape == b.min.shape:
-            mean = a.mean + (b.mean - a.mean) * share
-            channels = Channels(np.minimum(a.min, b.min), np.maximum(a.max, b.max), mean)
-        return TensorStats(
-            min(self.min, other.min),
-            max(self.max, other.max),
-            self.count + other.count,
-            self.mean + (other.mean - self.mean) * share,
-            self.histogram.merge(other.histogram),
-            channels,
-        )
+        if not self.count:
+            self.channel_min, self.channel_max = other.channel_min, other.channel_max
+            self.channel_mean = other.channel_mean
+        else:
+            self.channel_min = _joined(np.minimum, self.channel_min, other.channel_min)
+            self.channel_max = _joined(np.maximum, self.channel_max, other.channel_max)
+            self.channel_mean = _joined(lambda a, b: a + (b - a) * share, self.channel_mean, other.channel_mean)
+        self.min, self.max = min(self.min, other.min), max(self.max, other.max)
+        self.mean += (other.mean - self.mean) * share
+        self.count += other.count
+        self.histogram = self.histogram.merge(other.histogram)
 
     def scaled(self, factor: float) -> TensorStats:
         """Of the tensor times a factor > 0."""
-        c = self.channels
+        channels = (self.channel_min, self.channel_max, self.channel_mean)
         return TensorStats(
             self.min * factor,
             self.max * factor,
             self.count,
             self.mean * factor,
             self.histogram.scaled(factor),
-            None if c is None else Channels(c.min * np.float32(factor), c.max * np.float32(factor), c.mean * factor),
+            *(None if c is None else (c * factor).astype(c.dtype) for c in channels),
         )
+
+
+def _joined(
+    how: Callable[[np.ndarray, np.ndarray], np.ndarray], a: np.ndarray | None, b: np.ndarray | None
+) -> np.ndarray | None:
+    return None if a is None or b is None or a.shape != b.shape else how(a, b)
+
+
+def _measure(x: np.ndarray) -> TensorStats:
+    rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
+    if not rows.size:
+        return TensorStats()
+    n, width = rows.shape
+    # Several rows side by side make the inner loops long where channels are few.
+    fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
+    wide = rows.reshape(n // fold, fold * width)
+    low = wide.min(0).reshape(fold, width).min(0)
+    high = wide.max(0).reshape(fold, width).max(0)
+    mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
+    stats = TensorStats(float(low.min()), float(high.max()), rows.size, float(mean.mean()))
+    if width <= CHANNELS_MAX:
+        stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
+    if stats.is_finite:
+        counted = rows if rows.size <= COUNTED else rows[_counted_rows(n, max(COUNTED // width, 1))]
+        stats.histogram = Histogram.of(counted, stats.peak)
+    return stats
 
 
 @lru_cache(maxsize=256)
@@ -116,25 +112,24 @@ def _counted_rows(n: int, wanted: int) -> np.ndarray:
 
 
 def observe(
-    graph: Graph,
+    engine: Engine,
     feeds: Sequence[Mapping[str, np.ndarray]],
-    names: Iterable[str],
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    names: Iterable[str] | None = None,
+    progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, TensorStats]:
-    """Statistics of these activations over all samples. progress: samples done, samples in total.
+    """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
     InputError when the float model itself gives NaN or infinity.
     """
-    stats = {name: TensorStats() for name in names}
-    engine = FloatEngine(graph, list(stats))
+    stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
     for i in range(len(feeds)):
         tensors = engine.run(feeds[i])
-        for name in stats:
-            stats[name] = stats[name].merge(TensorStats.of(tensors[name]))
-            if not stats[name].is_finite:
+        for name, tensor_stats in stats.items():
+            tensor_stats.add(tensors[name])
+            if not tensor_stats.is_finite:
                 raise InputError(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
-        progress(i + 1, len(feeds))
+        progress("calibrate", i + 1, len(feeds))
     return stats
