@@ -1,0 +1,86 @@
+# `make demo` and `make test` do all of their own set-up, in .venv: they need Python >= 3.10 with venv, a C and a C++ compiler.
+# NMP_ZOO: the folder of models and images that `make zoo` and the zoo tests use.
+
+PYTHON ?= python3
+NMP_ZOO ?= ../shared/zoo
+WARNINGS := -std=c99 -O1 -Wall -Wextra -Wconversion -Werror -pedantic
+
+VENV := .venv
+BIN := $(VENV)/bin
+C_FILES := $(shell find interpreter -name '*.[ch]' -o -name '*.cpp' -o -name CMakeLists.txt)
+FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -name '*.[ch]' -o -name '*.cpp' \) -print)
+
+# Every process of a test run computes on one core: on small machines BLAS threads only get in each other's way.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export NMP_ZOO := $(abspath $(NMP_ZOO))
+
+.PHONY: help build demo test test-slow test-all lint lint-c format size zoo generate clean
+
+help:  ## this list
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, not " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python pyproject.toml $(wildcard CMakeLists.txt) $(C_FILES)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/linters: $(BIN)/python pyproject.toml $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+build: $(VENV)/installed  ## the virtual environment with nmpconv in it
+
+demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measure it
+	PATH="$(abspath $(BIN)):$$PATH" samples/shapes/run.sh build/demo
+	$(BIN)/nmpconv bench build/demo/shapes.nmp
+	@echo "All of this ran on this machine's processor; a simulated device is not part of this version."
+
+test: $(VENV)/installed  ## the quick tests
+	$(BIN)/pytest -q -n auto -m "not slow"
+
+test-slow: $(VENV)/installed  ## fuzzing and whole conversions
+	$(BIN)/pytest -q -n auto -m slow
+
+test-all: test test-slow  ## every test
+
+lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
+	$(BIN)/python schema/generate.py --check
+
+lint-c:
+	@for cc in gcc clang clang-16; do \
+	  if command -v $$cc > /dev/null; then \
+	    echo "$$cc $(WARNINGS)"; \
+	    for file in $$(find interpreter/src -name '*.c'); do \
+	      $$cc $(WARNINGS) -Iinterpreter/include -Iinterpreter/src -c -o /dev/null $$file || exit 1; \
+	    done; \
+	  elif [ -n "$$NMP_CI" ] && [ $$cc != clang ]; then \
+	    echo "$$cc is missing, and in CI nothing is optional" >&2; exit 1; \
+	  fi; \
+	done
+
+format: $(VENV)/linters  ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(FORMATTED)
+
+generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
+	$(BIN)/python schema/generate.py
+
+size:  ## lines of source per folder
+	@git ls-files | grep -E '\.(py|c|h|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
+	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
+	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
+
+zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
+	$(BIN)/python bench/zoo.py --floors
+
+clean:  ## everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

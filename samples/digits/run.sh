@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Converts the digits model at 8 bits, looks into the file, runs one image and compares 120 with the float model.
+# Usage: run.sh [FOLDER]    where the results are left; without it they go into a temporary folder and are removed
+set -euo pipefail
+cd "$(dirname "$0")"
+out=${1:-}
+if [ -z "$out" ]; then
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+fi
+mkdir -p "$out"
+
+nmpconv convert model.onnx --calib calib --mean 0 --std 255 --bits 8 -o "$out/digits.nmp"
+nmpconv inspect "$out/digits.nmp"
+nmpconv run "$out/digits.nmp" test/000_*.png
+nmpconv eval "$out/digits.nmp" --data test/labels.csv --reference model.onnx --json > "$out/eval.json"
+python3 ../floors.py "$out/eval.json" n=120 top1=97 agreement=98 sqnr_db=25
