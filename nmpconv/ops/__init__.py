@@ -10,13 +10,13 @@ from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.lookup import Lookup
 from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.mul import Mul
+from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import Pad
 from nmpconv.ops.requantize import Requantize
 from nmpconv.ops.reshape import Reshape
 from nmpconv.ops.slice import Slice
 from nmpconv.ops.softmax import Softmax
 from nmpconv.ops.transpose import Transpose
-from nmpconv.ops.op import Case, Op, QArray
 
 _ALL: list[Op] = [
     Conv2D(),

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import SHIFT_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+SPREAD = 30  # legal |e_a - e_b|
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,24 @@ class Add(Op):
 
     def infer(self, params: AddParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """A constant gets 16 bits and an exponent by its largest value, at most SPREAD from the other operand's."""
+
+        def window(other: int, out: int) -> tuple[int, int]:
+            return max(other - SPREAD, out - SHIFT_MAX), other + SPREAD
+
+        return quantize_constants(node, graph, window)
+
+    def reference(self, params: AddParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """m = min(e_a, e_b); y = sat(rsh(a*2^(e_a-m) + b*2^(e_b-m), e_y - m)); |e_a - e_b| <= SPREAD."""
+        a, b = inputs
+        quant = quant_of(outputs[0])
+        ea, eb = a.quant.exponent, b.quant.exponent
+        m = min(ea, eb)
+        assert abs(ea - eb) <= SPREAD
+        total = (a.q.astype(np.int64) << (ea - m)) + (b.q.astype(np.int64) << (eb - m))
+        return [sat(rsh(total, quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Add", node.inputs, node.outputs[0])

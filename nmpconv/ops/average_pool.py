@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
-from nmpconv.ops.window import pool_out
+from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+SPREAD = 30  # legal |e_x - e_y|
+AREA_MAX = 65536  # legal kernel_h * kernel_w
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,39 @@ class AveragePool(Op):
 
     def infer(self, params: AveragePoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def reference(
+        self, params: AveragePoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]
+    ) -> list[np.ndarray]:
+        """y = sat(floor((2*num + den) / (2*den))), num = sum * 2^max(d,0), den = n * 2^max(-d,0), d = e_x - e_y.
+
+        n counts the pixels of the window, with count_include_pad the padding too. |d| <= SPREAD.
+        """
+        x = inputs[0]
+        quant = quant_of(outputs[0])
+        _, oh, ow, _ = outputs[0].shape
+        total = _sums(x.q, params, oh, ow)
+        if params.count_include_pad:
+            count = np.full((1, oh, ow, 1), params.kernel_h * params.kernel_w, np.int64)
+        else:
+            count = _sums(np.ones((1, *x.q.shape[1:3], 1), np.int8), params, oh, ow)
+        d = x.quant.exponent - quant.exponent
+        assert abs(d) <= SPREAD
+        num, den = total << max(d, 0), count << max(-d, 0)
+        return [sat((2 * num + den) // (2 * den), quant.lo, quant.hi).astype(quant.dtype)]
+
+
+def _sums(x: np.ndarray, params: AveragePoolParams, oh: int, ow: int) -> np.ndarray:
+    """Sum over each window, padding as 0: int64 [N,OH,OW,C]."""
+    source = padded(x, params)
+    if oh == ow == 1:
+        window = source[:, : params.kernel_h, : params.kernel_w]
+        return np.asarray(np.sum(window, axis=(1, 2), dtype=np.int64, keepdims=True))
+    total = np.zeros((x.shape[0], oh, ow, x.shape[3]), np.int64)
+    for ky in range(params.kernel_h):
+        for kx in range(params.kernel_w):
+            total += tap(source, params, ky, kx, oh, ow)
+    return total
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: AveragePoolParams = node.params

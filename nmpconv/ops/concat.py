@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -36,6 +38,11 @@ class Concat(Op):
         shape = list(inputs[0].shape)
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
+
+    def reference(self, params: ConcatParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """The inputs one after the other."""
+        check_same_grid(self.name, inputs, outputs)
+        return [np.concatenate([x.q for x in inputs], axis=params.axis)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Concat", node.inputs, node.outputs[0], axis=node.params.axis)

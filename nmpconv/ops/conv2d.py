@@ -10,9 +10,10 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, output_step, weight_shifts
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, quant_of
 from nmpconv.ops.window import window_out
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ class Conv2D(Op):
             params.pad_left + params.pad_right,
         )
         return [(n, oh, ow, o)]
+
+    def reference(self, params: Conv2DParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """y_c = sat(rsh(sum x*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]; padding taps see pad[c], by default 0."""
+        x, w, b = inputs[:3]
+        pad = inputs[3].q if len(inputs) > 3 else None
+        quant = quant_of(outputs[0])
+        x_max = max(magnitude(x.q), 0 if pad is None else magnitude(pad))
+        bound = accumulator_bound(x_max, w.q)
+        shifts = weight_shifts(x.quant, w.quant, quant, w.q.shape[0])
+        y = np.empty((len(x.q), *outputs[0].shape[1:]), quant.dtype)
+        for images, acc in convolve(x.q, w.q, params, pad, bound):
+            y[images] = output_step(acc, bound, b.q, shifts, quant)
+        return [y]
+
+    def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+        return outputs[0].size * inputs[1].size // inputs[1].shape[0]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: Conv2DParams = node.params

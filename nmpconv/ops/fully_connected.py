@@ -10,9 +10,10 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude, output_step, weight_shifts
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -48,6 +49,21 @@ class FullyConnected(Op):
 
     def infer(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [(*inputs[0].shape[:-1], inputs[1].shape[0])]
+
+    def reference(
+        self, params: FullyConnectedParams, inputs: Sequence[QArray], outputs: Sequence[Value]
+    ) -> list[np.ndarray]:
+        """y_c = sat(rsh(sum x*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]."""
+        x, w, b = inputs
+        quant = quant_of(outputs[0])
+        o, k = w.q.shape
+        bound = accumulator_bound(magnitude(x.q), w.q)
+        acc = accumulate(x.q.reshape(-1, 1, k), w.q, exact_type(bound))
+        y = output_step(acc, bound, b.q, weight_shifts(x.quant, w.quant, quant, o), quant)
+        return [y.reshape(*x.q.shape[:-1], o)]
+
+    def macs(self, params: FullyConnectedParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+        return outputs[0].size * inputs[1].shape[1]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, w, b = node.inputs

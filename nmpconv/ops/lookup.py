@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpconv.errors import Unsupported
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.fixed import INT_MAX, INT_MIN, quantize, rsh, sat
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.constant import with_constant
+from nmpconv.ops.function import FUNCTIONS
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -33,6 +38,8 @@ _OF_ONNX = {
     "Abs": ("abs", _NONE, _NONE),
     "Sqrt": ("sqrt", _NONE, _NONE),
 }
+
+TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,36 @@ class Lookup(Op):
 
     def infer(self, params: LookupParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """The table: 256 results for int8; for int16, 513 samples with 8 bits below the output's grid.
+
+        Between two samples the function is a chord: off by at most max|f''| * (128 * 2^e_x)^2 / 8, plus half a step of
+        the output and 2^-9 of a step for the samples' own rounding.
+        """
+        x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
+        function = FUNCTIONS[node.params.function]
+        points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769, 128)
+        exact = function(np.ldexp(points.astype(np.float64), x.exponent), node.params.alpha, node.params.beta)
+        if x.bits == 8:
+            grid = Quant(y.bits, (y.exponent,), y.lo, y.hi)
+        else:
+            grid = Quant(32, (y.exponent - TABLE_BITS,), INT_MIN[32], INT_MAX[32])
+        return with_constant(node, "table", quantize(exact, grid.exponent, grid.lo, grid.hi), grid)
+
+    def reference(self, params: LookupParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """int8: y = t[x + 128]. int16: i = (x + 32768) >> 7, f = (x + 32768) & 127,
+        y = sat(rsh(t[i] * 128 + (t[i+1] - t[i]) * f, 15)).
+        """
+        x, table = inputs
+        quant = quant_of(outputs[0])
+        if x.quant.bits == 8:
+            return [table.q[x.q.astype(np.int64) + 128]]
+        t = table.q.astype(np.int64)
+        position = x.q.astype(np.int64) + 32768
+        i, f = position >> 7, position & 127
+        between = t[i] * 128 + (t[i + 1] - t[i]) * f
+        return [sat(rsh(between, 7 + TABLE_BITS), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, x, y = node.params, node.inputs[0], node.outputs[0]

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
-from nmpconv.ops.window import pool_out
+from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -46,6 +48,18 @@ class MaxPool(Op):
 
     def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def reference(self, params: MaxPoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """The largest pixel of each window; every window holds at least one."""
+        check_same_grid(self.name, inputs, outputs)
+        x = inputs[0].q
+        _, oh, ow, _ = outputs[0].shape
+        source = padded(x, params, int(np.iinfo(x.dtype).min))
+        y = tap(source, params, 0, 0, oh, ow).copy()
+        for ky in range(params.kernel_h):
+            for kx in range(params.kernel_w):
+                np.maximum(y, tap(source, params, ky, kx, oh, ow), out=y)
+        return [y]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: MaxPoolParams = node.params

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -45,6 +47,21 @@ class Mul(Op):
 
     def infer(self, params: MulParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """A constant gets 16 bits and an exponent by its largest value that keeps the shift e_y - e_a - e_b legal."""
+
+        def window(other: int, out: int) -> tuple[int, int]:
+            return out - other - SHIFT_MAX, out - other - SHIFT_MIN
+
+        return quantize_constants(node, graph, window)
+
+    def reference(self, params: MulParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """y = sat(rsh(a*b, e_y - e_a - e_b))."""
+        a, b = inputs
+        quant = quant_of(outputs[0])
+        shift = quant.exponent - a.quant.exponent - b.quant.exponent
+        return [sat(rsh(a.q.astype(np.int64) * b.q, shift), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Mul", node.inputs, node.outputs[0])

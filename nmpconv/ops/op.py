@@ -14,8 +14,8 @@ import numpy as np
 from nmpconv.ir import Graph, Node, Quant, Value
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
     from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
 class QArray(NamedTuple):
@@ -27,7 +27,7 @@ class QArray(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One test case of an op: constants carry data; ``feeds`` are the integer inputs, in the order of the node's activations."""
+    """One test case of an op: constants carry data; ``feeds`` are the integers of the graph's inputs."""
 
     id: str
     graph: Graph
@@ -57,7 +57,7 @@ class Op:
     onnx: ClassVar[tuple[str, ...]] = ()
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Add this op's nodes for one ONNX node of a type in `onnx`; raise Unsupported with why and the nearest form."""
+        """Add this op's nodes for one ONNX node of a type in `onnx`; or Unsupported: why, and the nearest form."""
         raise NotImplementedError
 
     def infer(self, params: Any, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
@@ -88,9 +88,14 @@ class Op:
         raise NotImplementedError
 
 
+def quant_of(value: Value) -> Quant:
+    """The quantization that a value of an integer graph has."""
+    assert value.quant is not None, f"{value.name} is not quantized"
+    return value.quant
+
+
 def check_same_grid(op: str, inputs: Sequence[QArray], outputs: Sequence[Value]) -> None:
     """Assert the rule of same-grid ops; a violation is a bug of a pass, not of the user."""
-    for out in outputs:
-        assert out.quant is not None
+    for quant in map(quant_of, outputs):
         for x in inputs:
-            assert x.quant.exponents == out.quant.exponents and x.quant.bits == out.quant.bits, op
+            assert (x.quant.exponents, x.quant.bits) == (quant.exponents, quant.bits), op

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.constant import with_constant
+from nmpconv.ops.op import Op, QArray, check_same_grid, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -57,6 +59,20 @@ class Pad(Op):
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         pads = params.pads
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """The padding value on the grid of x."""
+        x, value = graph.ins(node)
+        quant = quant_of(x)
+        assert value.data is not None
+        return with_constant(node, "value", quantize(value.data, quant.exponent, quant.lo, quant.hi), quant)
+
+    def reference(self, params: PadParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """x inside a border of the value."""
+        check_same_grid(self.name, inputs, outputs)
+        x, value = inputs
+        pads = list(zip(params.pads[::2], params.pads[1::2], strict=True))
+        return [np.pad(x.q, pads, constant_values=value.q[0])]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, value = node.inputs

@@ -1,4 +1,4 @@
-"""The same values on another grid or in another width; with a narrower [lo, hi] it is a Relu, Relu6 or Clip of its own."""
+"""The same values on another grid or in another width; with a narrower [lo, hi] it is a Relu, Relu6 or Clip."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import rsh, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -58,6 +59,14 @@ class Requantize(Op):
 
     def infer(self, params: RequantizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def reference(
+        self, params: RequantizeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
+    ) -> list[np.ndarray]:
+        """y = sat(rsh(x, e_y - e_x))."""
+        x = inputs[0]
+        quant = quant_of(outputs[0])
+        return [sat(rsh(x.q, quant.exponent - x.quant.exponent), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Identity", node.inputs, node.outputs[0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -41,6 +41,11 @@ class Reshape(Op):
 
     def infer(self, params: ReshapeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.shape]
+
+    def reference(self, params: ReshapeParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """The same elements in row-major order."""
+        check_same_grid(self.name, inputs, outputs)
+        return [inputs[0].q.reshape(outputs[0].shape)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Reshape", (node.inputs[0], to.shape(node.params.shape)), node.outputs[0])

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -43,6 +43,16 @@ class Slice(Op):
 
     def infer(self, params: SliceParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.sizes]
+
+    def reference(self, params: SliceParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """y[i] = x[start + step * i] along every axis."""
+        check_same_grid(self.name, inputs, outputs)
+        x = inputs[0].q
+        block = []
+        for start, step, size in zip(params.starts, params.steps, outputs[0].shape, strict=True):
+            stop = start + step * (size - 1) + (1 if step > 0 else -1)
+            block.append(slice(start, stop if stop >= 0 else None, step))
+        return [np.ascontiguousarray(x[tuple(block)])]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, shape = node.params, graph[node.inputs[0]].shape

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+import numpy as np
+
+from nmpconv.fixed import round_half_up, rsh, sat
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.constant import with_constant
+from nmpconv.ops.op import Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+EXP_BITS = 30  # exponentials are on a grid of 2^-30
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,33 @@ class Softmax(Op):
 
     def infer(self, params: SoftmaxParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """The table of exp(-d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then its multiples of 256.
+
+        A result is off by half a step of y and at most (n + 1) * 2^-29 for an axis of n, as E is within 2^-30 of
+        the exponential (int16: 2^-29).
+        """
+        x = quant_of(graph[node.inputs[0]])
+        d = np.arange(256, dtype=np.float64)
+        if x.bits == 16:
+            d = np.concatenate([d, 256 * d])
+        table = round_half_up(np.exp(-np.ldexp(d, x.exponent)) * 2.0**EXP_BITS)
+        return with_constant(node, "table", table, Quant(32, (-EXP_BITS,), 0, 1 << EXP_BITS))
+
+    def reference(self, params: SoftmaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum E;
+        y = sat(floor((2*E*2^-e_y + S) / (2*S))), e_y in [-16, 0], axis of at most 65536.
+        """
+        x, table = inputs
+        quant = quant_of(outputs[0])
+        assert -16 <= quant.exponent <= 0
+        t = table.q.astype(np.int64)
+        q = x.q.astype(np.int64)
+        d = q.max(axis=params.axis, keepdims=True) - q
+        e = t[d] if x.quant.bits == 8 else rsh(t[d & 255] * t[256 + (d >> 8)], EXP_BITS)
+        s = e.sum(axis=params.axis, keepdims=True)
+        return [sat(((2 * e << -quant.exponent) + s) // (2 * s), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)

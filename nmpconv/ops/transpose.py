@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
+from nmpconv.ops.op import Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -39,6 +41,13 @@ class Transpose(Op):
 
     def infer(self, params: TransposeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [tuple(inputs[0].shape[p] for p in params.perm)]
+
+    def reference(
+        self, params: TransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
+    ) -> list[np.ndarray]:
+        """y's axis i is x's axis perm[i]."""
+        check_same_grid(self.name, inputs, outputs)
+        return [np.ascontiguousarray(inputs[0].q.transpose(params.perm))]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.transpose(node.inputs[0], node.params.perm, node.outputs[0])

@@ -1,0 +1,51 @@
+"""The pointwise functions of lookup, in float64: FUNCTIONS[name](x, alpha, beta)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _exp(x: Array) -> Array:
+    """exp without overflow to infinity; nothing of interest is lost, every grid ends below 2^80."""
+    return np.exp(np.minimum(x, 700.0))
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
+
+
+def _elu(x: Array, alpha: float) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
+    "sigmoid": lambda x, alpha, beta: _sigmoid(x),
+    "tanh": lambda x, alpha, beta: np.tanh(x),
+    "hard_sigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0.0, 1.0),
+    "hard_swish": lambda x, alpha, beta: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "leaky_relu": lambda x, alpha, beta: np.where(x >= 0, x, alpha * x),
+    "elu": lambda x, alpha, beta: _elu(x, alpha),
+    "selu": lambda x, alpha, beta: beta * _elu(x, alpha),
+    "silu": lambda x, alpha, beta: x * _sigmoid(x),
+    "gelu": lambda x, alpha, beta: 0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))),
+    "gelu_tanh": lambda x, alpha, beta: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
+    "mish": lambda x, alpha, beta: x * np.tanh(_softplus(x)),
+    "softplus": lambda x, alpha, beta: _softplus(x),
+    "softsign": lambda x, alpha, beta: x / (1.0 + np.abs(x)),
+    "erf": lambda x, alpha, beta: _erf(x),
+    "exp": lambda x, alpha, beta: _exp(x),
+    "abs": lambda x, alpha, beta: np.abs(x),
+    "sqrt": lambda x, alpha, beta: np.sqrt(np.maximum(x, 0.0)),
+}
