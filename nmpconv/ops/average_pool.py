@@ -65,6 +65,18 @@ class AveragePool(Op):
     def infer(self, params: AveragePoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
 
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: AveragePoolParams = node.params
+        y = to.node(
+            "AveragePool",
+            (to.transpose(node.inputs[0], (0, 3, 1, 2)),),
+            kernel_shape=[p.kernel_h, p.kernel_w],
+            strides=[p.stride_h, p.stride_w],
+            pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
+            count_include_pad=int(p.count_include_pad),
+        )
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
     def reference(
         self, params: AveragePoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
@@ -97,18 +109,6 @@ def _sums(x: np.ndarray, params: AveragePoolParams, oh: int, ow: int) -> np.ndar
         for kx in range(params.kernel_w):
             total += tap(source, params, ky, kx, oh, ow)
     return total
-
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
-        p: AveragePoolParams = node.params
-        y = to.node(
-            "AveragePool",
-            (to.transpose(node.inputs[0], (0, 3, 1, 2)),),
-            kernel_shape=[p.kernel_h, p.kernel_w],
-            strides=[p.stride_h, p.stride_w],
-            pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
-            count_include_pad=int(p.count_include_pad),
-        )
-        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
 def _lower_mean(node: OnnxNode, to: Importer) -> None:

@@ -1,0 +1,239 @@
+"""Model files: shapes and outputs that the user asks for, damaged files, external data."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx_text import build
+
+from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.frontend.onnx import load
+
+TEXT = "(float[N,4,H,W] x) => (y) <float[2,4,1,1] w> { t = Conv(x, w) y = Relu(t) }"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+def refusal(call, *arguments, **options) -> tuple[type, str]:
+    with pytest.raises(NmpError) as caught:
+        call(*arguments, **options)
+    return type(caught.value), str(caught.value)
+
+
+# -- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def test_dynamic_batch_is_one(path):
+    build("(float[N,4] x) => (y) { y = Relu(x) }", 13, path)
+    assert load(path)["x"].shape == (1, 4)
+
+
+def test_bound_shape(path):
+    build(TEXT, 13, path)
+    graph = load(path, input_shapes={"x": (1, 4, 5, 6)})
+    assert graph["x"].shape == (1, 4, 5, 6)
+    assert graph["y"].shape == (1, 2, 5, 6)
+
+
+SHAPES = [
+    ("unbound", TEXT, {}, "input 'x' has dimensions without a size: 2 (H), 3 (W) "
+                          "(bind them, for example --input-shape x=1x4x224x224)"),
+    ("contradiction", TEXT, {"x": (1, 3, 5, 6)}, "--input-shape: input 'x' cannot be 1x3x5x6; the model says Nx4xHxW"),
+    ("rank", TEXT, {"x": (1, 4, 5)}, "--input-shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
+    ("name", TEXT, {"z": (1, 4, 5, 6)}, "--input-shape: the model has no input 'z' (inputs: x)"),
+    ("batch asked for", TEXT, {"x": (2, 4, 5, 6)}, "input 'x' has batch 2; models are converted for batch 1 "
+                                                  "(pass --input-shape x=1x4x5x6)"),
+    ("fixed batch", "(float[8,4,5,6] x) => (y) { y = Relu(x) }", {}, "input 'x' has batch 8; models are converted for "
+                                                                  "batch 1 (pass --input-shape x=1x4x5x6)"),
+    ("zero", TEXT, {"x": (1, 4, 0, 6)}, "--input-shape x=1x4x0x6: input 'x' needs positive sizes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "given", "message"), [pytest.param(*row[1:], id=row[0]) for row in SHAPES])
+def test_shape_refusals(text, given, message, path):
+    build(text, 13, path)
+    assert refusal(load, path, input_shapes=given) == (UsageError, message)
+
+
+def test_fixed_batch_can_be_set_to_one(path):
+    build("(float[8,4,5,6] x) => (y) { y = Relu(x) }", 13, path)
+    assert load(path, input_shapes={"x": (1, 4, 5, 6)})["y"].shape == (1, 4, 5, 6)
+
+
+def test_unused_input_is_dropped(path):
+    build("(float[1,4] x, float[N,K] z) => (y) { y = Relu(x) }", 13, path)
+    assert load(path).inputs == ("x",)
+
+
+# -- outputs and names ------------------------------------------------------------------------------------------------
+
+
+def test_cut(path):
+    build("(float[1,4,5,6] x) => (y) <float[2,4,1,1] w> { t = Conv(x, w) u = Relu(t) y = Det(u) }", 13, path)
+    graph = load(path, outputs=["u", "t"])
+    assert graph.outputs == ("u", "t")
+    assert graph["t"].shape == (1, 2, 5, 6)
+
+
+def test_unknown_output(path):
+    build("(float[1,4] x) => (y) { conv_1 = Relu(x) y = Tanh(conv_1) }", 13, path)
+    expected = "--outputs: the model has no tensor 'conv_11' (close to it: conv_1)"
+    assert refusal(load, path, outputs=["conv_11"]) == (UsageError, expected)
+
+
+def test_names_are_kept_and_unique(path):
+    build(
+        "(float[1,4,5,6] x) => (y) <float[4,4,1,1] w> { [twice] t = Conv(x, w) [twice] u = Relu(t) y = Conv(u, w) }",
+        13,
+        path,
+    )
+    graph = load(path)
+    assert [node.name for node in graph.nodes] == [
+        "twice.transpose", "twice", "twice.transpose_1", "twice_1", "conv2d.transpose", "conv2d", "conv2d.transpose_1",
+    ]  # fmt: skip
+    assert {"x", "t", "u", "y", "w", "w_1"} <= graph.values.keys()
+
+
+def test_constant_output(path):
+    build("(float[1,4] x) => (y, s) { y = Relu(x) s = Shape(x) }", 13, path)
+    assert refusal(load, path) == (InputError, f"{path}: output 's' does not depend on the input")
+
+
+def test_no_input(path):
+    build("() => (y) <float[1,4] c> { y = Relu(c) }", 13, path)
+    assert refusal(load, path) == (InputError, f"{path}: the outputs do not depend on any input")
+
+
+def test_initializer_that_is_an_input_too(path):
+    model = build("(float[1,4] x, float[1,4] c) => (y) { y = Add(x, c) }", 7)
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 4), np.float32), "c"))
+    onnx.save(model, path)
+    assert load(path).inputs == ("x",)
+
+
+# -- damaged files ----------------------------------------------------------------------------------------------------
+
+
+def test_not_there(path):
+    assert refusal(load, path) == (InputError, f"{path}: cannot be read: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x03\x04 not a model at all", b"\x08\x08"], ids=["empty", "zip", "nothing in it"]
+)
+def test_not_a_model(data, path):
+    path.write_bytes(data)
+    kind, message = refusal(load, path)
+    assert kind is InputError
+    assert message.startswith(f"{path}: not an ONNX model")
+
+
+def test_truncated_anywhere(path):
+    """Every prefix of a model is refused, never half read."""
+    data = build(TEXT, 13).SerializeToString()
+    for size in range(0, len(data) - 1, 7):
+        path.write_bytes(data[:size])
+        kind, _ = refusal(load, path, input_shapes={"x": (1, 4, 5, 6)})
+        assert kind is InputError, size
+
+
+@pytest.mark.parametrize("opset", [6, onnx.defs.onnx_opset_version() + 1])
+def test_opset(opset, path):
+    build("(float[1,4] x) => (y) { y = Relu(x) }", opset, path)
+    newest = onnx.defs.onnx_opset_version()
+    expected = f"{path}: has opset {opset}; 7 to {newest} can be read"
+    kind, message = refusal(load, path)
+    assert kind is InputError
+    assert message.startswith(expected)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_no_numbers(bad, path):
+    model = build("(float[1,4] x) => (y) <float[4,2] w, float[2] c> { t = MatMul(x, w) y = Add(t, c) }", 13)
+    [w] = [tensor for tensor in model.graph.initializer if tensor.name == "w"]
+    data = numpy_helper.to_array(w).copy()
+    data[1, 1] = bad
+    w.CopyFrom(numpy_helper.from_array(data, "w"))
+    onnx.save(model, path)
+    expected = f"{path}: tensor 'w' holds NaN or infinity (check the training or the export)"
+    assert refusal(load, path) == (InputError, expected)
+
+
+def test_short_initializer(path):
+    model = build("(float[1,4] x) => (y) <float[1,4] c> { y = Add(x, c) }", 13)
+    model.graph.initializer[0].raw_data = b"\0" * 12
+    onnx.save(model, path)
+    kind, message = refusal(load, path)
+    assert kind is InputError
+    assert message.startswith(f"{path}: the data of tensor 'c' is damaged: ")
+
+
+def test_unknown_tensor(path):
+    build("(float[1,4] x) => (y) { y = Add(x, ghost) }", 13, path)
+    assert refusal(load, path) == (InputError, f"{path}: node '' reads 'ghost', which nothing before it makes")
+
+
+# -- external data ----------------------------------------------------------------------------------------------------
+
+
+def external(path, location: str, **numbers: int) -> None:
+    model = build("(float[1,4] x) => (y) <float[1,4] c> { y = Add(x, c) }", 13)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": location, **numbers}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    path.write_bytes(model.SerializeToString())
+
+
+def test_external_data(path):
+    data = np.arange(6, dtype=np.float32)
+    (path.parent / "weights").mkdir()
+    (path.parent / "weights" / "w.bin").write_bytes(data.tobytes())
+    external(path, "weights/w.bin", offset=8, length=16)
+    graph = load(path)
+    assert graph["c"].data.tolist() == [[2.0, 3.0, 4.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    ("location", "numbers", "found"),
+    [
+        ("/etc/hostname", {}, "has its data outside of the model's folder: /etc/hostname"),
+        ("../outside.bin", {}, "has its data outside of the model's folder: ../outside.bin"),
+        ("link.bin", {}, "has its data behind a link that leads out of the model's folder: link.bin"),
+        (
+            "folder/outside.bin",
+            {},
+            "has its data behind a link that leads out of the model's folder: folder/outside.bin",
+        ),
+        ("missing.bin", {}, "has its data in a file that does not exist: missing.bin"),
+        ("short.bin", {"offset": 4, "length": 16}, "needs bytes 4 to 20 of short.bin, which has 16"),
+        ("short.bin", {"offset": 99}, "needs bytes 99 to 16 of short.bin, which has 16"),
+    ],
+)
+def test_external_data_refusals(location, numbers, found, tmp_path):
+    (tmp_path / "outside.bin").write_bytes(bytes(16))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    (folder / "folder").symlink_to(tmp_path)
+    (folder / "short.bin").write_bytes(bytes(16))
+    path = folder / "model.onnx"
+    external(path, location, **numbers)
+    expected = f"{path}: tensor 'c' {found} (external data must lie in the model's folder)"
+    assert refusal(load, path) == (InputError, expected)
+
+
+def test_local_functions_are_inlined(path):
+    function = helper.make_function(
+        "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 13)]
+    )
+    model = build("(float[1,4] x) => (y) { y = local.Twice(x) }", 13, header=', "local" : 1')
+    model.functions.append(function)
+    onnx.save(model, path)
+    assert [node.op for node in load(path).nodes] == ["add"]
