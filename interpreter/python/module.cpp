@@ -1,0 +1,125 @@
+/* nmpconv._nmp: the C API for Python, thin. Memory is numpy's; nmpconv/runtime.py keeps it alive and aligned. */
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
+#include "nmp.h"
+
+namespace nb = nanobind;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+namespace {
+
+/* Raised as _nmp.Fault(status, text, what, found, allowed, op, tensor). */
+struct Fault {
+  nmp_fault fault;
+};
+
+void check(nmp_status status, const nmp_fault &fault) {
+  if (status != NMP_OK) {
+    throw Fault{fault};
+  }
+}
+
+void check(nmp_status status) {
+  check(status, nmp_fault{status, -1, -1, 0, 0, nullptr});
+}
+
+nb::object array_of(const nmp_view &view, nb::handle owner) {
+  size_t shape[NMP_RANK_MAX];
+  for (size_t i = 0; i < view.rank; i++) {
+    shape[i] = static_cast<size_t>(view.shape[i]);
+  }
+  nb::dlpack::dtype dtype{static_cast<uint8_t>(nb::dlpack::dtype_code::Int), view.bits, 1};
+  return nb::cast(nb::ndarray<nb::numpy>(view.data, view.rank, shape, owner, nullptr, dtype));
+}
+
+class Net {
+ public:
+  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu) : model_(model), arena_(arena) {
+    nmp_fault fault;
+    nmp_options options = {cpu ? cpu->c_str() : nullptr, nullptr, nullptr, 1};
+    check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
+  }
+
+  using Getter = nmp_status (*)(nmp_net *, uint32_t, nmp_view *);
+
+  template <Getter get>
+  static nb::object view(nb::handle_t<Net> self, uint32_t i) {
+    nmp_view found;
+    check(get(nb::cast<Net &>(self).net_, i, &found));
+    return array_of(found, self);
+  }
+
+  void run_ops(uint32_t first, uint32_t last) {
+    nb::gil_scoped_release unlocked;
+    check(nmp_run_ops(net_, first, last));
+  }
+
+  const char *cpu() const {
+    return nmp_cpu(net_);
+  }
+
+ private:
+  Bytes model_;
+  Memory arena_;
+  nmp_net *net_ = nullptr;
+};
+
+nb::dict inspect(Bytes model) {
+  nmp_info info;
+  nmp_fault fault;
+  check(nmp_inspect(model.data(), model.size(), &info, &fault), fault);
+  nb::dict found;
+  found["version"] = nb::make_tuple(info.major, info.minor);
+  found["inputs"] = info.inputs;
+  found["outputs"] = info.outputs;
+  found["ops"] = info.ops;
+  found["tensors"] = info.tensors;
+  found["arena_bytes"] = info.arena_bytes;
+  found["work"] = info.work;
+  return found;
+}
+
+std::vector<std::string> cpus() {
+  std::vector<std::string> names;
+  for (const char *const *name = nmp_cpus(); *name; name++) {
+    names.emplace_back(*name);
+  }
+  return names;
+}
+
+}  // namespace
+
+NB_MODULE(_nmp, m) {
+  static PyObject *fault_type = PyErr_NewException("nmpconv._nmp.Fault", PyExc_Exception, nullptr);
+  m.attr("Fault") = nb::handle(fault_type);
+  nb::register_exception_translator([](const std::exception_ptr &p, void *) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Fault &e) {
+      const nmp_fault &f = e.fault;
+      nb::tuple args = nb::make_tuple(static_cast<int>(f.status), nmp_status_text(f.status), f.what ? f.what : "", f.found,
+                                      f.allowed, f.op, f.tensor);
+      PyErr_SetObject(fault_type, args.ptr());
+    }
+  });
+  m.def("inspect", &inspect);
+  m.def("cpus", &cpus);
+  m.def("version", &nmp_version);
+  nb::class_<Net>(m, "Net")
+      .def(nb::init<Bytes, Memory, const std::optional<std::string> &>(), nb::arg("model"), nb::arg("arena"),
+           nb::arg("cpu").none())
+      .def("input", &Net::view<nmp_input>)
+      .def("output", &Net::view<nmp_output>)
+      .def("tensor", &Net::view<nmp_tensor_at>)
+      .def("run_ops", &Net::run_ops)
+      .def_prop_ro("cpu", &Net::cpu);
+}
