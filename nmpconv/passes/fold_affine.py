@@ -1,0 +1,182 @@
+"""Merge per-channel affine functions into the weights of a neighbouring convolution or fully connected.
+
+A map y[i] = scale[i] * x[source[i]] + shift[i] on the last axis, all sources different, is one of
+
+1. a 1x1 convolution with one weight per output (depthwise, or dense with one non-zero weight per row and column),
+2. add or mul with a constant that has a value per channel or one for all.
+
+It is merged
+
+3. into the layer that computes x, if nobody else reads x and x is not saturated; reshapes that keep the last axis may
+   lie in between;
+4. else into the layers that read y, if they all can take it and y is neither saturated nor an output. Padding stands
+   for another value then, pad_x = (pad_y - shift) / scale, so a padded layer cannot take a zero scale whose shift is
+   not the padding value already.
+
+A grouped convolution takes only maps that keep the channels' order. What cannot be merged stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.passes.rewrite import Editor, apply
+
+WEIGHTED = ("conv2d", "fully_connected")
+
+
+class Affine(NamedTuple):
+    """y[i] = scale[i] * x[source[i]] + shift[i]; float64 [C], int [C]. ``x`` is a value's name."""
+
+    x: str
+    scale: np.ndarray
+    shift: np.ndarray
+    source: np.ndarray
+
+    @property
+    def keeps_order(self) -> bool:
+        return bool(np.array_equal(self.source, np.arange(len(self.source))))
+
+
+def run(graph: Graph) -> Graph:
+    return apply(graph, _backward, _forward)
+
+
+def affine(editor: Editor, node: Node) -> Affine | None:
+    """The map that a node computes before its clamp; None if it is none of cases 1 and 2."""
+    if node.op == "conv2d":
+        return _from_conv(editor, node)
+    if node.op in ("add", "mul"):
+        return _from_constant(editor, node)
+    return None
+
+
+def _from_conv(editor: Editor, node: Node) -> Affine | None:  # case 1
+    groups = node.params.groups
+    w = editor.data(node.inputs[1])
+    outs, kh, kw, per_group = w.shape
+    if replace(node.params, groups=1, dilation_h=1, dilation_w=1) != Conv2DParams() or (kh, kw) != (1, 1):
+        return None
+    rows, shift = w.reshape(outs, per_group), editor.data(node.inputs[2])
+    if groups == outs and per_group == 1:
+        return Affine(node.inputs[0], rows[:, 0], shift, np.arange(outs))
+    taps = rows != 0
+    if groups != 1 or outs != per_group or (taps.sum(0) != 1).any() or (taps.sum(1) != 1).any():
+        return None
+    source = taps.argmax(axis=1)
+    return Affine(node.inputs[0], rows[np.arange(outs), source], shift, source)
+
+
+def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
+    for x, const in (node.inputs, node.inputs[::-1]):
+        shape, value = editor[x].shape, editor[const]
+        if editor[x].is_const or not value.is_const or editor[node.outputs[0]].shape != shape or not shape:
+            continue
+        if value.size not in (1, shape[-1]) or value.size != (value.shape[-1] if value.shape else 1):
+            continue
+        data = np.broadcast_to(editor.data(const).ravel(), shape[-1:])
+        plain = np.ones(shape[-1]) if node.op == "add" else np.zeros(shape[-1])
+        scale, shift = (plain, data) if node.op == "add" else (data, plain)
+        return Affine(x, scale, shift, np.arange(shape[-1]))
+    return None
+
+
+def _groups(node: Node) -> int:
+    return int(node.params.groups) if node.op == "conv2d" else 1
+
+
+def _backward(editor: Editor, node: Node) -> bool:  # case 3
+    found = affine(editor, node)
+    if found is None:
+        return False
+    between: list[Node] = []
+    layer = editor.producer(found.x)
+    while layer is not None and layer.op == "reshape" and _private(editor, layer):
+        if editor[layer.inputs[0]].shape[-1:] != editor[found.x].shape[-1:]:
+            return False
+        between.append(layer)
+        layer = editor.producer(layer.inputs[0])
+    if layer is None or layer.op not in WEIGHTED or not _private(editor, layer):
+        return False
+    if editor[layer.outputs[0]].clamp is not None or (_groups(layer) > 1 and not found.keeps_order):
+        return False
+    out = editor[node.outputs[0]]
+    if between and out.clamp is not None:
+        return False  # the reshapes cannot saturate; the clamp's own requantize will be raised above them
+    w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
+    scale = found.scale.reshape(-1, *[1] * (w.ndim - 1))
+    inputs = (
+        layer.inputs[0],
+        editor.const(layer.inputs[1], w[found.source] * scale),
+        editor.const(layer.inputs[2], b[found.source] * found.scale + found.shift),
+        *layer.inputs[3:],
+    )
+    editor.remove(node)
+    last = between[0] if between else layer
+    editor.put(replace(editor[found.x], name=out.name, clamp=out.clamp))
+    editor.set(replace(layer, inputs=inputs))
+    editor.set(replace(editor.now(last), outputs=node.outputs))
+    return True
+
+
+def _private(editor: Editor, node: Node) -> bool:
+    return editor.only_user(node.outputs[0]) is not None
+
+
+def _forward(editor: Editor, node: Node) -> bool:  # case 4
+    found = affine(editor, node)
+    out = editor[node.outputs[0]]
+    users = editor.users(out.name)
+    if found is None or out.clamp is not None or out.name in editor.outputs or not users:
+        return False
+    if not all(_takes(editor, user, out.name, found) for user in users):
+        return False
+    for user in users:
+        _merge_into_reader(editor, user, found)
+    editor.remove(node)
+    return True
+
+
+def _takes(editor: Editor, layer: Node, name: str, found: Affine) -> bool:
+    if layer.op not in WEIGHTED or layer.inputs[0] != name or name in layer.inputs[1:]:
+        return False
+    if _groups(layer) > 1 and not found.keeps_order:
+        return False
+    return not _padded(layer) or bool(np.all((found.scale != 0) | (_pad(editor, layer) == found.shift)))
+
+
+def _padded(layer: Node) -> bool:
+    p = layer.params
+    return layer.op == "conv2d" and bool(p.pad_top or p.pad_left or p.pad_bottom or p.pad_right)
+
+
+def _pad(editor: Editor, layer: Node) -> np.ndarray:
+    """What padding stands for, per input channel."""
+    if len(layer.inputs) == 4:
+        return editor.data(layer.inputs[3])
+    return np.zeros(editor[layer.inputs[0]].shape[-1])
+
+
+def _merge_into_reader(editor: Editor, layer: Node, found: Affine) -> None:
+    w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
+    groups, (outs, per_group) = _groups(layer), (w.shape[0], w.shape[-1])
+    split = w.reshape(groups, outs // groups, -1, per_group)
+    shift, scale = (a.reshape(groups, 1, 1, per_group) for a in (found.shift, found.scale))
+    bias = b + (split * shift).sum(axis=(2, 3)).ravel()
+    scaled = (split * scale).reshape(w.shape)
+    weights = np.empty_like(scaled)
+    order = found.source if groups == 1 else np.arange(per_group)
+    weights[..., order] = scaled
+    inputs = [found.x, editor.const(layer.inputs[1], weights), editor.const(layer.inputs[2], bias)]
+    if _padded(layer):
+        pad = np.zeros_like(found.scale)
+        gap = _pad(editor, layer) - found.shift
+        pad[found.source] = np.divide(gap, found.scale, out=np.zeros_like(gap), where=found.scale != 0)
+        if pad.any():
+            inputs.append(editor.const(f"{layer.name}.pad", pad))
+    editor.set(replace(layer, inputs=tuple(inputs)))

@@ -1,0 +1,251 @@
+"""Remove transposes and reshapes by moving them towards the outputs until they meet their inverse.
+
+Down, until nothing changes:
+
+1. transpose after transpose: one transpose, or none.
+2. reshape after reshape: one, or none. A transpose that moves only axes of size 1 counts as a reshape next to one.
+3. transpose before requantize or lookup: the op first. So with slice, softmax and pad, whose axes are renamed.
+4. transpose before add, mul or concat: the op first, when that leaves fewer bytes to transpose on its inputs. Constants
+   are transposed here and now.
+5. reshape before requantize or lookup: the op first.
+6. transpose before a reshape that neither splits nor merges what the transpose tore apart: the reshape first.
+7. transpose, flattening reshape, fully_connected: the weights' columns are permuted instead.
+
+Then, once:
+
+8. A transpose that moves only axes of size 1 becomes a reshape.
+
+This ends: 1, 2 and 7 remove a node, 3 to 6 move one towards the outputs. Only 4 puts a transpose above an op again; it
+could only come back down by the opposite gain, and a tie is always broken in favour of NCHW -> NHWC standing above.
+Values keep the names of the ONNX tensors that they hold the elements of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.reshape import ReshapeParams
+from nmpconv.ops.transpose import TransposeParams
+from nmpconv.passes.rewrite import Editor, apply, restore_names
+
+Perm = tuple[int, ...]
+POINTWISE = ("requantize", "lookup")
+TO_NCHW = (0, 3, 1, 2)
+
+
+def run(graph: Graph) -> Graph:
+    down = apply(graph, _merge, _merge_reshapes, _sink, _sink_joined, _sink_reshape, _sink_past_reshape, _into_weights)
+    return restore_names(apply(down, _relabel, _merge_reshapes))
+
+
+def _inverse(perm: Perm) -> Perm:
+    return tuple(int(i) for i in np.argsort(perm))
+
+
+def _compose(first: Perm, second: Perm) -> Perm:
+    return tuple(first[p] for p in second)
+
+
+def _moves_data(perm: Perm, shape: Sequence[int]) -> bool:
+    """Whether axes of size > 1 change their order. shape: before the transpose."""
+    moved = [p for p in perm if shape[p] > 1]
+    return moved != sorted(moved)
+
+
+def _above(editor: Editor, name: str, op: str) -> Node | None:
+    """The node of this op that computes a value."""
+    producer = editor.producer(name)
+    return producer if producer is not None and producer.op == op else None
+
+
+def _swap(editor: Editor, node: Node, inputs: Sequence[str], params: Any, below: str, below_params: Any) -> bool:
+    """Let the node read other inputs; ``below`` (transpose or reshape) then makes its old output from the new one."""
+    out = editor[node.outputs[0]]
+    editor.remove(node)
+    moved = editor.fresh(out.name)
+    editor.emit(node.op, inputs, params, at=node, name=node.name, out=moved, clamp=out.clamp)
+    editor.emit(below, (moved,), below_params, at=node, out=out.name)
+    return True
+
+
+def _merge(editor: Editor, node: Node) -> bool:  # case 1
+    if node.op != "transpose":
+        return False
+    perm, source = node.params.perm, node.inputs[0]
+    above = _above(editor, source, "transpose")
+    if above is not None:
+        perm, source = _compose(above.params.perm, perm), above.inputs[0]
+    if perm == tuple(range(len(perm))):
+        editor.set(replace(node, inputs=(source,), params=TransposeParams(perm)))
+        return editor.bypass(editor.now(node)) or above is not None
+    if above is None:
+        return False
+    editor.set(replace(node, inputs=(source,), params=TransposeParams(perm)))
+    return True
+
+
+def _is_reshape(editor: Editor, node: Node | None) -> bool:
+    if node is None or node.op not in ("reshape", "transpose"):
+        return False
+    return node.op == "reshape" or not _moves_data(node.params.perm, editor[node.inputs[0]].shape)
+
+
+def _merge_reshapes(editor: Editor, node: Node) -> bool:  # case 2
+    above = editor.producer(node.inputs[0])
+    if not _is_reshape(editor, node):
+        return False
+    source, shape = node.inputs[0], editor[node.outputs[0]].shape
+    if above is not None and _is_reshape(editor, above) and "reshape" in (node.op, above.op):
+        source = above.inputs[0]
+    merged = source != node.inputs[0]
+    if merged:
+        editor.set(replace(node, op="reshape", inputs=(source,), params=ReshapeParams(shape)))
+    if node.op != "transpose" and editor[source].shape == shape and editor.bypass(editor.now(node)):
+        return True
+    return merged
+
+
+def _sink(editor: Editor, node: Node) -> bool:  # case 3
+    above = _above(editor, node.inputs[0], "transpose")
+    if above is None:
+        return False
+    perm: Perm = above.params.perm
+    back = _inverse(perm)
+    if node.op in POINTWISE:
+        params = node.params
+    elif node.op == "softmax":
+        params = replace(node.params, axis=perm[node.params.axis])
+    elif node.op == "slice":
+        p = node.params
+        starts, steps, sizes = (tuple(field[i] for i in back) for field in (p.starts, p.steps, p.sizes))
+        params = replace(p, starts=starts, steps=steps, sizes=sizes)
+    elif node.op == "pad":
+        pads = node.params.pads
+        params = replace(node.params, pads=tuple(pad for i in back for pad in pads[2 * i : 2 * i + 2]))
+    else:
+        return False
+    inputs = (above.inputs[0], *node.inputs[1:])
+    return _swap(editor, node, inputs, params, "transpose", above.params)
+
+
+def _sink_joined(editor: Editor, node: Node) -> bool:  # case 4
+    if node.op not in ("add", "mul", "concat"):
+        return False
+    perms = [t.params.perm for name in node.inputs if (t := _above(editor, name, "transpose")) is not None]
+    for perm in dict.fromkeys(perms):
+        if len(perm) == len(editor[node.outputs[0]].shape) and _gains(editor, node, perm):
+            inputs = [_untranspose(editor, node, name, perm) for name in node.inputs]
+            params = node.params
+            if node.op == "concat":
+                params = replace(params, axis=perm[params.axis])
+            return _swap(editor, node, inputs, params, "transpose", TransposeParams(perm))
+    return False
+
+
+def _gains(editor: Editor, node: Node, perm: Perm) -> bool:
+    """Whether less is transposed above the node without this transpose than with it: first bytes, then number."""
+    before, after = [0, 0], [0, 0]
+    for name in dict.fromkeys(node.inputs):
+        value = editor[name]
+        if value.is_const:
+            continue
+        above = _above(editor, name, "transpose")
+        if above is not None:
+            before[0] += value.nbytes * _moves_data(above.params.perm, editor[above.inputs[0]].shape)
+            before[1] += 1
+        if above is None or above.params.perm != perm:
+            after[0] += value.nbytes * _moves_data(_inverse(perm), _padded(value.shape, len(perm)))
+            after[1] += 1
+    return after < before or (after == before and perm == TO_NCHW)
+
+
+def _padded(shape: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The shape with leading axes of size 1, as numpy broadcasts it."""
+    return (1,) * (rank - len(shape)) + tuple(shape)
+
+
+def _untranspose(editor: Editor, node: Node, name: str, perm: Perm) -> str:
+    """The value that the transpose makes ``name`` from."""
+    value, back = editor[name], _inverse(perm)
+    above = _above(editor, name, "transpose")
+    if above is not None and above.params.perm == perm:
+        return above.inputs[0]
+    if value.is_const and value.size == 1 and node.op != "concat":
+        return name
+    shape = _padded(value.shape, len(perm))
+    if value.is_const:
+        return editor.const(name, editor.data(name).reshape(shape).transpose(back))
+    if shape != value.shape:
+        name = editor.emit("reshape", (name,), ReshapeParams(shape), at=node, out=editor.fresh(name))
+    return editor.emit("transpose", (name,), TransposeParams(back), at=node, out=editor.fresh(name))
+
+
+def _sink_reshape(editor: Editor, node: Node) -> bool:  # case 5
+    above = _above(editor, node.inputs[0], "reshape")
+    if above is None or node.op not in POINTWISE:
+        return False
+    return _swap(editor, node, above.inputs, node.params, "reshape", above.params)
+
+
+def _sink_past_reshape(editor: Editor, node: Node) -> bool:  # case 6
+    above = _above(editor, node.inputs[0], "transpose")
+    if above is None or node.op != "reshape" or _is_reshape(editor, above):
+        return False
+    source, perm = editor[above.inputs[0]], above.params.perm
+    blocks = _blocks([source.shape[p] for p in perm], node.params.shape)
+    solid = [axis for axis, size in enumerate(source.shape) if size > 1]
+    moved = [[solid.index(p) for p in perm[start:stop] if p in solid] for (start, stop), _ in blocks]
+    if any(axes != list(range(axes[0], axes[0] + len(axes))) for axes in moved if axes):
+        return False
+    order = sorted(range(len(blocks)), key=lambda i: moved[i][0] if moved[i] else -1)
+    axes = [axis for i in order for axis in range(*blocks[i][1])]
+    shape = tuple(node.params.shape[axis] for axis in axes)
+    back = TransposeParams(_inverse(tuple(axes)))
+    return _swap(editor, node, above.inputs, ReshapeParams(shape), "transpose", back)
+
+
+def _blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
+    blocks, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        start, size, other = (i, j), 1, 1
+        while size != other or (i, j) == start:
+            if j == len(new) or (i < len(old) and size <= other):
+                size *= old[i]
+                i += 1
+            else:
+                other *= new[j]
+                j += 1
+        blocks.append(((start[0], i), (start[1], j)))
+    return blocks
+
+
+def _into_weights(editor: Editor, node: Node) -> bool:  # case 7
+    if node.op != "fully_connected":
+        return False
+    flatten = _above(editor, node.inputs[0], "reshape")
+    if flatten is None or flatten.params.shape[-1] != math.prod(flatten.params.shape):
+        return False
+    transpose = _above(editor, flatten.inputs[0], "transpose")
+    if transpose is None:
+        return False
+    source = editor[transpose.inputs[0]]
+    columns = np.arange(source.size).reshape(source.shape).transpose(transpose.params.perm).ravel()
+    weights = np.empty((editor[node.inputs[1]].shape[0], source.size))
+    weights[:, columns] = editor.data(node.inputs[1])
+    flat = editor.emit("reshape", (source.name,), flatten.params, at=flatten)
+    editor.set(replace(node, inputs=(flat, editor.const(node.inputs[1], weights), node.inputs[2])))
+    return True
+
+
+def _relabel(editor: Editor, node: Node) -> bool:  # case 8
+    if node.op != "transpose" or not _is_reshape(editor, node):
+        return False
+    editor.set(replace(node, op="reshape", params=ReshapeParams(editor[node.outputs[0]].shape)))
+    return True

@@ -1,0 +1,230 @@
+"""What the passes share: an editor over a frozen graph, and the loop that applies cases until none fires.
+
+A case is a function (editor, node) -> bool: it rewrites around one node and says whether it changed anything.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nmpconv.errors import VerifyError
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS
+
+Clamp = tuple[float, float]
+
+
+class Editor:
+    """A mutable copy of a graph. Nodes keep their place in the order; new nodes take the place of the one given as ``at``."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.inputs = graph.inputs
+        self.outputs = graph.outputs
+        self.values: dict[str, Value] = dict(graph.values)
+        self._nodes: dict[str, Node] = {}
+        self._place: dict[str, int] = {}
+        self._producer: dict[str, str] = {}
+        self._users: dict[str, dict[str, None]] = {}
+        for place, node in enumerate(graph.nodes):
+            self._link(node, place)
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def __contains__(self, node: Node) -> bool:
+        return self._nodes.get(node.name) is node
+
+    def now(self, node: Node) -> Node:
+        """What the node has become."""
+        return self._nodes[node.name]
+
+    def data(self, name: str) -> np.ndarray:
+        """A constant in float64."""
+        data = self.values[name].data
+        if data is None:
+            raise ValueError(f"{name} is not a constant")
+        return data.astype(np.float64)
+
+    def producer(self, name: str) -> Node | None:
+        """The node that computes a value; None for inputs and constants."""
+        node = self._producer.get(name)
+        return None if node is None else self._nodes[node]
+
+    def users(self, name: str) -> list[Node]:
+        """The nodes that read a value, once each."""
+        return [self._nodes[node] for node in self._users.get(name, ())]
+
+    def only_user(self, name: str) -> Node | None:
+        """The one node that reads a value; None when there are more, or none, or it is an output of the graph."""
+        users = self.users(name)
+        return users[0] if len(users) == 1 and name not in self.outputs else None
+
+    def fresh(self, base: str) -> str:
+        """An unused name for nodes and values, ``base~1`` and up; a mark that base itself has is dropped first."""
+        stem = re.sub(r"~\d+$", "", base)
+        number = 1
+        while (name := f"{stem}~{number}") in self.values or name in self._nodes:
+            number += 1
+        return name
+
+    def put(self, value: Value) -> str:
+        """Add or replace a value."""
+        self.values[value.name] = value
+        return value.name
+
+    def const(self, base: str, data: np.ndarray) -> str:
+        """A new float constant."""
+        data = np.ascontiguousarray(data, dtype=np.float32)
+        return self.put(Value(self.fresh(base), data.shape, data=data))
+
+    def set(self, node: Node) -> None:
+        """Replace the node of the same name, in its place."""
+        place = self._place[node.name]
+        self.remove(self._nodes[node.name])
+        self._link(node, place)
+
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        params: Any = None,
+        *,
+        at: Node,
+        name: str = "",
+        out: str = "",
+        clamp: Clamp | None = None,
+    ) -> str:
+        """Add a node in the place of ``at``, which may be gone; infers its output and returns the output's name.
+
+        name, out: of the node and its output value; fresh ones from those of ``at`` when empty.
+        """
+        params = OPS[op].Params() if params is None else params
+        ins = [self.values[n] for n in inputs]
+        (shape,) = OPS[op].infer(params, ins)
+        out = out or self.fresh(at.outputs[0])
+        self.put(Value(out, shape, ins[0].dtype, clamp=clamp))
+        if not name or name in self._nodes:
+            name = self.fresh(name or at.name)
+        self._link(Node(op, name, tuple(inputs), (out,), params), self._place[at.name])
+        return out
+
+    def remove(self, node: Node) -> None:
+        """Take a node out; its values stay until `finish` finds them unused."""
+        del self._nodes[node.name]
+        for name in node.outputs:
+            del self._producer[name]
+        for name in node.inputs:
+            self._users[name].pop(node.name, None)
+
+    def rename_uses(self, old: str, new: str) -> None:
+        """Let every reader of one value read another."""
+        for node in self.users(old):
+            self.set(replace(node, inputs=tuple(new if n == old else n for n in node.inputs)))
+
+    def bypass(self, node: Node) -> bool:
+        """Take out a node that only repeats its first input; False when input and output are both the graph's."""
+        source, out = node.inputs[0], node.outputs[0]
+        if out in self.outputs:
+            producer = self.producer(source)
+            if producer is None or source in self.outputs:
+                return False
+            self.remove(node)
+            self.put(replace(self.values[source], name=out))
+            self.set(replace(producer, outputs=tuple(out if n == source else n for n in producer.outputs)))
+            self.rename_uses(source, out)
+        else:
+            self.remove(node)
+            self.rename_uses(out, source)
+        return True
+
+    def order(self) -> list[Node]:
+        """The nodes, producers first, otherwise in their places."""
+        waiting = {
+            node.name: sum(name in self._producer for name in dict.fromkeys(node.inputs))
+            for node in self._nodes.values()
+        }
+        ready = [(self._place[name], name) for name, count in waiting.items() if count == 0]
+        heapq.heapify(ready)
+        result = []
+        while ready:
+            node = self._nodes[heapq.heappop(ready)[1]]
+            result.append(node)
+            for user in dict.fromkeys(user for out in node.outputs for user in self._users.get(out, ())):
+                waiting[user] -= sum(out in self._nodes[user].inputs for out in node.outputs)
+                if waiting[user] == 0:
+                    heapq.heappush(ready, (self._place[user], user))
+        return result
+
+    def finish(self) -> Graph:
+        """The new graph, without the nodes and values that no output needs. Inputs of the graph stay."""
+        needed = set(self.outputs)
+        nodes: list[Node] = []
+        for node in reversed(self.order()):
+            if needed.intersection(node.outputs):
+                needed.update((*node.inputs, *node.outputs))
+                nodes.append(node)
+        keep = needed.union(self.inputs)
+        values = {name: value for name, value in self.values.items() if name in keep}
+        return replace(self._graph, inputs=self.inputs, outputs=self.outputs, nodes=tuple(reversed(nodes)), values=values)
+
+    def _link(self, node: Node, place: int) -> None:
+        self._nodes[node.name] = node
+        self._place[node.name] = place
+        for name in node.outputs:
+            self._producer[name] = node.name
+        for name in node.inputs:
+            self._users.setdefault(name, {})[node.name] = None
+
+
+Case = Callable[[Editor, Node], bool]
+
+
+def apply(graph: Graph, *cases: Case) -> Graph:
+    """Apply the cases to every node, in order, until none fires; the first that fires ends a node's turn."""
+    editor = Editor(graph)
+    rounds = 10 * (len(graph.nodes) + 10)  # far more than any set of cases that ends at all
+    for _ in range(rounds):
+        turns = [node in editor and any(case(editor, node) for case in cases) for node in editor.order()]
+        if not any(turns):
+            return editor.finish()
+    raise VerifyError(f"the rewriting of '{graph.name}' did not end after {rounds} rounds", where=cases[0].__module__)
+
+
+def intersect(inner: Clamp | None, outer: Clamp | None) -> Clamp | None:
+    """The one clamp that does what ``inner`` and then ``outer`` do."""
+    if inner is None or outer is None:
+        return inner or outer
+    lo, hi = (min(max(bound, outer[0]), outer[1]) for bound in inner)
+    return lo, hi
+
+
+def restore_names(graph: Graph) -> Graph:
+    """Give values that hold the elements of an ONNX tensor its name, where no value has it.
+
+    Their names are derived from it: ``name.op`` by the importer, for results that are in another layout than the ONNX
+    tensor, and ``name~1`` by `Editor.fresh`.
+    """
+    renames: dict[str, str] = {}
+    for node in graph.nodes:
+        for name in node.outputs:
+            goal = name.rpartition("~")[0] or name
+            goal = goal.removesuffix(f".{node.op}")
+            if name not in graph.outputs and goal not in graph.values and goal not in renames.values():
+                renames[name] = goal
+    nodes = tuple(
+        replace(
+            node,
+            inputs=tuple(renames.get(name, name) for name in node.inputs),
+            outputs=tuple(renames.get(name, name) for name in node.outputs),
+        )
+        for node in graph.nodes
+    )
+    values = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in graph.values.items()}
+    return replace(graph, nodes=nodes, values=values)
