@@ -48,7 +48,7 @@ def need_tool() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def zoo(root: Path) -> Path:
-    """The folder of third-party models and images; tests that use it are marked `zoo` and skipped where it does not exist."""
+    """Third-party models and images; tests that use them are marked `zoo`, and skipped where there are none."""
     path = Path(os.environ.get("NMP_ZOO") or root.parent / "shared" / "zoo")
     if not (path / "zoo.json").is_file():
         pytest.skip(f"no model zoo at {path} (set NMP_ZOO)")

@@ -47,7 +47,7 @@ def network() -> nn.Module:
 
 
 def polygon(points: int, inner: float, phase: float) -> list[tuple[float, float]]:
-    """A regular polygon in the unit circle; every second corner is pulled in to the radius ``inner`` when that is below 1."""
+    """A regular polygon in the unit circle; below 1, ``inner`` is the radius of every second corner."""
     corners = points if inner == 1 else 2 * points
     radii = [1.0 if inner == 1 or i % 2 == 0 else inner for i in range(corners)]
     angles = [phase + 2 * math.pi * i / corners for i in range(corners)]
@@ -148,7 +148,9 @@ def main() -> None:
     held, wanted = images(1000, seed=2)
     with torch.no_grad():
         right = model(tensor(held)).argmax(1).numpy() == wanted
-    print(f"float top-1: {right.mean():.2%} of {len(held)} new images, {right[:TEST].mean():.2%} of the {TEST} in test/")
+    print(
+        f"float top-1: {right.mean():.2%} of {len(held)} new images, {right[:TEST].mean():.2%} of the {TEST} in test/"
+    )
     save(HERE / "test", held[:TEST], wanted[:TEST])
     save(HERE / "calib", pixels[:CALIB], labels[:CALIB])
     (HERE / "labels.txt").write_text("\n".join(SHAPES) + "\n")

@@ -1,0 +1,85 @@
+"""What the tree may hold: small files, no paths of one machine, nothing of third parties, small samples."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MAX_LINES = 450
+# Tables and generated files only grow; each is listed here by name.
+TABLES = {"LICENSE", "CHANGELOG.md", "nmpconv/_schema.py"}
+GENERATED = "interpreter/src/gen/"
+SOURCES = {".c", ".cpp", ".fbs", ".h", ".md", ".py", ".sh", ".toml", ".txt", ".cmake", ""}
+PICTURES = {".png"}
+MODELS = {".onnx", ".nmp"}
+DATA = {".csv", ".json", ".txt"}
+
+# Joined here, so that this file passes its own test.
+FORBIDDEN = [f"/{name}/" for name in ("work", "opt", "root", "home", "tmp")] + [f".{'library'}"]
+
+SAMPLE_BYTES, SAMPLE_FILES, MODEL_BYTES = 500_000, 210, 300_000
+
+
+def tree() -> list[Path]:
+    """The files of the checkout that git knows or would add, relative to it."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs a git checkout")
+    return [Path(name) for name in listed if (ROOT / name).is_file()]
+
+
+def lines_of(path: Path) -> list[str]:
+    return (ROOT / path).read_text(encoding="utf-8").splitlines()
+
+
+def texts() -> list[Path]:
+    return [path for path in tree() if path.suffix not in PICTURES | MODELS]
+
+
+def test_files_are_small() -> None:
+    limited = [p for p in texts() if str(p) not in TABLES and not str(p).startswith(GENERATED) and p.suffix in SOURCES]
+    long = [f"{path}: {len(lines_of(path))} lines" for path in limited if len(lines_of(path)) > MAX_LINES]
+    assert long == []
+
+
+def test_generated_files_say_so() -> None:
+    generated = [path for path in texts() if str(path).startswith(GENERATED)] + [Path("nmpconv/_schema.py")]
+    assert [str(path) for path in generated if "enerated" not in lines_of(path)[0]] == []
+
+
+def test_nothing_names_a_machine() -> None:
+    wrong = [
+        f"{path}:{number}: {word}"
+        for path in texts()
+        for number, line in enumerate(lines_of(path), 1)
+        for word in FORBIDDEN
+        if word in line
+    ]
+    assert wrong == []
+
+
+def test_models_and_pictures_are_our_own() -> None:
+    """They are made by samples/*/train.py or by a test's generator; nothing else of theirs is in the tree."""
+    known = SOURCES | PICTURES | MODELS | DATA
+    homes = ("samples/", "tests/")
+    wrong = [
+        str(p)
+        for p in tree()
+        if p.suffix not in known or (p.suffix in PICTURES | MODELS and not str(p).startswith(homes))
+    ]
+    assert wrong == []
+
+
+def test_samples_are_small() -> None:
+    for sample in sorted(path for path in (ROOT / "samples").iterdir() if path.is_dir()):
+        files = [ROOT / path for path in tree() if (ROOT / path).is_relative_to(sample)]
+        assert len(files) <= SAMPLE_FILES, sample.name
+        assert sum(path.stat().st_size for path in files) <= SAMPLE_BYTES, sample.name
+        assert (sample / "model.onnx").stat().st_size <= MODEL_BYTES, sample.name
+        assert {"README.md", "train.py", "run.sh", "model.onnx"} <= {path.name for path in files}
