@@ -11,7 +11,7 @@ import onnx
 
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.fixed import RANK_MAX
-from nmpconv.frontend.fold import can_fold, fold
+from nmpconv.frontend.fold import can_fold, fold, infer
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.ir import Graph, Node, Value
@@ -56,11 +56,20 @@ class Importer:
     def knows(self, name: str) -> bool:
         return name in self._constants or name in self._value_of
 
-    def assume(self, name: str, shape: tuple[int, ...] | None) -> None:
-        """Let a tensor that could not be computed stand for itself, so that the nodes after it can be checked."""
-        self._value_of[name] = name if shape is not None else None
-        if shape is not None:
-            self._values[name] = Value(name, shape)
+    def assume(self, node: onnx.NodeProto, opset: int) -> None:
+        """Let outputs that could not be computed stand for themselves, so that the nodes after them can be checked."""
+        unknown = [name for name in node.output if name and not self.knows(name)]
+        inputs = [name for name in node.input if name]
+        if not unknown:
+            return
+        constants = {name: self._constants[name] for name in inputs if name in self._constants}
+        values = {name: self._value_of.get(name) for name in inputs if name not in constants}
+        known = {name: self._values[value].shape for name, value in values.items() if value}
+        shapes = infer(node, known, constants, opset) if len(known) == len(values) else {}
+        for name in unknown:
+            self._value_of[name] = name if name in shapes else None
+            if name in shapes:
+                self._values[name] = Value(name, shapes[name])
 
     def try_fold(self, node: onnx.NodeProto, opset: int) -> bool:
         """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
@@ -125,8 +134,10 @@ class Importer:
         if name in self._constants:
             return self.const(self._constants[name], name)
         value = self._value_of.get(name, name)
-        if value is None or value not in self._values:
+        if value is None:
             raise UnknownShapeError(name)
+        if not value:
+            raise Unsupported("an input is missing")
         return value
 
     def const(self, data: np.ndarray, name: str) -> str:

@@ -61,7 +61,6 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(outputs) or tuple(value.name for value in model.graph.output)
         self.rows: list[tuple[str, str, str, str]] = []
-        self.inferred: dict[str, tuple[int, ...]] | None = None
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
         self.nodes, self.read = self._live([value.name for value in real], initializers)
@@ -132,39 +131,9 @@ class Walk:
             pass  # it follows a node that is in the list already
         except Unsupported as error:
             self.rows.append((proto.name or proto.output[0], kind, error.message, error.hint))
-        for name in proto.output:
-            if name and not self.to.knows(name):
-                self.to.assume(name, self._inferred_shape(name))
-
-    def _inferred_shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape by ONNX's own inference, so that nodes after an unsupported one are still looked at."""
-        if self.inferred is None:
-            self.inferred = _infer(self.model, self.to.input_shapes)
-        return self.inferred.get(name)
-
-
-def _infer(model: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The shapes that onnx.shape_inference finds once the inputs are bound; fully known ones only."""
-    bound = onnx.ModelProto()
-    bound.CopyFrom(model)
-    del bound.graph.value_info[:]
-    for value in bound.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    for value in bound.graph.input:
-        if value.name in inputs:
-            value.type.tensor_type.ClearField("shape")
-            for size in inputs[value.name]:
-                value.type.tensor_type.shape.dim.add().dim_value = size
-    try:
-        inferred = onnx.shape_inference.infer_shapes(bound, data_prop=True)
-    except Exception:  # best effort: without shapes, followers are not looked at
-        return {}
-    shapes = {}
-    for value in (*inferred.graph.value_info, *inferred.graph.output):
-        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        if value.type.tensor_type.HasField("shape") and all(dim > 0 for dim in dims):
-            shapes[value.name] = tuple(dims)
-    return shapes
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
+            self.rows.append((proto.name or proto.output[0], kind, f"it is malformed: {error}", ""))
+        self.to.assume(proto, self.opset)
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:

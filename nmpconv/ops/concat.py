@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op, QArray, check_same_grid
 
@@ -32,6 +33,9 @@ class Concat(Op):
         if len(parts) == 1:
             return to.rename(node.outputs[0], parts[0])
         axis = node.integer("axis", 1) % len(to[parts[0]].shape)
+        others = {tuple(np.delete(to[part].shape, axis)) for part in parts}
+        if len(others) > 1:
+            raise Unsupported(f"its inputs differ in more than axis {axis}: {[list(to[part].shape) for part in parts]}")
         to.emit("concat", parts, ConcatParams(axis), node.outputs[0])
 
     def infer(self, params: ConcatParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:

@@ -128,7 +128,8 @@ def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
         raise Unsupported("statistics per pixel (spatial = 0)", hint="statistics per channel")
     roles = ("scale", "bias", "mean", "variance")
     scale, bias, mean, var = (to.array(node.input(i + 1), role).astype(np.float64) for i, role in enumerate(roles))
-    factor = scale / np.sqrt(var + node.number("epsilon", 1e-5))
+    with np.errstate(invalid="ignore"):  # a negative variance gives NaN, which no constant may hold
+        factor = scale / np.sqrt(var + node.number("epsilon", 1e-5))
     offset = bias - mean * factor
     if len(to[node.input(0)].shape) == 2:
         product = to.emit("mul", (to.value(node.input(0)), to.const(factor[None], node.input(1))), MulParams())
