@@ -1,4 +1,5 @@
-# `make demo` and `make test` do all of their own set-up, in .venv: they need Python >= 3.10 with venv, a C and a C++ compiler.
+# `make demo` and `make test` do all of their own set-up, in .venv: they need Python >= 3.10 with venv and
+# headers, a C and a C++ compiler.
 # NMP_ZOO: the folder of models and images that `make zoo` and the zoo tests use.
 
 PYTHON ?= python3
@@ -20,8 +21,16 @@ export NMP_ZOO := $(abspath $(NMP_ZOO))
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
 
+# Headers come with most Pythons; Debian has them in a package of their own.
+define CHECK_PYTHON
+import os, sys, sysconfig
+if sys.version_info < (3, 10): sys.exit("Python 3.10 or newer is needed, this is " + sys.version)
+if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")): sys.exit("Python.h is missing: install python3-dev")
+endef
+export CHECK_PYTHON
+
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, not " + sys.version)'
+	@$(PYTHON) -c "$$CHECK_PYTHON"
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: $(BIN)/python pyproject.toml $(wildcard CMakeLists.txt) $(C_FILES)

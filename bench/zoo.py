@@ -1,0 +1,295 @@
+"""Converts the models of the zoo at several widths and measures each on images that it was not calibrated with.
+
+The zoo ($NMP_ZOO, default ../shared/zoo) is a folder of third parties' models and images with a zoo.json that says what
+feeds each model. --floors compares with FLOORS and exits with 1 where one is missed. Calibration and measurement never
+share an image:
+
+  imagenet     every fifth image calibrates, the others measure (mobilenetv2: every fourth of those, it is slow)
+  cifar10      its own training and test files
+  others       the first 100 calibrate, the rest measures
+  ad01         windows of 5 frames of one clip: its first half calibrates, its second half measures
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmpconv.convert import Options, convert
+from nmpconv.evaluate import evaluate
+from nmpconv.ir import Preprocess
+from nmpconv.runtime import load
+
+SETTINGS = {
+    "8": ("8", "default"),
+    "strict": ("8", "strict"),
+    "precise": ("8", "precise"),
+    "a16w8": ("a16w8", "default"),
+    "16": ("16", "default"),
+}
+DEFAULT_SETTINGS = ("8", "strict", "16")
+FIRST = 100  # images that calibrate where the set is not split otherwise
+FRAME, FRAMES = 128, 5  # of the audio clip: floats a frame, frames a sample
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least SQNR in dB, the least agreement in %, the most that top-1 may drop in points; None: not asked for."""
+
+    sqnr_db: float | None = None
+    agreement: float | None = None
+    drop: float | None = None
+
+
+def _floors(default: Floor, strict: float | None, wide: Floor) -> dict[str, Floor]:
+    return {"8": default, "strict": Floor(strict), "16": wide}
+
+
+RESNET8 = _floors(Floor(31, 98.0, 0.5), 29.2, Floor(60, 99.8))
+FLOORS: dict[str, dict[str, Floor]] = {
+    "mnist_cntk": _floors(Floor(agreement=99.5), None, Floor(agreement=99.8)),
+    "mlperf_ic_resnet8_nchw": RESNET8,
+    "mlperf_ic_resnet8_nhwc": RESNET8,
+    "mlperf_vww_mobilenet025_nchw": _floors(Floor(24, 98.3, 0.6), 22.8, Floor(52, 99.7)),
+    "mlperf_kws_dscnn": _floors(Floor(30, 98.4, 0.6), 23.5, Floor(52, 99.7)),
+    "mlperf_ad_autoencoder": {},
+    "cifar10_resnet20": _floors(Floor(26, 98.6, 0.4), 24.3, Floor(57, 99.8)),
+    "mobilenetv1_025_224": _floors(Floor(18, 86.5, 2), 18, Floor(53, 99.4)),
+    "mobilenetv2_100_224_ptqdeq": _floors(Floor(16, 94, 2), 12.5, Floor(50, 99.8)),
+    "squeezenet1.1_227": _floors(Floor(27.5, 88.5, 2), 27, Floor(48, 99)),
+}
+MEASURE_EVERY = {"mobilenetv2_100_224_ptqdeq": 4}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one model at one width came to. Rates in %, SQNR at the input of a final Softmax."""
+
+    model: str
+    bits: str
+    images: int
+    quantized_nodes: int
+    total_nodes: int
+    float_top1: float | None
+    top1: float | None
+    agreement: float | None
+    sqnr_db: float | None
+    bias_rule_cost_db: float | None
+    arena_bytes: int
+    file_bytes: int
+    seconds: float
+    peak_mib: int  # of this process so far
+
+    def misses(self, floor: Floor) -> list[str]:
+        """What is asked for and not reached, in words."""
+        found = []
+        if self.quantized_nodes != self.total_nodes:
+            found.append(f"quantized {self.quantized_nodes}/{self.total_nodes} nodes")
+        for what, value, least in (
+            ("SQNR", self.sqnr_db, floor.sqnr_db),
+            ("agreement", self.agreement, floor.agreement),
+        ):
+            if least is not None and (value is None or value < least):
+                found.append(f"{what} {_number(value)}, wanted {least}")
+        if floor.drop is not None and (self.float_top1 is None or self.top1 is None):
+            found.append("no top-1")
+        elif floor.drop is not None and self.float_top1 - self.top1 > floor.drop:  # type: ignore[operator]
+            found.append(f"top-1 dropped by {_number(self.float_top1 - self.top1)}, allowed {floor.drop}")  # type: ignore[operator]
+        return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two sources of samples, and how their images become the model's input (None: they are arrays)."""
+
+    calib: Path
+    measure: Path
+    preprocess: Preprocess | None
+
+
+def split(zoo: Path, name: str, about: Mapping[str, Any], folder: Path) -> Split:
+    """Writes the lists or arrays of one model into ``folder``."""
+    data = zoo / "data" / about["data"]
+    if about["data"] == "ad01":
+        clip = np.concatenate([np.fromfile(path, np.float32) for path in sorted(data.glob("*.bin"))]).reshape(-1, FRAME)
+        windows = np.stack([clip[i : i + FRAMES].ravel() for i in range(len(clip) - FRAMES + 1)])
+        half = len(windows) // 2
+        # Windows that share a frame with the other half are left out.
+        return Split(
+            _npy(folder / "calib", windows[: half - FRAMES + 1]), _npy(folder / "measure", windows[half:]), None
+        )
+    if about["data"] == "cifar10":
+        return Split(data / "train_labels.csv", data / "test_labels.csv", _preprocess(about))
+    rows = _rows(data / "labels.csv")
+    if about["data"] == "imagenet":
+        calib, measure = rows[::5], [row for i, row in enumerate(rows) if i % 5]
+    else:
+        calib, measure = rows[:FIRST], rows[FIRST:]
+    measure = measure[:: MEASURE_EVERY.get(name, 1)]
+    if about["data"] == "kws":
+        quant = json.loads((data / "quant.json").read_text())
+        return Split(_features(folder / "calib", calib, quant), _features(folder / "measure", measure, quant), None)
+    return Split(_list(folder / "calib", calib), _list(folder / "measure", measure), _preprocess(about))
+
+
+def _rows(path: Path) -> list[tuple[Path, int]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [((path.parent / row["file"]).resolve(), int(row["label"])) for row in csv.DictReader(file)]
+
+
+def _list(path: Path, rows: Sequence[tuple[Path, int]]) -> Path:
+    path = path.with_suffix(".csv")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("file", "label"), *rows])
+    return path
+
+
+def _npy(path: Path, array: np.ndarray) -> Path:
+    path = path.with_suffix(".npy")
+    np.save(path, array)
+    return path
+
+
+def _features(path: Path, rows: Sequence[tuple[Path, int]], quant: Mapping[str, float]) -> Path:
+    path = path.with_suffix(".npz")
+    q = np.stack([np.fromfile(file, np.int8).reshape(49, 10, 1) for file, _ in rows])
+    x = (q.astype(np.float32) - np.float32(quant["zero_point"])) * np.float32(quant["scale"])
+    np.savez(path, x=x, labels=np.array([label for _, label in rows]))
+    return path
+
+
+def _preprocess(about: Mapping[str, Any]) -> Preprocess:
+    """The layout is told by the model's input."""
+    resize = about.get("resize", "squash")
+    shorter = resize.startswith("shorter")
+    return Preprocess(
+        mean=tuple(about["mean"]),
+        std=tuple(about["std"]),
+        layout="auto",
+        channel_order=about.get("channel_order", "RGB").lower(),
+        resize="shorter" if shorter else resize,
+        crop=0.875 if shorter else 1.0,
+    )
+
+
+def measure(zoo: Path, name: str, settings: Sequence[str], limit: int | None) -> Iterator[Row]:
+    """One row per setting."""
+    about = json.loads((zoo / "zoo.json").read_text())[name]
+    model = zoo / "models" / f"{name}.onnx"
+    with tempfile.TemporaryDirectory() as folder:
+        data = split(zoo, name, about, Path(folder))
+        for setting in settings:
+            bits, widths = SETTINGS[setting]
+            options = Options(bits=bits, widths=widths, preprocess=data.preprocess)
+            start = time.perf_counter()
+            result = convert(model, {"": data.calib}, options, lambda stage, done, total: None)
+            seconds = time.perf_counter() - start
+            net = load(result.data)
+            offset = about.get("label_offset", 0)
+            found = evaluate(net, {"": data.measure}, reference=model, limit=limit, label_offset=offset)
+            ranked = about["task"] == "classification"
+            yield Row(
+                model=name,
+                bits=setting,
+                images=found.n,
+                quantized_nodes=result.report.quantized_nodes,
+                total_nodes=result.report.total_nodes,
+                float_top1=found.reference_top1,
+                top1=found.top1,
+                agreement=found.agreement if ranked else None,
+                sqnr_db=found.sqnr_db,
+                bias_rule_cost_db=result.report.bias_rule_cost_db,
+                arena_bytes=net.arena_bytes,
+                file_bytes=len(result.data),
+                seconds=seconds,
+                peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+            )
+
+
+HEADER = (
+    "model",
+    "bits",
+    "images",
+    "nodes",
+    "float",
+    "top-1",
+    "agree %",
+    "SQNR dB",
+    "rule dB",
+    "arena",
+    "file",
+    "seconds",
+)
+WIDTHS = (28, 6, 6, 7, 6, 6, 7, 7, 7, 8, 8, 7)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    first, *others = zip(cells, WIDTHS, strict=True)
+    return " ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])
+
+
+def _cells(row: Row) -> list[str]:
+    rates = (row.float_top1, row.top1, row.agreement, row.sqnr_db, row.bias_rule_cost_db)
+    return [
+        row.model,
+        row.bits,
+        str(row.images),
+        f"{row.quantized_nodes}/{row.total_nodes}",
+        *map(_number, rates),
+        str(row.arena_bytes),
+        str(row.file_bytes),
+        f"{row.seconds:.1f}",
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    default = os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo"
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--zoo", type=Path, default=Path(default), help="the folder with zoo.json")
+    parser.add_argument("--only", action="append", default=[], help="models whose name has this in it; repeatable")
+    parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), default=list(DEFAULT_SETTINGS))
+    parser.add_argument("--limit", type=int, help="measure at most so many images")
+    parser.add_argument("--floors", action="store_true", help="exit with 1 where a floor is missed")
+    parser.add_argument("--json", type=Path, help="write the rows to this file, too")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = _arguments()
+    if not (args.zoo / "zoo.json").is_file():
+        print(f"no zoo.json in {args.zoo}: set NMP_ZOO to the folder of models and images", file=sys.stderr)
+        return 1
+    names = [name for name in FLOORS if not args.only or any(part in name for part in args.only)]
+    print(_line(HEADER), flush=True)
+    rows, missed = [], []
+    for name in names:
+        for row in measure(args.zoo, name, args.bits, args.limit):
+            rows.append(row)
+            print(_line(_cells(row)), flush=True)
+            misses = row.misses(FLOORS[name].get(row.bits, Floor()))
+            missed += [f"{name} at {row.bits}: {miss}" for miss in misses]
+    if args.json:
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    if args.floors:
+        print("\n".join(["", *(f"MISSED  {miss}" for miss in missed)] if missed else ["", "all floors are reached"]))
+    return int(args.floors and bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
