@@ -14,7 +14,9 @@ from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
 METHODS = ("mse", "max", "kl", "percentile")
 STEPS_DOWN = 5  # how far below the exponent that clips nothing the search goes
 SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
-HEADROOM_16 = 2.0  # 16 bits keep room for twice the calibrated range: saturation would cost more than the bit
+# 16 bits keep room for twice the calibrated range, since saturation would cost more than the bit; a hair less, for a
+# range that ends at a power of two is not to lose another.
+HEADROOM_16 = 2 * (1 - 2.0**-15)
 Function = Callable[[np.ndarray], np.ndarray]
 
 
@@ -141,7 +143,7 @@ def _divergence(histogram: Histogram, exponent: int, bits: int) -> float:
     counts = np.append(histogram.counts[used], histogram.zeros).astype(np.float64)
     centres = np.append(histogram.edges(used + 0.5), 0.0)
     counts, centres = counts[counts > 0], centres[counts > 0]
-    levels = np.floor(np.ldexp(centres, -exponent) + 0.5).astype(np.int64)
+    levels = np.floor(np.ldexp(centres, -exponent) + 0.5)
     inside = (levels >= INT_MIN[bits]) & (levels <= INT_MAX[bits])
     if not inside.any():
         return np.inf

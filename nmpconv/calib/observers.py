@@ -35,6 +35,27 @@ class TensorStats:
     channel_max: np.ndarray | None = None
     channel_mean: np.ndarray | None = None
 
+    @classmethod
+    def of(cls, x: np.ndarray) -> TensorStats:
+        """Of one sample's tensor, float32 [..., C]."""
+        rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
+        if not rows.size:
+            return cls()
+        n, width = rows.shape
+        # Several rows side by side make the inner loops long where channels are few.
+        fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
+        wide = rows.reshape(n // fold, fold * width)
+        low = wide.min(0).reshape(fold, width).min(0)
+        high = wide.max(0).reshape(fold, width).max(0)
+        mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
+        stats = cls(float(low.min()), float(high.max()), rows.size, float(mean.mean()))
+        if width <= CHANNELS_MAX:
+            stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
+        if stats.is_finite:
+            counted = rows if rows.size <= COUNTED else rows[_counted_rows(n, max(COUNTED // width, 1))]
+            stats.histogram = Histogram.of(counted, stats.peak)
+        return stats
+
     @property
     def peak(self) -> float:
         """The largest magnitude; 0 without samples."""
@@ -42,12 +63,8 @@ class TensorStats:
 
     @property
     def is_finite(self) -> bool:
-        """Whether no value was NaN or infinite: minimum and maximum propagate a NaN."""
+        """Whether no value was NaN or infinite."""
         return not self.count or bool(np.isfinite(self.min) and np.isfinite(self.max))
-
-    def add(self, x: np.ndarray) -> None:
-        """Take in one sample's tensor, float32 [..., C]."""
-        self.merge(_measure(x))
 
     def merge(self, other: TensorStats) -> None:
         """Take in another's samples. Channels are kept while both have as many."""
@@ -61,7 +78,8 @@ class TensorStats:
             self.channel_min = _joined(np.minimum, self.channel_min, other.channel_min)
             self.channel_max = _joined(np.maximum, self.channel_max, other.channel_max)
             self.channel_mean = _joined(lambda a, b: a + (b - a) * share, self.channel_mean, other.channel_mean)
-        self.min, self.max = min(self.min, other.min), max(self.max, other.max)
+        # Unlike Python's, numpy's minimum and maximum propagate a NaN.
+        self.min, self.max = float(np.minimum(self.min, other.min)), float(np.maximum(self.max, other.max))
         self.mean += (other.mean - self.mean) * share
         self.count += other.count
         self.histogram = self.histogram.merge(other.histogram)
@@ -85,26 +103,6 @@ def _joined(
     return None if a is None or b is None or a.shape != b.shape else how(a, b)
 
 
-def _measure(x: np.ndarray) -> TensorStats:
-    rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
-    if not rows.size:
-        return TensorStats()
-    n, width = rows.shape
-    # Several rows side by side make the inner loops long where channels are few.
-    fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
-    wide = rows.reshape(n // fold, fold * width)
-    low = wide.min(0).reshape(fold, width).min(0)
-    high = wide.max(0).reshape(fold, width).max(0)
-    mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
-    stats = TensorStats(float(low.min()), float(high.max()), rows.size, float(mean.mean()))
-    if width <= CHANNELS_MAX:
-        stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
-    if stats.is_finite:
-        counted = rows if rows.size <= COUNTED else rows[_counted_rows(n, max(COUNTED // width, 1))]
-        stats.histogram = Histogram.of(counted, stats.peak)
-    return stats
-
-
 @lru_cache(maxsize=256)
 def _counted_rows(n: int, wanted: int) -> np.ndarray:
     """The rows that enter the histogram: the same for all samples, so that statistics merge exactly."""
@@ -125,11 +123,12 @@ def observe(
     for i in range(len(feeds)):
         tensors = engine.run(feeds[i])
         for name, tensor_stats in stats.items():
-            tensor_stats.add(tensors[name])
-            if not tensor_stats.is_finite:
+            measured = TensorStats.of(tensors[name])
+            if not measured.is_finite:
                 raise InputError(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
+            tensor_stats.merge(measured)
         progress("calibrate", i + 1, len(feeds))
     return stats

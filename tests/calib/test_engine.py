@@ -1,0 +1,109 @@
+"""Both engines, on models made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.calib.engine import FloatEngine, OnnxEngine
+from nmpconv.calib.observers import observe
+from nmpconv.errors import InputError
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS
+
+W = np.random.default_rng(6).normal(size=(4, 3, 3, 2)).astype(np.float32)
+B = np.array([0.5, -0.5, 0.0, 1.0], np.float32)
+
+
+def graph() -> Graph:
+    """x [1,5,6,2] -> conv 3x3 -> y [1,3,4,4], clamped to [0, 6]; a branch z that reads x2 alone."""
+    values = [
+        Value("x", (1, 5, 6, 2)),
+        Value("x2", (1, 3)),
+        Value("w", W.shape, data=W),
+        Value("b", B.shape, data=B),
+        Value("y", (1, 3, 4, 4), clamp=(0.0, 6.0)),
+        Value("z", (1, 3), clamp=(-1.0, 1.0)),
+    ]
+    nodes = (
+        Node("conv2d", "conv", ("x", "w", "b"), ("y",), OPS["conv2d"].Params()),
+        Node("requantize", "clip", ("x2",), ("z",), OPS["requantize"].Params()),
+    )
+    return Graph("g", ("x", "x2"), ("y", "z"), nodes, {v.name: v for v in values})
+
+
+def conv(x: np.ndarray) -> np.ndarray:
+    windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(0, 1))
+    return np.einsum("hwcij,oijc->hwo", windows, W)[np.newaxis] + B
+
+
+X = np.random.default_rng(7).normal(size=(1, 5, 6, 2)).astype(np.float32)
+
+
+def test_float_engine_gives_any_activation_in_the_graphs_layout() -> None:
+    feeds = {"x": X, "x2": np.array([[-3, 0.5, 2]], np.float32)}
+    got = FloatEngine(graph(), ["y", "x", "z"]).run(feeds)
+    assert list(got) == ["y", "x", "z"]
+    assert np.allclose(got["y"], np.clip(conv(X), 0, 6), atol=1e-5)
+    assert (got["x"] == X).all()
+    assert got["z"].tolist() == [[-1, 0.5, 1]]
+
+
+def test_inputs_that_the_result_does_not_depend_on_are_ignored() -> None:
+    assert FloatEngine(graph(), ["y"]).run({"x": X, "x2": np.zeros((1, 3), np.float32)})["y"].shape == (1, 3, 4, 4)
+
+
+def test_observe_counts_every_sample_and_reports_progress() -> None:
+    feeds = [{"x": X * k, "x2": np.zeros((1, 3), np.float32)} for k in (1, 2, 3)]
+    seen: list[tuple[str, int, int]] = []
+    engine = FloatEngine(graph(), ["x", "y", "z"])
+    stats = observe(engine, feeds, ["x", "y"], lambda *step: seen.append(step))
+    assert seen == [("calibrate", 1, 3), ("calibrate", 2, 3), ("calibrate", 3, 3)]
+    assert set(stats) == {"x", "y"}
+    assert (stats["x"].max, stats["x"].count) == ((X * np.float32(3)).max(), 3 * X.size)
+    assert stats["y"].min == 0.0
+
+
+def test_observe_names_the_tensor_and_sample_that_is_not_finite() -> None:
+    feeds = [
+        {"x": X, "x2": np.zeros((1, 3), np.float32)},
+        {"x": X * np.float32("nan"), "x2": np.zeros((1, 3), np.float32)},
+    ]
+    with pytest.raises(InputError, match="NaN or infinity in the tensor 'x' for sample 1"):
+        observe(FloatEngine(graph(), ["x"]), feeds)
+
+
+def dynamic_model() -> onnx.ModelProto:
+    """x [N, C=3] -> Relu "mid" -> Gemm -> y."""
+    weights = numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")
+    nodes = [helper.make_node("Relu", ["x"], ["mid"]), helper.make_node("Gemm", ["mid", "w"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])
+    made = helper.make_graph(nodes, "m", [x], [y], [weights])
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_onnx_engine_binds_shapes_and_fetches_inner_tensors(tmp_path: Path) -> None:
+    onnx.save(dynamic_model(), tmp_path / "m.onnx")
+    engine = OnnxEngine(tmp_path / "m.onnx", {"x": (1, 3)}, ["mid", "y"])
+    got = engine.run({"x": np.array([[-1, 0, 2]], np.float32)})
+    assert got["mid"].tolist() == got["y"].tolist() == [[0, 0, 2]]
+    model = dynamic_model()
+    assert OnnxEngine(model, {"x": (1, 3)}).fetch == ("y",)
+    assert model == dynamic_model()
+
+
+def test_onnx_engine_refuses_unknown_tensors_and_damaged_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no tensor named 'q'"):
+        OnnxEngine(dynamic_model(), {"x": (1, 3)}, ["q"])
+    (tmp_path / "m.onnx").write_bytes(b"\xff\xff\xff")
+    with pytest.raises(InputError, match=r"m\.onnx: not a readable ONNX file"):
+        OnnxEngine(tmp_path / "m.onnx", {})
+    model = dynamic_model()
+    model.graph.node[0].op_type = "Nonsense"
+    with pytest.raises(InputError, match="onnxruntime refuses the model"):
+        OnnxEngine(model, {"x": (1, 3)})

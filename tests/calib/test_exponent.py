@@ -1,0 +1,135 @@
+"""Chosen exponents against brute force on the values themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv.calib.exponent import METHODS, STEPS_DOWN, choose, smallest_exponent, sqnr_db
+from nmpconv.calib.observers import TensorStats
+from nmpconv.fixed import dequantize, quantize
+
+RNG = np.random.default_rng(5)
+N = 40000
+DISTRIBUTIONS = {
+    "normal": RNG.normal(size=N),
+    "relu": np.maximum(RNG.normal(size=N), 0),
+    "relu6": np.clip(RNG.normal(size=N) * 5, 0, 6),
+    "laplace": RNG.laplace(size=N) * 0.01,
+    "heavy": RNG.standard_t(2, size=N),
+    "outlier": np.append(RNG.normal(size=N - 1), 60.0),
+    "uniform": RNG.uniform(-3, 1, size=N),
+    "shifted": RNG.normal(size=N) + 9,
+    "pixels": RNG.integers(0, 256, size=N).astype(float),
+    "negative": -np.abs(RNG.normal(size=N)),
+}
+
+
+def stats_of(x: np.ndarray) -> TensorStats:
+    return TensorStats.of(x.astype(np.float32).reshape(1, -1, 8))
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def brute(x: np.ndarray, exponent: int, bits: int, function=lambda v: v) -> float:
+    """Measured SQNR in dB."""
+    x = x.astype(np.float32).astype(np.float64)
+    limit = 2 ** (bits - 1)
+    real = dequantize(quantize(x, exponent, -limit, limit - 1), exponent)
+    error = np.mean((function(x) - function(real)) ** 2)
+    return float(10 * np.log10(np.mean(function(x) ** 2) / error)) if error else np.inf
+
+
+def candidates(x: np.ndarray) -> list[int]:
+    top = smallest_exponent(x.min(), x.max(), 8)
+    return [top - k for k in range(STEPS_DOWN + 1)]
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("function", [None, silu])
+def test_mse_finds_the_best_measured_exponent(name: str, function) -> None:
+    x = DISTRIBUTIONS[name]
+    choice = choose(stats_of(x), 8, function=function)
+    measured = {e: brute(x, e, 8, function or (lambda v: v)) for e in candidates(x)}
+    assert measured[choice.exponent] >= max(measured.values()) - 0.05
+    if name != "pixels":
+        assert abs(choice.sqnr_db - measured[choice.exponent]) < 0.3
+
+
+@pytest.mark.parametrize("name", set(DISTRIBUTIONS) - {"pixels"})
+@pytest.mark.parametrize("bits", [8, 16])
+def test_expected_errors_are_those_measured(name: str, bits: int) -> None:
+    x = DISTRIBUTIONS[name]
+    for exponent in candidates(x) if bits == 8 else [choose(stats_of(x), 16).exponent]:
+        wanted = brute(x, exponent, bits)
+        assert abs(sqnr_db(stats_of(x), exponent, bits) - wanted) < 0.5, (exponent, wanted)
+
+
+def test_a_choice_after_a_function_ignores_what_it_flattens() -> None:
+    x = np.where(RNG.random(N) < 0.3, RNG.uniform(-60, -20, N), RNG.normal(size=N) * 2)
+    plain, after = choose(stats_of(x), 8), choose(stats_of(x), 8, function=silu)
+    assert after.exponent < plain.exponent
+    assert brute(x, after.exponent, 8, silu) > brute(x, plain.exponent, 8, silu) + 3
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "exponent"),
+    [
+        (0, 127, 0),
+        (0, 127.5, 0),
+        (0, 127.6, 1),
+        (0, 255, 1),
+        (0, 256, 2),
+        (-128, 127, 0),
+        (-128.5, 0, 0),
+        (-129, 0, 1),
+        (-1, 1, -6),
+        (0, 6, -4),
+        (0, 0, -7),
+        (0, 1e-30, -64),
+        (0, 3e38, 63),
+    ],
+)
+def test_the_smallest_exponent_that_clips_nothing(lo: float, hi: float, exponent: int) -> None:
+    assert smallest_exponent(lo, hi, 8) == exponent
+
+
+def test_sixteen_bits_keep_room_for_twice_the_range() -> None:
+    for method in METHODS:
+        assert choose(stats_of(np.linspace(-1, 1, 80)), 16, method).exponent == -14
+        assert choose(stats_of(np.linspace(-0.9, 0.99, 80)), 16, method).exponent == -14
+    assert choose(stats_of(np.linspace(-0.4, 0.5, 80)), 16).exponent == -15
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 99, 99.9, 100])
+@pytest.mark.parametrize("name", ["normal", "relu", "heavy", "shifted", "outlier"])
+def test_percentile_holds_that_share(name: str, percentile: float) -> None:
+    x = DISTRIBUTIONS[name]
+    exponent = choose(stats_of(x), 8, "percentile", percentile=percentile).exponent
+    bound = np.percentile(np.abs(x), percentile) / 127.5
+    assert 2.0**exponent >= bound * 0.95 or exponent == smallest_exponent(x.min(), x.max(), 8)
+    assert percentile == 50 or 2.0**exponent < 2 * bound * 1.05
+
+
+def test_max_clips_nothing_and_kl_drops_outliers() -> None:
+    stats = stats_of(DISTRIBUTIONS["outlier"])
+    top = smallest_exponent(0, 60, 8)
+    assert choose(stats, 8, "max").exponent == top
+    assert choose(stats, 8, "kl").exponent < top
+    assert choose(stats_of(DISTRIBUTIONS["uniform"]), 8, "kl").exponent >= smallest_exponent(-3, 1, 8) - 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constant_and_empty_tensors(method: str) -> None:
+    assert choose(TensorStats(), 8, method).exponent == -7
+    zeros = choose(stats_of(np.zeros(80)), 8, method)
+    assert (zeros.exponent, zeros.sqnr_db) == (-7, np.inf)
+    constant = choose(stats_of(np.full(80, 3.3)), 8, method)
+    assert abs(constant.sqnr_db - brute(np.full(80, 3.3), constant.exponent, 8)) < 0.5
+
+
+def test_unknown_methods_are_a_bug() -> None:
+    with pytest.raises(ValueError, match="median"):
+        choose(TensorStats(), 8, "median")

@@ -1,0 +1,138 @@
+"""Statistics: exact where they say so, mergeable, and of one size however many samples there were."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from nmpconv.calib.histogram import BINS, Histogram
+from nmpconv.calib.observers import COUNTED, TensorStats
+
+RNG = np.random.default_rng(4)
+SAMPLES = [np.float32(10.0 ** RNG.integers(-3, 4)) * RNG.normal(size=(1, 6, 5, 7)).astype(np.float32) for _ in range(9)]
+
+
+def stats_of(samples: list[np.ndarray]) -> TensorStats:
+    stats = TensorStats()
+    for x in samples:
+        stats.merge(TensorStats.of(x))
+    return stats
+
+
+def same(a: Histogram, b: Histogram) -> bool:
+    return (a.exponent, a.zeros) == (b.exponent, b.zeros) and bool((a.counts == b.counts).all())
+
+
+def test_ranges_and_means_are_exact() -> None:
+    stats, x = stats_of(SAMPLES), np.concatenate(SAMPLES)
+    assert (stats.min, stats.max, stats.count) == (x.min(), x.max(), x.size)
+    assert stats.peak == np.abs(x).max()
+    assert np.isclose(stats.mean, x.mean(dtype=np.float64), rtol=1e-5)
+    assert stats.channel_min is not None
+    assert (stats.channel_min == x.min((0, 1, 2))).all()
+    assert (stats.channel_max == x.max((0, 1, 2))).all()
+    assert np.allclose(stats.channel_mean, x.mean((0, 1, 2), dtype=np.float64), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4, 9])
+def test_two_halves_equal_the_whole(cut: int) -> None:
+    whole, first = stats_of(SAMPLES), stats_of(SAMPLES[:cut])
+    first.merge(stats_of(SAMPLES[cut:]))
+    assert same(first.histogram, whole.histogram)
+    assert (first.min, first.max, first.count) == (whole.min, whole.max, whole.count)
+    assert np.isclose(first.mean, whole.mean)
+    assert (first.channel_max == whole.channel_max).all()
+    assert np.allclose(first.channel_mean, whole.channel_mean)
+
+
+def test_the_order_of_samples_does_not_matter() -> None:
+    assert same(stats_of(SAMPLES).histogram, stats_of(SAMPLES[::-1]).histogram)
+
+
+def test_the_histogram_counts_what_it_says() -> None:
+    x = np.concatenate(SAMPLES).ravel()
+    x[::10] = 0
+    h = Histogram.of(x, float(np.abs(x).max()))
+    edges = h.edges(np.arange(BINS + 1))
+    wanted, _ = np.histogram(x[x != 0].astype(np.float64), edges)
+    assert (h.counts == wanted).all()
+    assert (h.zeros, h.total) == ((x == 0).sum(), x.size)
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 0.5, 255.0, 1e-30, -3e38])
+def test_powers_of_two_and_extremes_lie_inside(value: float) -> None:
+    h = Histogram.of(np.array([value, value / 3], np.float32), abs(np.float32(value)))
+    assert h.total == 2
+    low, high, weight = h.bins()
+    assert weight.sum() == 2
+    assert low.min() <= np.float32(value) < high.max()
+
+
+def test_zeros_and_what_is_too_small_for_any_grid() -> None:
+    stats = stats_of([np.zeros((1, 4), np.float32), np.full((1, 4), 1e-38, np.float32)])
+    assert stats.histogram.exponent is None
+    assert stats.histogram.zeros == 8
+    stats.merge(TensorStats.of(np.ones((1, 4), np.float32)))
+    assert (stats.histogram.exponent, stats.histogram.total) == (1, 12)
+
+
+def test_size_does_not_depend_on_the_number_of_samples() -> None:
+    few, many = stats_of(SAMPLES[:3] * 2), stats_of(SAMPLES[:3] * 40)
+    assert abs(len(pickle.dumps(many)) - len(pickle.dumps(few))) < 32
+
+
+def test_large_tensors_are_counted_in_part_and_measured_in_full() -> None:
+    x = RNG.normal(size=(1, 128, 100, 16)).astype(np.float32)
+    x[0, 77, 55, 3] = 50.0
+    stats = stats_of([x])
+    assert stats.max == 50.0
+    assert stats.count == x.size
+    assert COUNTED * 0.9 < stats.histogram.total <= COUNTED
+    low, high, weight = stats.histogram.bins()
+    spread = np.sqrt(weight @ (((low + high) / 2) ** 2) / weight.sum())
+    assert abs(spread - 1) < 0.02
+
+
+def test_channels_are_dropped_where_they_are_too_many_or_differ() -> None:
+    assert stats_of([np.ones((1, 5000), np.float32)]).channel_max is None
+    mixed = stats_of([np.ones((1, 3), np.float32), np.ones((1, 4), np.float32)])
+    assert mixed.channel_max is None
+    assert mixed.count == 7
+
+
+def test_nan_and_infinity_are_noticed() -> None:
+    for bad in (np.nan, np.inf, -np.inf):
+        x = SAMPLES[0].copy()
+        x[0, 2, 3, 4] = bad
+        assert not TensorStats.of(x).is_finite
+    assert stats_of(SAMPLES).is_finite
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.37, 0.25, 3.0])
+def test_scaled_statistics_are_those_of_the_scaled_tensor(factor: float) -> None:
+    x = RNG.normal(size=(1, 64, 64, 4)).astype(np.float32) + 1
+    scaled, wanted = stats_of([x]).scaled(factor), stats_of([x * np.float32(factor)])
+    assert np.isclose(scaled.max, wanted.max)
+    assert np.allclose(scaled.channel_min, wanted.channel_min)
+    assert scaled.histogram.total == wanted.histogram.total
+    coarse = [np.add.reduceat(s.histogram.grown(5).counts, np.arange(0, BINS, 16)) for s in (scaled, wanted)]
+    assert np.abs(coarse[0] - coarse[1]).sum() < 0.05 * wanted.histogram.total
+
+
+def test_clipping_moves_what_lies_outside_to_the_ends() -> None:
+    h = stats_of(SAMPLES).histogram
+    clipped = h.clipped(-100.0, 200.0)
+    low, high, weight = clipped.bins()
+    assert clipped.total == h.total
+    assert low.min() <= -100.0 < high.min()
+    assert low.max() <= 200.0 < high.max()
+    assert weight[-1] == h.counts[h.edges(np.arange(BINS)) >= low.max()].sum()
+    assert same(h.clipped(*_ends(h)), h)
+    assert h.clipped(-1e6, 1e6).exponent == 20
+
+
+def _ends(h: Histogram) -> tuple[float, float]:
+    low, _, _ = h.bins()
+    return float(low.min()), float(low.max())
