@@ -1,0 +1,6 @@
+"""Runs the command line from a checkout: python cli.py convert ..."""
+
+from nmpconv.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

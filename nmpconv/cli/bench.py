@@ -1,0 +1,102 @@
+"""nmpconv bench: how long a model takes here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+
+if TYPE_CHECKING:
+    from nmpconv.benchmark import Timing
+    from nmpconv.runtime import Net
+
+NAME = "bench"
+THREADS = 1  # the interpreter of this version runs on one
+BINS = 10
+
+
+def command(
+    model: options.ModelFile,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Measured runs; default: two seconds' worth, 10 to 1000."),
+    ] = None,
+    warmup: Annotated[int, typer.Option(min=0, help="Runs before, that do not count.")] = 3,
+    cpu: options.Cpu = None,
+    json: options.Json = False,
+) -> None:
+    """Measure a model on this machine: the distribution of its latency, and where the time goes op by op.
+
+    \b
+    Examples:
+      nmpconv bench model.nmp
+      nmpconv bench model.nmp --runs 500 --cpu portable --json
+    """
+    from nmpconv.benchmark import measure
+    from nmpconv.runtime import load
+
+    net = load(model, cpu=cpu)
+    with show.progress() as progress:
+        timing = measure(net, runs=runs, warmup=warmup, progress=progress)
+    if json:
+        show.as_json(_json(timing, net))
+    else:
+        _show(timing, net)
+
+
+def _json(timing: Timing, net: Net) -> dict[str, object]:
+    figures = {"min": 0.0, "median": 0.5, "p90": 0.9, "max": 1.0}
+    latency = {name: 1e3 * timing.quantile(fraction) for name, fraction in figures.items()}
+    return {
+        "device": "host",
+        "cpu": net.cpu,
+        "threads": THREADS,
+        "runs": len(timing.latencies),
+        "latency_ms": {**latency, "mean": 1e3 * timing.mean},
+        "arena_bytes": net.arena_bytes,
+        "ops": [{"name": op.name, "kind": op.kind, "ms": 1e3 * op.seconds, "macs": op.macs} for op in timing.ops],
+    }
+
+
+def _show(timing: Timing, net: Net) -> None:
+    total = sum(op.seconds for op in timing.ops) or 1.0
+    show.table(
+        ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
+        [
+            [
+                str(i),
+                op.kind,
+                op.name,
+                show.duration(op.seconds),
+                show.percent(op.seconds / total, 1),
+                show.scaled(op.macs) if op.macs else show.NOTHING,
+                show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
+                show.bar(op.seconds / total),
+            ]
+            for i, op in enumerate(timing.ops)
+        ],
+        title="Ops",
+    )
+    slices = timing.histogram(BINS)
+    most = max(count for _, _, count in slices)
+    show.table(
+        (">from", ">to", ">runs", ""),
+        [[show.duration(a), show.duration(b), str(n), show.bar(n / most)] for a, b, n in slices],
+        title="Latency",
+    )
+    macs = sum(op.macs for op in timing.ops)
+    median = timing.quantile(0.5)
+    show.facts(
+        [
+            ("device", f"host, {net.cpu}, {THREADS} thread"),
+            ("runs", str(len(timing.latencies))),
+            ("min", show.duration(timing.quantile(0))),
+            ("median", show.duration(median)),
+            ("p90", show.duration(timing.quantile(0.9))),
+            ("mean", show.duration(timing.mean)),
+            ("work", f"{show.scaled(macs)}MAC, {show.scaled(macs / median)}MAC/s"),
+            ("arena", show.size(net.arena_bytes)),
+        ]
+    )

@@ -1,0 +1,83 @@
+"""nmpconv eval: how good a converted model is on a labelled set, and against the float model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+
+NAME = "eval"
+
+
+def command(
+    model: options.ModelFile,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[NAME=]SOURCE", help=f"Test data: {options.SOURCE_HELP}. Once per input.", show_default=False
+        ),
+    ],
+    reference: Annotated[
+        Path | None, typer.Option(metavar="MODEL.onnx", help="The float model, for agreement and SQNR.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
+    label_offset: Annotated[int, typer.Option(help="Added to every label to get the index of its class.")] = 0,
+    cpu: options.Cpu = None,
+    json: options.Json = False,
+) -> None:
+    """Measure accuracy on labelled data, and agreement and SQNR against the float model.
+
+    Preprocessing is the file's own. The SQNR is taken at the input of a final Softmax where there is one, over the
+    whole set.
+
+    \b
+    Examples:
+      nmpconv eval model.nmp --data test.csv
+      nmpconv eval model.nmp --data test.csv --reference model.onnx --json
+    """
+    from nmpconv.evaluate import evaluate
+    from nmpconv.runtime import load
+
+    net = load(model, cpu=cpu)
+    with show.progress() as progress:
+        found = evaluate(
+            net,
+            options.sources(data, "--data"),
+            reference=reference,
+            limit=limit,
+            label_offset=label_offset,
+            progress=progress,
+        )
+    if json:
+        show.as_json(
+            {
+                "n": found.n,
+                "top1": found.top1,
+                "top5": found.top5,
+                "reference_top1": found.reference_top1,
+                "reference_top5": found.reference_top5,
+                "agreement": found.agreement,
+                "sqnr_db": found.sqnr_db,
+                "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()],
+            }
+        )
+        return
+    columns = ("", ">top-1", ">top-5")
+    rows = [
+        ["quantized", show.rate(found.top1), show.rate(found.top5)],
+        ["float", show.rate(found.reference_top1), show.rate(found.reference_top5)],
+    ]
+    if found.top1 is not None:
+        show.table(columns, rows if found.reference_top1 is not None else rows[:1])
+    show.facts(
+        [
+            ("samples", str(found.n)),
+            ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
+            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in found.sqnr.items())),
+        ]
+    )
+    if found.top1 is None and reference is None:
+        show.say("there are no labels and no --reference: nothing to compare with")

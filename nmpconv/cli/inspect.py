@@ -1,0 +1,200 @@
+"""nmpconv inspect: what a .nmp file holds; needs no interpreter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.ir import Preprocess
+from nmpconv.reader import Model, Op, Port, Tensor, read
+
+NAME = "inspect"
+
+
+def command(
+    model: options.ModelFile,
+    tensors: Annotated[bool, typer.Option("--tensors", help="Also list the constants, not only activations.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.
+
+    \b
+    Examples:
+      nmpconv inspect model.nmp
+      nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
+    """
+    found = read(model)
+    if json:
+        show.as_json(_json(found))
+    else:
+        _show(found, tensors)
+
+
+def _json(model: Model) -> dict[str, Any]:
+    return {
+        "format_version": f"{model.version[0]}.{model.version[1]}",
+        "name": model.name,
+        "file_bytes": model.file_bytes,
+        "arena_bytes": model.arena_bytes,
+        "weights_bytes": model.weights_bytes,
+        "inputs": [_port_json(port, model) for port in model.inputs],
+        "outputs": [_port_json(port, model) for port in model.outputs],
+        "tensors": [_tensor_json(tensor) for tensor in model.tensors],
+        "ops": [_op_json(op, model) for op in model.ops],
+        "labels": list(model.labels),
+        "metadata": model.metadata,
+        "test_vectors": len(model.test_vectors),
+    }
+
+
+def _port_json(port: Port, model: Model) -> dict[str, Any]:
+    tensor = model.tensors[port.tensor]
+    return {
+        "name": port.name,
+        "tensor": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "exponent": _exponent(tensor),
+        "source_shape": list(port.source_shape),
+        "pixels": port.pixels,
+        "preprocess": None if port.preprocess is None else vars(port.preprocess),
+    }
+
+
+def _tensor_json(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "exponent": _exponent(tensor),
+        "axis": tensor.axis,
+        "clip_min": tensor.clip_min,
+        "clip_max": tensor.clip_max,
+        "observed_min": tensor.observed_min,
+        "observed_max": tensor.observed_max,
+        "calibration": tensor.method,
+        "constant": tensor.data is not None,
+        "offset": tensor.offset,
+        "bytes": tensor.nbytes,
+    }
+
+
+def _op_json(op: Op, model: Model) -> dict[str, Any]:
+    return {
+        "kind": op.kind,
+        "name": op.name,
+        "inputs": [model.tensors[i].name for i in op.inputs],
+        "outputs": [model.tensors[i].name for i in op.outputs],
+        "params": op.params,
+        "macs": op.macs,
+    }
+
+
+def _exponent(tensor: Tensor) -> int | list[int]:
+    """One number, or one per channel."""
+    return tensor.exponents[0] if len(tensor.exponents) == 1 else list(tensor.exponents)
+
+
+def _show(model: Model, constants: bool) -> None:
+    macs = sum(op.macs for op in model.ops)
+    show.facts(
+        [
+            ("name", model.name),
+            ("format", f"{model.version[0]}.{model.version[1]}"),
+            ("file", show.size(model.file_bytes)),
+            ("constants", show.size(model.weights_bytes)),
+            ("activations", show.size(model.arena_bytes)),
+            ("work", f"{len(model.ops)} ops, {show.scaled(macs)}MAC"),
+            ("labels", f"{len(model.labels)}: {', '.join(model.labels[:5])}" if model.labels else ""),
+            ("test vectors", str(len(model.test_vectors) or "")),
+            *sorted(model.metadata.items()),
+        ]
+    )
+    columns = ("port", "name", "type", "shape", ">exponent", "in the ONNX model", "fed with")
+    ports = [("input", port) for port in model.inputs] + [("output", port) for port in model.outputs]
+    show.table(columns, [[kind, *_port_row(port, model)] for kind, port in ports], title="Inputs and outputs")
+    show.table(
+        ("#", "op", "name", "output", "shape", ">MACs"),
+        [_op_row(i, op, model) for i, op in enumerate(model.ops)],
+        title="Ops",
+    )
+    columns = ("tensor", "type", "shape", ">exponent", ">clip", ">observed", "method")
+    listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
+    show.table(columns, [_tensor_row(tensor) for tensor in listed], title="Tensors" if constants else "Activations")
+    show.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
+
+
+def _port_row(port: Port, model: Model) -> list[str]:
+    tensor = model.tensors[port.tensor]
+    fed = "pixel - 128" if port.pixels else ""
+    if port.preprocess is not None:
+        fed += f" ({_preprocess(port.preprocess)})"
+    return [
+        port.name,
+        tensor.dtype,
+        show.shape(tensor.shape),
+        show.exponents(tensor.exponents),
+        show.shape(port.source_shape) if port.source_shape else "",
+        fed,
+    ]
+
+
+def _preprocess(found: Preprocess) -> str:
+    mean, std = ("/".join(f"{x:g}" for x in values) for values in (found.mean, found.std))
+    crop = f", crop {found.crop:g}" if found.crop != 1 else ""
+    low, high = found.range
+    return f"{found.channel_order}, {found.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
+
+
+def _op_row(index: int, op: Op, model: Model) -> list[str]:
+    out = model.tensors[op.outputs[0]] if op.outputs else None
+    macs = show.scaled(op.macs) if op.macs else show.NOTHING
+    return [
+        str(index),
+        op.kind,
+        op.name,
+        out.dtype if out else "",
+        show.shape(out.shape) if out else "",
+        macs,
+    ]
+
+
+def _tensor_row(tensor: Tensor) -> list[str]:
+    seen = show.NOTHING
+    if tensor.observed_min is not None and tensor.observed_max is not None:
+        seen = f"{tensor.observed_min:.4g}..{tensor.observed_max:.4g}"
+    return [
+        tensor.name,
+        tensor.dtype,
+        show.shape(tensor.shape),
+        show.exponents(tensor.exponents),
+        show.span(tensor.clip_min, tensor.clip_max),
+        seen,
+        tensor.method or show.NOTHING,
+    ]
+
+
+def _memory_rows(model: Model) -> list[list[str]]:
+    """Activations by offset: the ops between which each is alive, and where it lies in the arena."""
+    made = {i: n for n, op in enumerate(model.ops) for i in op.outputs}
+    used = {i: n for n, op in enumerate(model.ops) for i in op.inputs}
+    ends = {port.tensor for port in model.outputs}
+    rows = []
+    for i, tensor in sorted(enumerate(model.tensors), key=lambda item: (item[1].offset or 0, made.get(item[0], -1))):
+        if tensor.offset is None:
+            continue
+        first = made.get(i)
+        last = None if i in ends else used.get(i, first)
+        alive = f"{'start' if first is None else first}..{'end' if last is None else last}"
+        rows.append([str(tensor.offset), str(tensor.nbytes), alive, tensor.name, _place(tensor, model.arena_bytes)])
+    return rows
+
+
+def _place(tensor: Tensor, arena: int, width: int = 32) -> str:
+    """The tensor's part of the arena as a picture, '.' where others may lie."""
+    start = round((tensor.offset or 0) / max(arena, 1) * width)
+    length = max(round(tensor.nbytes / max(arena, 1) * width), 1)
+    start = min(start, width - 1)
+    return "".join("#" if start <= i < start + length else "." for i in range(width))

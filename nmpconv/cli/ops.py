@@ -1,0 +1,48 @@
+"""nmpconv ops: what can be converted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.errors import UsageError
+
+NAME = "ops"
+
+
+def command(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    json: options.Json = False,
+) -> None:
+    """List the ops: the ONNX types that become each, the widths it computes in, and its restrictions.
+
+    \b
+    Examples:
+      nmpconv ops
+      nmpconv ops --markdown > OPS.md
+    """
+    if markdown and json:
+        raise UsageError("--markdown and --json exclude each other")
+
+    from nmpconv.ops import OPS  # numpy is not loaded for --help
+
+    if json:
+        rows = [
+            {"op": op.name, "onnx": list(op.onnx), "int8": True, "int16": True, "restrictions": op.restrictions}
+            for op in OPS.values()
+        ]
+        show.as_json({"ops": rows})
+        return
+    # Every op computes in int8 and in int16: the tests of each op's cases hold it to that.
+    table = [
+        [op.name, ", ".join(op.onnx) or "(inserted by the converter)", "yes", "yes", op.restrictions]
+        for op in OPS.values()
+    ]
+    columns = ("op", "ONNX types", "int8", "int16", "restrictions")
+    if markdown:
+        for row in (columns, ["---"] * len(columns), *table):
+            show.line(f"| {' | '.join(row)} |".replace("|  |", "| |"))
+    else:
+        show.table(columns, table)

@@ -1,0 +1,148 @@
+"""What several commands take, and flags whose text needs reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmpconv.errors import InputError, OutputError, UsageError
+
+SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, or one image"
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.nmp", help="The converted model.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+Cpu = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),
+]
+
+
+class Bits(str, Enum):
+    INT8 = "8"
+    INT16 = "16"
+    A16W8 = "a16w8"
+
+
+class Method(str, Enum):
+    MAX = "max"
+    MSE = "mse"
+    KL = "kl"
+    PERCENTILE = "percentile"
+
+
+class Equalize(str, Enum):
+    AUTO = "auto"
+    NONE = "none"
+    SCALAR = "scalar"
+    VECTOR = "vector"
+
+
+class Rounding(str, Enum):
+    AUTO = "auto"
+    NEAREST = "nearest"
+    GPTQ = "gptq"
+
+
+class BiasBits(str, Enum):
+    NARROWEST = "auto"
+    INT8 = "8"
+    INT16 = "16"
+    INT32 = "32"
+
+
+class Layout(str, Enum):
+    NCHW = "nchw"
+    NHWC = "nhwc"
+
+
+class ChannelOrder(str, Enum):
+    RGB = "rgb"
+    BGR = "bgr"
+    GRAY = "gray"
+
+
+class Resize(str, Enum):
+    NONE = "none"
+    SHORTER = "shorter"
+    SQUASH = "squash"
+    LETTERBOX = "letterbox"
+
+
+def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
+    """SOURCE, or any number of NAME=SOURCE, by input name; '' for the model's only input."""
+    found: dict[str, Path] = {}
+    for value in values:
+        name, equals, path = value.partition("=")
+        # A path may hold '='; an input's name before it holds no '/', or the path does not exist as it stands.
+        if not equals or Path(value).exists():
+            name, path = "", value
+        if not path:
+            raise UsageError(f"{value!r} names no source", where=flag, hint=f"give {flag} NAME=SOURCE")
+        if name in found:
+            message = f"input {name!r} has two sources" if name else f"{found['']} and {path}: which input is which?"
+            raise UsageError(message, where=flag, hint=f"give {flag} NAME=SOURCE once per input")
+        found[name] = Path(path)
+    if "" in found and len(found) > 1:
+        raise UsageError(f"{found['']} has no input name, but others have", where=flag, hint=f"give {flag} NAME=SOURCE")
+    return found
+
+
+def shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """NAME=1x3x48x192, repeated."""
+    found = {}
+    for value in values:
+        name, _, dims = value.rpartition("=")
+        if not name or not re.fullmatch(r"\d+([x,]\d+)*", dims):
+            raise UsageError(
+                f"{value!r} is not NAME=SIZES", where="--input-shape", hint="for example --input-shape x=1x3x48x192"
+            )
+        found[name] = tuple(int(dim) for dim in re.split("[x,]", dims))
+    return found
+
+
+def names(values: Sequence[str]) -> tuple[str, ...]:
+    """Comma-separated, repeated."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
+    """Comma-separated numbers, as many as one of ``counts``."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number or a comma-separated list of numbers", where=flag) from None
+    if len(found) not in counts or any(x - x != 0 for x in found):
+        allowed = " or ".join(map(str, counts))
+        raise UsageError(f"{text!r}: {allowed} finite numbers are allowed", where=flag)
+    return found
+
+
+def labels(path: Path) -> tuple[str, ...]:
+    """Class names, one a line."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read the labels: {reason}", where=str(path)) from None
+    found = tuple(row.strip() for row in text.rstrip().splitlines())
+    if not found:
+        raise InputError("the list of labels is empty", where=str(path), hint="one class name a line")
+    return found
+
+
+def check_output(path: Path, *inputs: Path) -> None:
+    """Refuses, before any work, a path that nothing can be written to, or that is one of the inputs."""
+    if path.is_dir():
+        raise OutputError("is a folder", where=str(path), hint="give a file")
+    if path.exists() and not path.is_file():
+        raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
+    if not path.parent.is_dir():
+        raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise UsageError("would overwrite its own input", where=str(path), hint="give another -o")

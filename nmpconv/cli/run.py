@@ -1,0 +1,110 @@
+"""nmpconv run: samples in, classes or arrays out."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from nmpconv import fixed
+from nmpconv.cli import options, show
+from nmpconv.compare import top_k
+from nmpconv.writer import write_file
+
+if TYPE_CHECKING:
+    from nmpconv.evaluate import Feed
+    from nmpconv.runtime import Net
+
+NAME = "run"
+
+
+def command(
+    model: options.ModelFile,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]SOURCE...",
+            help=f"What to run on: {options.SOURCE_HELP}. With several inputs, NAME=SOURCE for each.",
+            show_default=False,
+        ),
+    ],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 5,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Write all outputs to this .npz; default: only where they are no class scores."
+        ),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Write integers, not reals.")] = False,
+    cpu: options.Cpu = None,
+    json: options.Json = False,
+) -> None:
+    """Run a model: the best classes of each image, or all outputs as arrays.
+
+    \b
+    Examples:
+      nmpconv run model.nmp cat.jpg dog.jpg --top 3
+      nmpconv run detector.nmp photos/ -o boxes.npz
+      nmpconv run model.nmp left=l.npy right=r.npy
+    """
+    from nmpconv.runtime import load
+
+    net = load(model, cpu=cpu)
+    ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
+    target = output if output is not None or ranked else Path(f"{model.stem}.npz")
+    if target is not None:
+        options.check_output(target, model)
+    feeds = _feeds(net, inputs)
+    paths = [path for feed in feeds for path in feed.paths]
+    results = [net.run(feed.integers(i)) for feed in feeds for i in range(len(feed))]
+    if target is not None:
+        write_file(target, _npz(net, results, raw))
+    best = [_best(net, result, top) if ranked else [] for result in results]
+    if json:
+        samples = [
+            {"file": path, "top": rows} if ranked else {"file": path} for path, rows in zip(paths, best, strict=True)
+        ]
+        show.as_json({"model": str(model), "output": None if target is None else str(target), "samples": samples})
+        return
+    for path, rows in zip(paths, best, strict=True):
+        cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
+        show.table((">class", "label", ">score"), cells, title=path)
+    if target is not None:
+        show.line(f"{len(results)} sample(s) -> {target} ({', '.join(port.name for port in net.outputs)})")
+
+
+def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
+    """With one input, every source is one to run on; with several, each is one input's."""
+    from nmpconv.evaluate import Feed
+
+    groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
+    return [Feed(net, options.sources(group, "SOURCE")) for group in groups]
+
+
+def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, Any]]:
+    """The best classes of the only output."""
+    port = net.outputs[0]
+    scores = fixed.dequantize(result[0].ravel(), port.exponent)
+    return [
+        {"class": i, "label": port.labels[i] if port.labels else None, "score": float(scores[i])}
+        for i in top_k(scores, count)
+    ]
+
+
+def _npz(net: Net, results: Sequence[Sequence[np.ndarray]], raw: bool) -> bytes:
+    """All samples' outputs by name, stacked: float32 reals, or raw integers. The same results give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for i, port in enumerate(net.outputs):
+            array = np.concatenate([result[i] for result in results])
+            if not raw:
+                array = fixed.dequantize(array, port.exponent).astype(np.float32)
+            # Not numpy.savez: an output may have any name, its own arguments' too.
+            with archive.open(zipfile.ZipInfo(f"{port.name}.npy"), "w") as file:
+                np.lib.format.write_array(file, array)
+    return buffer.getvalue()

@@ -1,0 +1,177 @@
+"""What a person sees: stdout is the result, stderr the talk; rich on a terminal, plain text in a pipe."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+NOTHING = "-"
+
+
+def clean(text: str) -> str:
+    """Names come from files: what is not printable is escaped, so that no file can steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(text: str) -> None:
+    """A line of talk."""
+    print(clean(text), file=sys.stderr)
+
+
+def line(text: str = "") -> None:
+    """A line of the result."""
+    print(clean(text))
+
+
+def as_json(value: Mapping[str, Any]) -> None:
+    """The one JSON object of a command; what is infinite or undefined becomes null."""
+    print(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """A table of the result. A column whose name starts with '>' is aligned to the right; columns without any entry are
+    left out."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    used = [i for i in range(len(columns)) if any(row[i] not in ("", NOTHING) for row in cells)]
+    names = [columns[i].removeprefix(">") for i in used]
+    right = [columns[i].startswith(">") for i in used]
+    cells = [[row[i] for i in used] for row in cells]
+    if not cells or not used:
+        return
+    if sys.stdout.isatty():
+        _rich_table(title, names, right, cells)
+    else:
+        _plain_table(title, names, right, cells)
+
+
+def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
+    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, to_right in zip(names, right, strict=True):
+        drawn.add_column(Text(name), justify="right" if to_right else "left", overflow="fold")
+    for row in cells:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console(file=sys.stdout, highlight=False).print(drawn)
+
+
+def _plain_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
+    widths = [max(len(row[i]) for row in [names, *cells]) for i in range(len(names))]
+    if title:
+        print(title)
+    for row in [names, *cells]:
+        padded = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        print("  ".join(padded).rstrip())
+    print()
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Named facts, one a line."""
+    kept = [(name, clean(value)) for name, value in rows if value]
+    width = max((len(name) for name, _ in kept), default=0)
+    for name, value in kept:
+        first, *more = value.splitlines()
+        print(f"{name.ljust(width)}  {first}")
+        for text in more:
+            print(f"{' ' * width}  {text}")
+    print()
+
+
+class Reporter:
+    """Shows how far the stages of a long command are; callable as progress(stage, done, total)."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._bar is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bar.add_task(stage, total=total)
+            self._bar.update(self._tasks[stage], completed=done, total=total)
+        elif done == total:
+            say(f"{stage}: {done}/{total}")
+
+
+@contextmanager
+def progress() -> Iterator[Reporter]:
+    """Bars on a terminal; otherwise one line as each stage ends. Both on stderr."""
+    if not sys.stderr.isatty():
+        yield Reporter(None)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        yield Reporter(bar)
+
+
+def size(count: int) -> str:
+    """Bytes: 812 B, 95.2 kB, 3.41 MB (powers of 1000)."""
+    return f"{count} B" if count < 1000 else f"{scaled(count)}B"
+
+
+def scaled(value: float) -> str:
+    """Three digits and a prefix: 812, 95.2 k, 3.41 M; a unit can follow."""
+    power = next((power for power in range(4) if value < 999.5 * 1000**power), 4)
+    value /= 1000**power
+    whole = power == 0 and value == int(value)
+    digits = 0 if whole or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f} {' kMGT'[power].strip()}"
+
+
+def span(low: int, high: int) -> str:
+    """-7, or -7..-3."""
+    return str(low) if low == high else f"{low}..{high}"
+
+
+def exponents(values: Sequence[int]) -> str:
+    """The exponent of a tensor, or the range over its channels."""
+    return span(min(values), max(values)) if values else NOTHING
+
+
+def shape(dims: Sequence[int]) -> str:
+    return "x".join(map(str, dims)) or "scalar"
+
+
+def db(value: float | None) -> str:
+    """SQNR in dB; 'exact' where there is no error at all."""
+    return NOTHING if value is None or math.isnan(value) else "exact" if value == math.inf else f"{value:.1f}"
+
+
+def percent(fraction: float | None, digits: int = 2) -> str:
+    return NOTHING if fraction is None else f"{100 * fraction:.{digits}f} %"
+
+
+def rate(percents: float | None) -> str:
+    return NOTHING if percents is None else f"{percents:.2f} %"
+
+
+def duration(seconds: float) -> str:
+    """Three digits: 812 ns, 9.52 us, 34.1 ms, 2.40 s."""
+    units = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
+    unit, factor = next((found for found in units if seconds * found[1] >= 0.9995), units[-1])
+    return f"{scaled(seconds * factor).strip()} {unit}"
+
+
+def bar(fraction: float, width: int = 30) -> str:
+    """A horizontal bar of a fraction of ``width`` characters."""
+    mark = "█" if sys.stdout.isatty() else "#"
+    return mark * max(round(fraction * width), 1 if fraction > 0 else 0)

@@ -1,0 +1,263 @@
+"""Feeding a converted model, and judging it against labels and the float model. Prints nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from nmpconv import fixed
+from nmpconv.calib.engine import OnnxEngine
+from nmpconv.calib.samples import Samples, open_samples
+from nmpconv.compare import Sqnr, top_k
+from nmpconv.errors import InputError, UsageError
+from nmpconv.frontend.read import read as read_onnx
+from nmpconv.reader import Model
+from nmpconv.runtime import Net
+
+Progress = Callable[[str, int, int], None]
+Arrays = dict[str, np.ndarray]
+
+MOVES = (
+    "Reshape",
+    "Flatten",
+    "Squeeze",
+    "Unsqueeze",
+    "Identity",
+    "Dropout",
+)  # ONNX ops that keep the order of elements
+RANKED = 5
+
+
+class Feed:
+    """Samples for every input of a model, prepared as the file says.
+
+    Raises UsageError for sources that do not fit the inputs' names, InputError for what cannot be fed.
+    """
+
+    def __init__(self, net: Net, sources: Mapping[str, Path]) -> None:
+        self._ports = {port.name: port for port in net.inputs}
+        names = list(self._ports)
+        if set(sources) == {""} and len(names) == 1:
+            sources = {names[0]: sources[""]}
+        if wrong := [name for name in (*sources, *names) if name not in sources or name not in names]:
+            raise UsageError(
+                f"the model's inputs are {', '.join(names)}, and each needs one source"
+                + (f"; there is no {wrong[0]!r}" if wrong[0] and wrong[0] not in names else ""),
+                hint="give NAME=SOURCE once per input",
+            )
+        self._samples = {name: self._open(name, sources[name]) for name in names}
+        lengths = {name: len(samples) for name, samples in self._samples.items()}
+        if len(set(lengths.values())) != 1:
+            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({found})")
+        first = self._samples[names[0]]
+        self.paths: list[str] = first.paths
+        self.labels: tuple[int, ...] | None = next((s.labels for s in self._samples.values() if s.labels), None)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def integers(self, i: int) -> Arrays:
+        """Sample i for `Net`: pixels as int8, other inputs as floats."""
+        return {
+            name: samples.graph_input(i, pixels=port.pixels, dtype=port.dtype if port.pixels else "float32")
+            for (name, samples), port in zip(self._samples.items(), self._ports.values(), strict=True)
+        }
+
+    def floats(self, i: int) -> Arrays:
+        """Sample i for the ONNX model."""
+        return {name: samples.model_input(i) for name, samples in self._samples.items()}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes in the ONNX model."""
+        return {name: samples.shape for name, samples in self._samples.items()}
+
+    def _open(self, name: str, source: Path) -> Samples:
+        port = self._ports[name]
+        samples = open_samples(source, port.source_shape or port.shape, port.preprocess, input_name=name)
+        if samples.kind == "image" and not port.pixels:
+            raise InputError(
+                f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
+                where=str(source),
+                hint="give .npy or .npz arrays, or convert again with images",
+            )
+        if samples.kind == "array" and port.pixels:
+            raise InputError(
+                f"float arrays, but input {name!r} takes the pixels of images",
+                where=str(source),
+                hint="give images, or uint8 arrays [n,H,W,C]",
+            )
+        return samples
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Rates are percentages; None where labels, a reference or a ranked output are missing.
+
+    top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
+    final Softmax where there is one. sqnr_db: their mean.
+    """
+
+    n: int
+    top1: float | None = None
+    top5: float | None = None
+    reference_top1: float | None = None
+    reference_top5: float | None = None
+    agreement: float | None = None
+    sqnr: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def sqnr_db(self) -> float | None:
+        return sum(self.sqnr.values()) / len(self.sqnr) if self.sqnr else None
+
+
+def evaluate(
+    net: Net,
+    sources: Mapping[str, Path],
+    *,
+    reference: Path | None = None,
+    limit: int | None = None,
+    label_offset: int = 0,
+    progress: Progress = lambda stage, done, total: None,
+) -> Evaluation:
+    """Runs every sample through the net, and through the float model when there is a reference.
+
+    label_offset: added to every label to get the index of its class.
+    """
+    feed = Feed(net, sources)
+    count = min(len(feed), limit or len(feed))
+    scores = net.outputs[0]
+    ranked = sum(dim > 1 for dim in scores.shape) == 1
+    labels = feed.labels if ranked else None
+    if labels is not None:
+        labels = tuple(label + label_offset for label in labels[:count])
+        _check_labels(labels, math.prod(scores.shape))
+    judge = None if reference is None else _Judge(net, reference, feed)
+    ours, theirs = _Hits(), _Hits()
+    agreed = 0
+    for i in range(count):
+        got, heads = infer(net, feed.integers(i), judge.heads if judge else ())
+        best = top_k(got[0], RANKED)
+        if labels is not None:
+            ours.add(best, labels[i])
+        if judge is not None:
+            wanted = judge.add(feed.floats(i), got, heads)
+            rank = top_k(wanted, RANKED)
+            agreed += rank[0] == best[0]
+            if labels is not None:
+                theirs.add(rank, labels[i])
+        progress("evaluate", i + 1, count)
+    return Evaluation(
+        n=count,
+        top1=ours.percent(1),
+        top5=ours.percent(RANKED),
+        reference_top1=theirs.percent(1),
+        reference_top5=theirs.percent(RANKED),
+        agreement=100 * agreed / count if judge and ranked else None,
+        sqnr=judge.sqnr() if judge else {},
+    )
+
+
+def infer(
+    net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
+    for i, port in enumerate(net.inputs):
+        net.set_input(i, inputs[port.name])
+    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.model.outputs)])
+    made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
+    found: dict[int, np.ndarray] = {}
+    done = 0
+    # A tensor is read right after the op that makes it: later ones may take its place.
+    for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
+        net.run_ops(done, made.get(tensor, 0))
+        done = made.get(tensor, 0)
+        found[tensor] = fixed.dequantize(net.tensor(tensor), net.model.tensors[tensor].exponents[0])
+    net.run_ops(done, len(net.model.ops))
+    return [found[port.tensor] for port in net.model.outputs], [found[tensor] for tensor in keep]
+
+
+class _Hits:
+    """How often the right class was among the first k."""
+
+    def __init__(self) -> None:
+        self._ranks: list[int] = []
+
+    def add(self, ranked: Sequence[int], label: int) -> None:
+        self._ranks.append(ranked.index(label) if label in ranked else RANKED)
+
+    def percent(self, k: int) -> float | None:
+        return 100 * sum(rank < k for rank in self._ranks) / len(self._ranks) if self._ranks else None
+
+
+class _Judge:
+    """The float model next to the net. heads: the tensors of the net that it wants to see."""
+
+    def __init__(self, net: Net, reference: Path, feed: Feed) -> None:
+        proto = read_onnx(reference)
+        known = [value.name for value in proto.graph.input]
+        if missing := [name for name in feed.shapes() if name not in known]:
+            raise InputError(
+                f"the reference has no input {missing[0]!r}, which the converted model has",
+                where=str(reference),
+                hint="give the ONNX file that was converted",
+            )
+        self._where = str(reference)
+        self._outputs = [(port.name, port.tensor) for port in net.model.outputs]
+        self._theirs = [onnx_head(proto, name) for name, _ in self._outputs]
+        self.heads = [head(net.model, tensor) for _, tensor in self._outputs]
+        self._engine = OnnxEngine(
+            proto, feed.shapes(), list(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
+        )
+        self._sqnr = {name: Sqnr() for name, _ in self._outputs}
+
+    def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> np.ndarray:
+        """Takes in one sample; the float model's first output."""
+        floats = self._engine.run(feeds)
+        for (name, _), theirs, output, ours in zip(self._outputs, self._theirs, outputs, heads, strict=True):
+            if floats[name].size != output.size:
+                raise InputError(
+                    f"output {name!r} of the reference has shape {list(floats[name].shape)}, "
+                    f"that of the converted model {list(output.shape)}",
+                    where=self._where,
+                )
+            # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
+            same = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and ours.ndim - ours.shape.count(1) <= 2
+            cut = theirs != name and same
+            self._sqnr[name].add(floats[theirs if cut else name], ours if cut else output)
+        return floats[self._outputs[0][0]]
+
+    def sqnr(self) -> dict[str, float]:
+        return {name: ratio.db for name, ratio in self._sqnr.items()}
+
+
+def head(model: Model, tensor: int) -> int:
+    """The tensor that a final Softmax turns into this output; the output itself where there is none."""
+    makers = {out: op for op in model.ops for out in op.outputs}
+    at = tensor
+    while at in makers and makers[at].kind == "reshape":
+        at = makers[at].inputs[0]
+    return makers[at].inputs[0] if at in makers and makers[at].kind == "softmax" else tensor
+
+
+def onnx_head(proto: onnx.ModelProto, output: str) -> str:
+    """`head` of an ONNX model."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    at = output
+    while at in makers and makers[at].op_type in MOVES:
+        at = makers[at].input[0]
+    return str(makers[at].input[0]) if at in makers and makers[at].op_type == "Softmax" else output
+
+
+def _check_labels(labels: Sequence[int], classes: int) -> None:
+    if outside := [label for label in labels if not 0 <= label < classes]:
+        raise InputError(
+            f"class {outside[0]}; the model has classes 0 to {classes - 1}",
+            where="the labels",
+            hint="--label-offset N is added to every label",
+        )
