@@ -58,9 +58,9 @@ class Preprocess:
     """What turns an image file into the model's float input: x = (pixel * scale - mean) / std, kept in the file.
 
     range: the pixels' range that mean and std refer to, (0, 255) or (0, 1).
-    layout: of the ONNX input, "nchw" or "nhwc". channel_order: "rgb", "bgr" or "gray".
-    resize: "none", "shorter", "squash" or "letterbox"; crop: the fraction of the shorter side that the centre crop keeps
-    (resize to size / crop, then crop), 1.0 for none; pad: the letterbox's pixel value.
+    layout: of the ONNX input, "nchw" or "nhwc"; "auto" until its shape is known. channel_order: "rgb", "bgr" or "gray".
+    resize: "none", "shorter", "squash" or "letterbox"; crop: the fraction of the shorter side that the centre crop
+    keeps (resize to size / crop, then crop), 1.0 for none; pad: the letterbox's pixel value.
     """
 
     mean: tuple[float, ...] = (0.0,)

@@ -41,9 +41,11 @@ PARTS: dict[str, set[str]] = {
     "reader": CORE | {"_schema", "flat"},
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
+    "benchmark": {"runtime"},
     "evaluate": CORE | {"calib", "compare", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "cli": CORE
+    | {"benchmark"}
     | {"calib", "compare", "convert", "device", "evaluate", "frontend", "ops", "reader", "report", "runtime", "writer"},
     "__main__": {"cli"},
     "__init__": {"runtime"},

@@ -7,6 +7,7 @@ Pillow's bilinear with its support scaled when it shrinks. An image that has the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,11 @@ def guess_layout(shape: tuple[int, ...]) -> str | None:
     if len(shape) != 4:
         return None
     return "nchw" if shape[1] in CHANNELS else "nhwc" if shape[3] in CHANNELS else None
+
+
+def with_layout(preprocess: Preprocess, shape: tuple[int, ...]) -> Preprocess:
+    """The same with layout "auto" replaced by what the ONNX input ``shape`` looks like."""
+    return replace(preprocess, layout=guess_layout(shape) or "nchw") if preprocess.layout == "auto" else preprocess
 
 
 def image_shape(shape: tuple[int, ...], preprocess: Preprocess, *, where: str = "") -> tuple[int, int, int]:

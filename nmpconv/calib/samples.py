@@ -96,7 +96,7 @@ def open_samples(
         if preprocess is None or first.dtype != np.uint8 or first.ndim not in (2, 3):
             _array(first, shape, source.where(0))
             return Samples("array", shape, None, source, indices, labels)
-    preprocess = preprocess or Preprocess(layout=images.guess_layout(shape) or "nchw")
+    preprocess = images.with_layout(preprocess or Preprocess(layout="auto"), shape)
     images.image_shape(shape, preprocess, where=str(path))
     return Samples("image", shape, preprocess, source, indices, labels)
 
