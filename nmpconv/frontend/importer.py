@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
 
+INT32 = 2**31  # sizes and parameters are int32 in the file
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -167,6 +169,8 @@ class Importer:
         shape = tuple(int(size) for size in OPS[op].infer(params, ins)[0])
         if len(shape) > RANK_MAX:
             raise Unsupported(f"it needs a tensor of {len(shape)} dimensions", hint=f"at most {RANK_MAX}")
+        if prod(shape) >= INT32 or any(abs(number) >= INT32 for number in _numbers(params)):
+            raise Unsupported("its result or its parameters are too large", hint="numbers below 2^31")
         if any(size < 1 for size in shape):
             raise Unsupported(f"its result would be empty, with shape {list(shape)}")
         onnx_node, main = self._main()
@@ -250,6 +254,16 @@ class Importer:
         self._values[value.name] = value
 
 
+def _numbers(params: Any) -> Iterator[int]:
+    """The integers in an op's parameters."""
+    for field in fields(params):
+        value = getattr(params, field.name)
+        if isinstance(value, int):
+            yield value
+        elif isinstance(value, tuple):
+            yield from value
+
+
 def _unique(name: str, taken: Any) -> str:
     candidate, n = name, 0
     while candidate in taken:
@@ -279,4 +293,5 @@ def _finish(
             needed.update(node.inputs)
     kept = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in values.items()}
     used = {n: v for n, v in kept.items() if n in needed or n in inputs}
-    return Graph(name=name, inputs=inputs, outputs=outputs, nodes=tuple(live[::-1]), values=used)
+    ports = {port: used[port].shape for port in (*inputs, *outputs)}
+    return Graph(name, inputs, outputs, tuple(live[::-1]), used, source_shapes=ports)

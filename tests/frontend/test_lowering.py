@@ -19,7 +19,7 @@ ROW = "(float[1,12] x) => (y)"
 # (id, opsets, model). Where the opsets list more than one, the op changed its form or its rules in between.
 CASES = [
     # convolution
-    ("conv/plain", (7, 11, 21), f"{IMAGE} <float[6,4,3,3] w> {{ y = Conv(x, w) }}"),
+    ("conv/plain", (7, 11, 20), f"{IMAGE} <float[6,4,3,3] w> {{ y = Conv(x, w) }}"),
     ("conv/bias pads", (11,), f"{IMAGE} <float[6,4,3,2] w, float[6] b> {{ y = Conv<pads=[0,1,2,3]>(x, w, b) }}"),
     ("conv/stride dilation", (11,), f"{IMAGE} <float[6,4,2,2] w> {{ y = Conv<strides=[2,1],dilations=[1,3]>(x, w) }}"),
     ("conv/groups", (11,), f"{IMAGE} <float[6,2,3,3] w> {{ y = Conv<group=2,pads=[1,1,1,1]>(x, w) }}"),
@@ -184,6 +184,12 @@ CASES = [
         (13,),
         f"{IMAGE} <int64[1] n = {{8}}> "
         "{ c = Constant<value_float=0.5>() z = ConstantOfShape<value=float[1]{2.0}>(n) d = Mul(c, z) y = Mul(x, d) }",
+    ),
+    (
+        "dequantized weights",
+        (13,),
+        f"{IMAGE} <int8[1,4,1,1] q = {{10,-20,30,127}}, float s = {{0.02}}> "
+        "{ w = DequantizeLinear(q, s) y = Conv(x, w) }",
     ),
     ("output renamed twice", (13,), "(float[1,4] x) => (y, z) { t = Relu(x) y = Identity(t) z = Identity(t) }"),
     ("output is the input", (13,), "(float[1,4] x) => (y, z) { y = Identity(x) z = Relu(x) }"),

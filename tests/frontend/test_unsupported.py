@@ -147,6 +147,25 @@ ROWS = [
         "Reshape: it needs a tensor of 7 dimensions; at most 6",
     ),
     ("slopes", 9, f"{IMAGE} <float[4,1,1] a> {{ y = PRelu(x, a) }}", "PRelu: 4 slopes; one slope, or LeakyRelu"),
+    ("missing input", 13, f"{IMAGE} {{ y = Conv(x) }}", "Conv: an input is missing"),
+    (
+        "malformed",
+        13,
+        f"{IMAGE} {{ y = Transpose<perm=[0,1,2,9]>(x) }}",
+        "Transpose: it is malformed: tuple index out of range",
+    ),
+    (
+        "too large",
+        13,
+        f"{IMAGE} {{ y = MaxPool<kernel_shape=[1,1],strides=[3000000000,1]>(x) }}",
+        "MaxPool: its result or its parameters are too large; numbers below 2^31",
+    ),
+    (
+        "concat of other shapes",
+        13,
+        f"{IMAGE} <float[1,2,9,7] c> {{ y = Concat<axis=1>(x, c) }}",
+        "Concat: its inputs differ in more than axis 1: [[1, 4, 9, 8], [1, 2, 9, 7]]",
+    ),
     ("dice", 13, f"{IMAGE} {{ t = RandomNormal<shape=[1]>() y = Add(x, t) }}", "RandomNormal: nmpconv has no such op"),
 ]  # fmt: skip
 
