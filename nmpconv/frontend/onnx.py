@@ -59,7 +59,7 @@ class Walk:
     ) -> None:
         self.model, self.path = model, path
         self.opset = opset(model, path)
-        self.outputs = tuple(outputs) or tuple(value.name for value in model.graph.output)
+        self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self.rows: list[tuple[str, str, str, str]] = []
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
@@ -89,17 +89,16 @@ class Walk:
         for node in self.model.graph.node:
             missing = [name for name in node.input if name and name not in known]
             if missing:
-                raise InputError(
-                    f"node '{node.name}' reads '{missing[0]}', which nothing before it makes", where=self.path
-                )
+                raise InputError(f"{_label(node)} reads '{missing[0]}', which nothing before it makes", where=self.path)
             doubled = [name for name in node.output if name and name in known]
             if doubled:
-                raise InputError(f"node '{node.name}' makes '{doubled[0]}' a second time", where=self.path)
+                raise InputError(f"{_label(node)} makes '{doubled[0]}' a second time", where=self.path)
             known.update(node.output)
         for name in self.outputs:
             if name not in known or not name:
                 close = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.5)
-                hint = f"close to it: {', '.join(close)}" if close else "nmpconv inspect lists a model's tensors"
+                own = ", ".join(value.name for value in self.model.graph.output)
+                hint = f"close to it: {', '.join(close)}" if close else f"the model's outputs: {own}"
                 raise UsageError(f"the model has no tensor '{name}'", where="--outputs", hint=hint)
         needed, live = set(self.outputs), []
         for node in reversed(self.model.graph.node):
@@ -134,6 +133,10 @@ class Walk:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
             self.rows.append((proto.name or proto.output[0], kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, self.opset)
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f"node '{node.name}' ({node.op_type})"
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:

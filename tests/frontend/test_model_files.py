@@ -86,6 +86,12 @@ def test_unknown_output(path):
     assert refusal(load, path, outputs=["conv_11"]) == (UsageError, expected)
 
 
+def test_unknown_output_like_nothing(path):
+    build("(float[1,4] x) => (y, z) { y = Relu(x) z = Tanh(y) }", 13, path)
+    expected = "--outputs: the model has no tensor 'detections' (the model's outputs: y, z)"
+    assert refusal(load, path, outputs=["detections"]) == (UsageError, expected)
+
+
 def test_names_are_kept_and_unique(path):
     build(
         "(float[1,4,5,6] x) => (y) <float[4,4,1,1] w> { [twice] t = Conv(x, w) [twice] u = Relu(t) y = Conv(u, w) }",
@@ -175,7 +181,7 @@ def test_short_initializer(path):
 
 def test_unknown_tensor(path):
     build("(float[1,4] x) => (y) { y = Add(x, ghost) }", 13, path)
-    assert refusal(load, path) == (InputError, f"{path}: node '' reads 'ghost', which nothing before it makes")
+    assert refusal(load, path) == (InputError, f"{path}: node '' (Add) reads 'ghost', which nothing before it makes")
 
 
 # -- external data ----------------------------------------------------------------------------------------------------
