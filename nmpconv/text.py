@@ -31,18 +31,18 @@ from nmpconv.ops import OPS
 INLINE = 64  # most elements of a constant that stands in the text
 _BARE = re.compile(r"[\w./:;~+-]+(?<!:)")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\]")
-_INPUT_KEYS = {"pixels", "source", "preprocess"}
+_PORT_KEYS = {"pixels", "source", "preprocess"}
 
 
 def to_text(graph: Graph) -> str:
     lines = [f"graph {_quote(graph.name)}"]
-    lines += [f"input {_value(graph[name])}{_attributes(_of_input(graph, name))}" for name in graph.inputs]
+    lines += [f"input {_value(graph[name])}{_attributes(_of_port(graph, name))}" for name in graph.inputs]
     lines += [f"const {_value(value)}" for value in graph.values.values() if value.is_const]
     for node in graph.nodes:
         lines.append(f"{_quote(node.name)} = {node.op}({', '.join(map(_quote, node.inputs))}){_params(node)}")
         lines += [f"  {_value(value)}" for value in graph.outs(node)]
     for name in graph.outputs:
-        lines.append(f"output {_quote(name)}{_attributes({'source': graph.source_shapes.get(name)})}")
+        lines.append(f"output {_quote(name)}{_attributes(_of_port(graph, name))}")
     lines += [f"label {json.dumps(label)}" for label in graph.labels]
     return "\n".join(lines) + "\n"
 
@@ -83,9 +83,7 @@ def _value(value: Value) -> str:
     shape = ",".join(map(str, value.shape))
     text = f"{_quote(value.name)} : {value.dtype}[{shape}]"
     seen, quant = value.observed, value.quant
-    text += _attributes(
-        {"clamp": value.clamp, "observed": None if seen is None else (seen.min, seen.max, seen.method)}
-    )
+    text += _attributes({"clamp": value.clamp, "observed": None if seen is None else (seen.min, seen.max, seen.method)})
     if quant is not None:
         text += _attributes(
             {"bits": quant.bits, "exp": quant.exponents, "lo": quant.lo, "hi": quant.hi, "axis": quant.axis}
@@ -113,7 +111,7 @@ def _params(node: Node) -> str:
     return _attributes({key: value for key, value in asdict(node.params).items() if value != plain[key]})
 
 
-def _of_input(graph: Graph, name: str) -> dict[str, Any]:
+def _of_port(graph: Graph, name: str) -> dict[str, Any]:
     how = graph.preprocess.get(name)
     return {
         "pixels": True if name in graph.pixels else None,
@@ -195,8 +193,9 @@ class _Parser:
         elif word == "const":
             self._value(line)
         elif word == "output":
-            self._outputs.append(line.name())
-            self._shapes.update({self._outputs[-1]: shape for shape in line.attributes().values()})
+            name = line.name()
+            self._outputs.append(name)
+            self._of_port(name, line.attributes())
         elif word == "label":
             self._labels.append(line.json())
         else:
@@ -242,10 +241,10 @@ class _Parser:
         quant = Quant(a["bits"], a["exp"], a["lo"], a["hi"], a.get("axis")) if "bits" in a else None
         data = self._data(name, dtype, shape, line) if line.rest else None
         self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, a.get("offset"))
-        self._of_input(name, {key: a[key] for key in _INPUT_KEYS & a.keys()})
+        self._of_port(name, {key: a[key] for key in _PORT_KEYS & a.keys()})
         return name
 
-    def _of_input(self, name: str, a: Mapping[str, Any]) -> None:
+    def _of_port(self, name: str, a: Mapping[str, Any]) -> None:
         if a.get("pixels"):
             self._pixels.add(name)
         if "source" in a:

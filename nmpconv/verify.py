@@ -16,9 +16,9 @@ from nmpconv.errors import VerifyError
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX, SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.add import SPREAD
 
 ARENA_ALIGN = 16  # bytes
-ALIGN_MAX = 30  # largest exponent difference of add's inputs, and of a mean's input and output
 SOFTMAX_MIN, SOFTMAX_MAX = -16, 0  # exponents of softmax's output
 
 Broken = Iterator[tuple[str, str]]
@@ -167,7 +167,10 @@ def _activation_grids(graph: Graph) -> Broken:
         if quant is None:
             yield value.name, "it has no grid"
         elif quant.bits not in (8, 16) or len(quant.exponents) != 1:
-            yield value.name, f"{quant.bits} bits with {len(quant.exponents)} exponents; activations have 8 or 16 with one"
+            yield (
+                value.name,
+                f"{quant.bits} bits, {len(quant.exponents)} exponents; activations have 8 or 16 bits and one",
+            )
         else:
             yield from _grid(value, quant)
 
@@ -251,14 +254,14 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
         for weight in others[0]:
             yield out - first[0] - weight, SHIFT_MIN, SHIFT_MAX
     elif node.op == "add":
-        yield first[0] - others[0][0], -ALIGN_MAX, ALIGN_MAX
+        yield first[0] - others[0][0], -SPREAD, SPREAD
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
     elif node.op == "mul":
         yield out - first[0] - others[0][0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "requantize":
         yield out - first[0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "average_pool":
-        yield first[0] - out, -ALIGN_MAX, ALIGN_MAX
+        yield first[0] - out, -SPREAD, SPREAD
     elif node.op == "softmax":
         yield out, SOFTMAX_MIN, SOFTMAX_MAX
 

@@ -35,7 +35,7 @@ def _fold(graph: Graph, name: str, how: Preprocess) -> Graph:
     channels = shape[1 if nchw else -1] if len(shape) == 4 else 0
     if channels not in (1, 3):
         raise UsageError(
-            f"input '{name}' {list(shape)} is not an image in {how.layout}; an image has 4 dimensions and 1 or 3 channels",
+            f"input '{name}' {list(shape)} is no image in {how.layout}; that has 4 dimensions and 1 or 3 channels",
             hint="choose the other --layout" if len(shape) == 4 else "give its data as .npy or .npz",
         )
     pixels = (shape[0], *shape[2:], channels) if nchw else shape
@@ -68,7 +68,9 @@ def _weights(name: str, how: Preprocess, channels: int) -> tuple[np.ndarray, np.
     for field in ("mean", "std"):
         found = len(getattr(how, field))
         if found not in (1, channels):
-            raise UsageError(f"--{field} has {found} values; input '{name}' has {channels} channels, so 1 or {channels}")
+            raise UsageError(
+                f"--{field} has {found} values, the {channels} channels of input '{name}' need 1 or {channels}"
+            )
     mean, std = (np.broadcast_to(np.asarray(a, dtype=np.float64), channels) for a in (how.mean, how.std))
     if (std == 0).any():
         raise UsageError("--std has a zero", hint="pixels are divided by it")

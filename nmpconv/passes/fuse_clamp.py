@@ -51,7 +51,9 @@ def _raise(editor: Editor, node: Node) -> bool:  # case 2
     if editor.only_user(producer.outputs[0]) is None:
         return False
     editor.remove(node)
-    value = editor.emit("requantize", producer.outputs, at=chain[-1], name=node.name, out=editor.fresh(out.name), clamp=out.clamp)
+    value = editor.emit(
+        "requantize", producer.outputs, at=chain[-1], name=node.name, out=editor.fresh(out.name), clamp=out.clamp
+    )
     for moved in reversed(chain):
         editor.remove(moved)
         inputs = (value, *moved.inputs[1:])

@@ -1,21 +1,24 @@
 """Remove what does nothing.
 
 1. A reshape to the same shape, a transpose that moves nothing, a requantize without a clamp on one grid.
-2. A node that repeats an earlier one: same op, inputs, params and clamp.
-3. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
+2. A slice that takes everything; a slice of a slice is one slice.
+3. A node that repeats an earlier one: same op, inputs, params and clamp.
+4. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _identity, _duplicate)
+    return apply(graph, _identity, _slice, _duplicate)
 
 
-def _identity(editor: Editor, node: Node) -> bool:
+def _identity(editor: Editor, node: Node) -> bool:  # case 1
     if node.op not in ("reshape", "transpose", "requantize"):
         return False
     source, out = editor[node.inputs[0]], editor[node.outputs[0]]
@@ -26,7 +29,22 @@ def _identity(editor: Editor, node: Node) -> bool:
     return editor.bypass(node)
 
 
-def _duplicate(editor: Editor, node: Node) -> bool:
+def _slice(editor: Editor, node: Node) -> bool:  # case 2
+    if node.op != "slice":
+        return False
+    p, above = node.params, editor.producer(node.inputs[0])
+    if p.sizes == editor[node.inputs[0]].shape and set(p.steps) <= {1}:
+        return editor.bypass(node)
+    if above is None or above.op != "slice":
+        return False
+    first = above.params
+    starts = tuple(a + b * step for a, b, step in zip(first.starts, p.starts, first.steps, strict=True))
+    steps = tuple(a * b for a, b in zip(first.steps, p.steps, strict=True))
+    editor.set(replace(node, inputs=above.inputs, params=replace(p, starts=starts, steps=steps)))
+    return True
+
+
+def _duplicate(editor: Editor, node: Node) -> bool:  # case 3
     out = editor[node.outputs[0]]
     for other in editor.users(node.inputs[0]):
         if other is node or (other.op, other.inputs, other.params) != (node.op, node.inputs, node.params):

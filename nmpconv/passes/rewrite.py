@@ -21,7 +21,7 @@ Clamp = tuple[float, float]
 
 
 class Editor:
-    """A mutable copy of a graph. Nodes keep their place in the order; new nodes take the place of the one given as ``at``."""
+    """A mutable copy of a graph. Nodes keep their place in the order; a new one has the place of the node ``at``."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -172,7 +172,9 @@ class Editor:
                 nodes.append(node)
         keep = needed.union(self.inputs)
         values = {name: value for name, value in self.values.items() if name in keep}
-        return replace(self._graph, inputs=self.inputs, outputs=self.outputs, nodes=tuple(reversed(nodes)), values=values)
+        return replace(
+            self._graph, inputs=self.inputs, outputs=self.outputs, nodes=tuple(reversed(nodes)), values=values
+        )
 
     def _link(self, node: Node, place: int) -> None:
         self._nodes[node.name] = node
