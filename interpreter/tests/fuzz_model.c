@@ -1,0 +1,295 @@
+/* Mutated files: each is refused with a status or runs to its end, and every op writes its output and scratch only.
+ *
+ *   fuzz_model FIRST COUNT SEED FILE...
+ *
+ * Mutant i depends on SEED, i and the files alone; when a sanitizer reports, the number of the mutant is printed, to be
+ * run again as FIRST. Built with -DNMP_LIBFUZZER it is a libFuzzer target instead.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc.h"
+#include "gen/nmp_schema.h"
+#include "model.h"
+
+#define ARENA_LIMIT ((size_t)8 << 20) /* more than this, or more work, is legal but too slow to run by the thousand */
+#define WORK_LIMIT ((uint64_t)2 << 20)
+#define STATUSES 64
+#define SEEDS_MAX 1024
+
+static uint64_t state;
+static long current = -1;
+
+static uint32_t random32(void) {
+  state += 0x9e3779b97f4a7c15u;
+  uint64_t z = state;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return (uint32_t)(z >> 32);
+}
+
+static uint32_t below(size_t n) {
+  return (uint32_t)(random32() % (n ? n : 1));
+}
+
+static void fail(const char *what, uint32_t op) {
+  fprintf(stderr, "mutant %ld: %s (op %u)\n", current, what, op);
+  abort();
+}
+
+/* Where the checksum is, if the root table can still be found. */
+static uint8_t *checksum_place(uint8_t *file, size_t bytes) {
+  if (bytes < 8 || !fb_verify_root(nmp_schema, FB_MODEL, file, (uint32_t)bytes)) {
+    return NULL;
+  }
+  return (uint8_t *)(uintptr_t)fb_slot(fb_root(file), FB_SLOT_CHECKSUM);
+}
+
+static void seal(uint8_t *file, size_t bytes) {
+  uint8_t *place = checksum_place(file, bytes);
+  if (place) {
+    memset(place, 0, 4);
+    uint32_t crc = nmp_crc32(0, file, bytes);
+    for (int i = 0; i < 4; i++) {
+      place[i] = (uint8_t)(crc >> 8 * i);
+    }
+  }
+}
+
+/* Runs op i and compares everything but its output with how it was. */
+static void run_op(nmp_net *net, const nmp_model *m, uint32_t i, uint8_t *arena, uint8_t *before, size_t keep) {
+  nmp_view view;
+  if (nmp_tensor_at(net, nmp_model_output_of(m, i), &view) != NMP_OK) {
+    fail("no output", i);
+  }
+  size_t start = (size_t)((uint8_t *)view.data - arena), end = start + view.bytes;
+  if (end > keep) {
+    fail("output outside the activations", i);
+  }
+  memcpy(before, arena, keep);
+  if (nmp_run_ops(net, i, i + 1) != NMP_OK) {
+    fail("a run failed", i);
+  }
+  if (memcmp(before, arena, start) != 0 || memcmp(before + end, arena + end, keep - end) != 0) {
+    fail("written outside the output", i);
+  }
+}
+
+static void fill(nmp_net *net, uint32_t inputs, int random) {
+  for (uint32_t i = 0; i < inputs; i++) {
+    nmp_view view;
+    nmp_input(net, i, &view);
+    for (size_t k = 0; k < view.bytes; k++) {
+      ((uint8_t *)view.data)[k] = random ? (uint8_t)random32() : 0;
+    }
+  }
+}
+
+static void *aligned(size_t bytes) {
+  void *p = NULL;
+  return posix_memalign(&p, 64, bytes ? bytes : 1) == 0 ? p : NULL;
+}
+
+/* Inspects the file and, when it is legal and small, runs it. Returns the status. */
+static nmp_status exercise(const uint8_t *file, size_t bytes) {
+  nmp_info info;
+  nmp_fault fault;
+  nmp_net *net;
+  nmp_model m;
+  nmp_status status = nmp_inspect(file, bytes, &info, &fault);
+  if (status != NMP_OK || info.arena_bytes > ARENA_LIMIT || info.work > WORK_LIMIT) {
+    return status;
+  }
+  uint8_t *arena = aligned(info.arena_bytes), *before = aligned(info.arena_bytes);
+  if (nmp_create(&net, file, bytes, arena, info.arena_bytes - 1, NULL, NULL) != NMP_E_ARENA) {
+    fail("an arena one byte short was taken", 0);
+  }
+  if (nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) != NMP_OK ||
+      nmp_model_open(&m, file, bytes, &fault) != NMP_OK) {
+    fail("create and inspect differ", 0);
+  }
+  nmp_view input;
+  size_t keep = info.arena_bytes;
+  if (info.inputs > 0 && nmp_input(net, 0, &input) == NMP_OK) {
+    uint8_t *activations = (uint8_t *)input.data - fb_tensor_offset(fb_element(m.tensors, nmp_model_port(m.inputs, 0)));
+    memset(activations, 0xa5, info.arena_bytes - (size_t)(activations - arena));
+    keep = (size_t)(activations - arena) + m.arena_bytes;
+  }
+  for (int random = 0; random < 2; random++) {
+    fill(net, info.inputs, random);
+    for (uint32_t i = 0; i < info.ops; i++) {
+      run_op(net, &m, i, arena, before, keep);
+    }
+  }
+  free(arena);
+  free(before);
+  return status;
+}
+
+#ifdef NMP_LIBFUZZER
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  uint8_t *file = aligned(bytes);
+  memcpy(file, data, bytes);
+  seal(file, bytes);
+  exercise(file, bytes);
+  free(file);
+  return 0;
+}
+
+#else
+
+typedef struct seed {
+  uint8_t *data;
+  size_t bytes;
+} seed;
+
+static seed load(const char *path) {
+  seed s = {NULL, 0};
+  FILE *f = fopen(path, "rb");
+  if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
+    fprintf(stderr, "cannot read %s\n", path);
+    exit(2);
+  }
+  s.bytes = (size_t)ftell(f);
+  rewind(f);
+  s.data = aligned(s.bytes);
+  if (fread(s.data, 1, s.bytes, f) != s.bytes) {
+    exit(2);
+  }
+  fclose(f);
+  return s;
+}
+
+/* A number that breaks things, of any width. */
+static uint32_t interesting(size_t bytes) {
+  static const uint32_t numbers[] = {0,          1,          2,     3,     4,      7,      8,          15,
+                                     16,         0x7f,       0x80,  0xff,  0x7fff, 0x8000, 0x7fffffff, 0x80000000,
+                                     0xffffffff, 0xfffffff0, 0x100, 65536, 46341,  131072, 0x40000000, 64};
+  uint32_t kind = below(8);
+  if (kind == 0) {
+    return random32();
+  }
+  return kind == 1 ? below(bytes) : kind == 2 ? below(300) : numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
+}
+
+static void put(uint8_t *file, size_t bytes, size_t at, uint32_t value, size_t width) {
+  for (size_t i = 0; i < width && at + i < bytes; i++) {
+    file[at + i] = (uint8_t)(value >> 8 * i);
+  }
+}
+
+/* Changes the file in one way and returns its new length. */
+static size_t mutate(uint8_t *file, size_t bytes, const seed *other) {
+  size_t at = below(bytes), from = below(other->bytes), count;
+  switch (below(8)) {
+    case 0:
+      for (uint32_t flips = 1 + below(8); flips > 0; flips--) {
+        file[below(bytes)] ^= (uint8_t)(1u << below(8));
+      }
+      break;
+    case 1:
+    case 2:
+      put(file, bytes, at / 4 * 4, interesting(bytes), 4);
+      break;
+    case 3:
+      put(file, bytes, at / 2 * 2, interesting(bytes), 2);
+      break;
+    case 4:
+      put(file, bytes, at, interesting(bytes), 1);
+      break;
+    case 5: /* a field, or a stretch, of a file */
+      at = at / 4 * 4;
+      from = from / 4 * 4;
+      count = below(2) ? 4 : 4 * (1 + below(16));
+      for (size_t i = 0; i < count && at + i < bytes && from + i < other->bytes; i++) {
+        file[at + i] = other->data[from + i];
+      }
+      break;
+    case 6: /* a small step of a field */
+      at = at / 4 * 4;
+      if (at + 4 <= bytes) {
+        put(file, bytes, at, fb_load32(file + at) + below(9) - 4, 4);
+      }
+      break;
+    default:
+      bytes = below(4) ? bytes : 1 + below(bytes);
+  }
+  return bytes;
+}
+
+static nmp_status mutant(uint64_t run, const seed *seeds, size_t count) {
+  state = run * 0x100000000u + (uint64_t)current;
+  const seed *parent = &seeds[below(count)];
+  uint8_t *file = aligned(parent->bytes);
+  size_t bytes = parent->bytes;
+  memcpy(file, parent->data, bytes);
+  for (uint32_t times = 1 + below(3); times > 0; times--) {
+    bytes = mutate(file, bytes, &seeds[below(4) ? (size_t)(parent - seeds) : below(count)]);
+  }
+  if (below(8) != 0) {
+    seal(file, bytes);
+  }
+  uint8_t *exact = aligned(bytes); /* so that a sanitizer notices a read behind the end */
+  memcpy(exact, file, bytes);
+  nmp_status status = exercise(exact, bytes);
+  free(file);
+  free(exact);
+  return status;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifdef SANITIZED
+void __sanitizer_set_death_callback(void (*callback)(void));
+
+static void on_death(void) {
+  fprintf(stderr, "mutant %ld\n", current);
+}
+#endif
+
+int main(int argc, char **argv) {
+  unsigned long statuses[STATUSES] = {0};
+  seed seeds[SEEDS_MAX];
+  size_t count = 0;
+  const size_t files = argc > 4 ? (size_t)argc - 4 : 0;
+  if (files == 0 || files > SEEDS_MAX) {
+    fprintf(stderr, "usage: fuzz_model FIRST COUNT SEED FILE...   (1 to %d files)\n", SEEDS_MAX);
+    return 2;
+  }
+#ifdef SANITIZED
+  __sanitizer_set_death_callback(on_death);
+#endif
+  for (; count < files; count++) {
+    seeds[count] = load(argv[4 + count]);
+    nmp_status status = exercise(seeds[count].data, seeds[count].bytes);
+    if (status != NMP_OK) {
+      fprintf(stderr, "%s is refused: %s\n", argv[4 + count], nmp_status_text(status));
+      return 1;
+    }
+  }
+  const long first = strtol(argv[1], NULL, 10), end = first + strtol(argv[2], NULL, 10);
+  const uint64_t run = strtoull(argv[3], NULL, 10);
+  for (current = first; current < end; current++) {
+    statuses[mutant(run, seeds, count)]++;
+  }
+  for (int i = 0; i < STATUSES; i++) {
+    if (statuses[i] > 0) {
+      printf("%8lu  %2d  %s\n", statuses[i], i, nmp_status_text((nmp_status)i));
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    free(seeds[i].data);
+  }
+  return 0;
+}
+
+#endif

@@ -1,0 +1,140 @@
+"""Writing and reading: what goes in comes out, the same bytes every time, and no half file anywhere."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv import flat, reader
+from nmpconv.errors import InputError, ModelError, OutputError
+from nmpconv.ir import Preprocess
+from nmpconv.writer import to_bytes, write_file
+
+VECTORS = [([bytes(32)], [bytes(6)]), ([bytes(range(32))], [b"abcdef"])]
+META = {"producer": "test", "a": "ü"}
+
+
+@pytest.fixture
+def data() -> bytes:
+    return to_bytes(nets.small_net(), META, VECTORS)
+
+
+def test_everything_comes_back(data: bytes) -> None:
+    graph, model = nets.small_net(), reader.read(data)
+    assert (model.version, model.name, model.file_bytes) == ((1, 0), "small", len(data))
+    assert [t.name for t in model.tensors] == ["x", "w", "b", "c", "k", "a", "m", "f", "v", "d", "y"]
+    for t in model.tensors:
+        value = graph[t.name]
+        assert value.quant is not None
+        assert (t.shape, t.dtype, t.exponents, t.axis) == (value.shape, value.dtype, value.quant.exponents, value.quant.axis)
+        assert (t.clip_min, t.clip_max, t.offset, t.nbytes) == (value.quant.lo, value.quant.hi, value.offset, value.nbytes)
+        assert (t.data is None) == (value.data is None)
+        if t.data is not None:
+            np.testing.assert_array_equal(t.data, value.data)
+    c = model.tensors[3]
+    assert (c.observed_min, c.observed_max, c.method) == (-0.5, 6.25, "mse")
+    assert model.tensors[5].method is None
+    assert [op.kind for op in model.ops] == [node.op for node in graph.nodes]
+    assert model.ops[0].params["pad_top"] == 1
+    assert model.ops[3].params == {"shape": (1, 8)}
+    assert [op.inputs for op in model.ops] == [(0, 1, 2), (3, 4), (5,), (6,), (7, 8, 9)]
+    port = model.inputs[0]
+    assert (port.name, port.tensor, port.pixels, port.source_shape) == ("x", 0, True, (1, 2, 4, 4))
+    assert port.preprocess == graph.preprocess["x"]
+    assert model.outputs[0].preprocess is None
+    assert (model.labels, model.metadata) == (("cat", "dog", "emu"), META)
+    assert model.test_vectors == tuple((tuple(x), tuple(y)) for x, y in VECTORS)
+    assert model.arena_bytes == 80
+
+
+def test_defaults_of_preprocess_survive() -> None:
+    """A value that is the schema's default is absent in the file and still comes back."""
+    graph = nets.small_net()
+    given = Preprocess(mean=(), std=(1.0,), crop=0.0, pad=0, layout="nhwc")
+    model = reader.read(to_bytes(replace(graph, preprocess={"x": given}), {}))
+    assert model.inputs[0].preprocess == given
+
+
+def test_same_graph_same_bytes(data: bytes) -> None:
+    shuffled = nets.small_net()
+    shuffled = replace(shuffled, values=dict(reversed(list(shuffled.values.items()))))
+    assert to_bytes(shuffled, dict(reversed(list(META.items()))), VECTORS) == data
+
+
+def test_constants_are_aligned(data: bytes) -> None:
+    for t in reader.read(data).tensors:
+        if t.data is not None:
+            start = t.data.__array_interface__["data"][0] - np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+            assert start % flat.DATA_ALIGN == 0, t.name
+
+
+def test_pack_and_unpack_are_inverse(data: bytes) -> None:
+    assert flat.pack(flat.unpack(data)) == data
+
+
+def test_pack_refuses_unknown_and_missing_fields() -> None:
+    with pytest.raises(ValueError, match="Model has no field colour"):
+        flat.pack({"colour": 1})
+    with pytest.raises(ValueError, match="Model needs tensors"):
+        flat.pack({"major": 1})
+
+
+def test_an_unknown_optional_field_is_ignored(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a later minor version: the field is appended to the schema, written, and read without it."""
+    appended = flat.Field("mood", 12, "string", "string", 0, False)
+    with monkeypatch.context() as patch:
+        patch.setitem(flat.TABLES, "Model", (*flat.TABLES["Model"], appended))
+        later = flat.pack({**flat.unpack(data), "minor": 1, "mood": "good"})
+    assert b"good" in later
+    assert reader.read(later).version == (1, 1)
+    assert reader.read(later).tensors[0].name == "x"
+
+
+def test_reader_says_what_is_wrong(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.nmp"
+    with pytest.raises(InputError, match=r"m\.nmp: cannot read: No such file"):
+        reader.read(path)
+    path.write_bytes(b"PK\x03\x04 something else")
+    with pytest.raises(ModelError, match=r"m\.nmp: this is not a \.nmp file"):
+        reader.read(path)
+    path.write_bytes(data[:-1])
+    with pytest.raises(ModelError, match="checksum differs: the file is damaged or truncated"):
+        reader.read(path)
+    with pytest.raises(ModelError, match=r"has format version 2\.3, this program reads 1\.x"):
+        reader.read(flat.pack({**flat.unpack(data), "major": 2, "minor": 3}))
+
+
+def test_write_file_replaces_whole(tmp_path: Path) -> None:
+    path = tmp_path / "m.nmp"
+    write_file(path, b"old")
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["m.nmp"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "m.nmp"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(OutputError, match=r"m\.nmp: cannot write: No space left on device"):
+        write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["m.nmp"]
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot write: No such file or directory"):
+        write_file(tmp_path / "no" / "m.nmp", b"")
