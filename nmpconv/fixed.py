@@ -31,6 +31,11 @@ def rsh(a: ArrayLike, s: int | Int64) -> Int64:
     return ((a64 + half) >> right) << np.maximum(-s64, 0)
 
 
+def div(num: Int64, den: Int64) -> Int64:
+    """floor(num / den + 1/2), den > 0: a quotient rounded half up. |num| and den below 2^61."""
+    return (2 * num + den) // (2 * den)
+
+
 def sat(a: ArrayLike, lo: int, hi: int) -> Int64:
     """min(max(a, lo), hi)."""
     return np.clip(np.asarray(a, dtype=np.int64), lo, hi)

@@ -18,6 +18,12 @@ static inline int64_t nmp_rsh(int64_t a, int s) {
   return a * ((int64_t)1 << -s);
 }
 
+/* floor(num / den + 1/2), den > 0: a quotient rounded half up. |num| < 2^61, den < 2^61. */
+static inline int64_t nmp_div(int64_t num, int64_t den) {
+  const int64_t a = 2 * num + den, b = 2 * den, quotient = a / b;
+  return quotient - (a % b < 0);
+}
+
 static inline int32_t nmp_sat(int64_t a, int32_t lo, int32_t hi) {
   return a < lo ? lo : a > hi ? hi : (int32_t)a;
 }

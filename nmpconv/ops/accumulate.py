@@ -16,7 +16,7 @@ from nmpconv.fixed import rsh, sat
 from nmpconv.ir import Quant
 from nmpconv.ops.window import padded, tap, window_out
 
-CHUNK = 2**22  # elements of the largest temporary: 16 MB of float32
+CHUNK = 2**19  # elements of a temporary: 2 MB of float32, which stay in the cache
 TILE = 2**18  # elements that stay in the cache while a depthwise convolution goes over its taps
 
 
@@ -88,7 +88,7 @@ def convolve(
     o, kh, kw, i = w.shape
     oh, ow = conv_out(x.shape, w.shape, params)
     depthwise = i == 1 and params.groups == x.shape[3] > 1
-    per_image = oh * ow * o if depthwise else oh * ow * kh * kw * i * params.groups
+    per_image = oh * ow * (o if depthwise else max(kh * kw * i * params.groups, o))
     step = max(1, (TILE if depthwise else CHUNK) // max(per_image, 1))
     for first in range(0, x.shape[0], step):
         part: np.ndarray = x[first : first + step].astype(kind)

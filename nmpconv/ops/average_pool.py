@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import sat
+from nmpconv.fixed import div, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op, QArray, quant_of
 from nmpconv.ops.window import padded, pool_out, tap
@@ -80,7 +80,7 @@ class AveragePool(Op):
     def reference(
         self, params: AveragePoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
-        """y = sat(floor((2*num + den) / (2*den))), num = sum * 2^max(d,0), den = n * 2^max(-d,0), d = e_x - e_y.
+        """y = sat(div(num, den)), num = sum * 2^max(d,0), den = n * 2^max(-d,0), d = e_x - e_y.
 
         n counts the pixels of the window, with count_include_pad the padding too. |d| <= SPREAD.
         """
@@ -95,7 +95,7 @@ class AveragePool(Op):
         d = x.quant.exponent - quant.exponent
         assert abs(d) <= SPREAD
         num, den = total << max(d, 0), count << max(-d, 0)
-        return [sat((2 * num + den) // (2 * den), quant.lo, quant.hi).astype(quant.dtype)]
+        return [sat(div(num, den), quant.lo, quant.hi).astype(quant.dtype)]
 
 
 def _sums(x: np.ndarray, params: AveragePoolParams, oh: int, ow: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.fixed import round_half_up, rsh, sat
+from nmpconv.fixed import div, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.op import Op, QArray, quant_of
@@ -60,7 +60,7 @@ class Softmax(Op):
 
     def reference(self, params: SoftmaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum E;
-        y = sat(floor((2*E*2^-e_y + S) / (2*S))), e_y in [-16, 0], axis of at most 65536.
+        y = sat(div(E * 2^-e_y, S)), e_y in [-16, 0], axis of at most 65536.
         """
         x, table = inputs
         quant = quant_of(outputs[0])
@@ -70,7 +70,7 @@ class Softmax(Op):
         d = q.max(axis=params.axis, keepdims=True) - q
         e = t[d] if x.quant.bits == 8 else rsh(t[d & 255] * t[256 + (d >> 8)], EXP_BITS)
         s = e.sum(axis=params.axis, keepdims=True)
-        return [sat(((2 * e << -quant.exponent) + s) // (2 * s), quant.lo, quant.hi).astype(quant.dtype)]
+        return [sat(div(e << -quant.exponent, s), quant.lo, quant.hi).astype(quant.dtype)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)

@@ -1,0 +1,87 @@
+/* The inner loops that instruction sets have variants of. Every signature is declared once, here.
+ *
+ * An index [2] is a width: NMP_WIDE(bits), 0 for int8 and 1 for int16, of x, w or y in the order of the name's indices.
+ * Strides and lengths count elements. Outputs do not overlap inputs, except that requantize, add, mul and lookup may
+ * work in place (y == x, y == a or y == b, all of one width).
+ */
+#ifndef NMP_KERNELS_H
+#define NMP_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NMP_WIDE(bits) ((bits) == 16)
+
+/* A sum of products is int32 when both factors are int8, else int64; at most NMP_K_MAX products keep it exact. */
+#define NMP_K_MAX 131071
+#define NMP_WIDE_SUM(x_wide, w_wide) ((x_wide) | (w_wide))
+
+/* sums[r * channels + c] = sum over i < k of x[r * x_stride + i] * w[c * k + i] */
+#define NMP_GEMM(name) \
+  void name(void *sums, const void *x, size_t x_stride, const void *w, size_t k, size_t rows, size_t channels)
+
+/* sums[c] = sum over t < taps of x[t][c] * w[t * n + c], c < n */
+#define NMP_DEPTHWISE(name) void name(void *sums, const void *const *x, const void *w, size_t taps, size_t n)
+
+/* y[r * y_stride + c] = sat(rsh(sums[r * channels + c], shift[c]) + bias[c]) */
+#define NMP_SCALE(name)                                                                                    \
+  void name(void *y, size_t y_stride, const void *sums, size_t rows, size_t channels, const int32_t *bias, \
+            const int8_t *shift, int32_t lo, int32_t hi)
+
+/* y[i] = sat(rsh(x[i], shift)) */
+#define NMP_REQUANTIZE(name) void name(void *y, const void *x, size_t n, int shift, int32_t lo, int32_t hi)
+
+/* y[i] = sat(rsh((a[i * a_step] << a_shift) + (b[i * b_step] << b_shift), shift)); steps are 0 or 1 */
+typedef struct nmp_binary {
+  size_t a_step, b_step;
+  int a_shift, b_shift; /* 0..30, at least one is 0; mul: unused */
+  int shift;
+  int32_t lo, hi;
+} nmp_binary;
+#define NMP_ADD(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
+
+/* y[i] = sat(rsh(a[i * a_step] * b[i * b_step], shift)) */
+#define NMP_MUL(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
+
+/* int8: y[i] = table[x[i] + 128], a table of y's type. int16: the chord between two of 513 int32 samples (FORMAT.md).
+ */
+#define NMP_LOOKUP(name) void name(void *y, const void *x, const void *table, size_t n, int32_t lo, int32_t hi)
+
+/* A window of rows x columns pixels of n channels; at most 65536 pixels, so that sums stay in int32. */
+typedef struct nmp_pixels {
+  const void *x;
+  size_t rows, columns, row_stride, column_stride;
+} nmp_pixels;
+
+/* y[c] = the largest of the window's pixels in channel c, c < n */
+#define NMP_MAX(name) void name(void *y, const nmp_pixels *window, size_t n)
+
+/* sums[c] = the sum of the window's pixels in channel c, c < n */
+#define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
+
+typedef NMP_GEMM(nmp_gemm_fn);
+typedef NMP_DEPTHWISE(nmp_depthwise_fn);
+typedef NMP_SCALE(nmp_scale_fn);
+typedef NMP_REQUANTIZE(nmp_requantize_fn);
+typedef NMP_ADD(nmp_add_fn);
+typedef NMP_MUL(nmp_mul_fn);
+typedef NMP_LOOKUP(nmp_lookup_fn);
+typedef NMP_MAX(nmp_max_fn);
+typedef NMP_SUM(nmp_sum_fn);
+
+typedef struct nmp_kernels {
+  nmp_gemm_fn *gemm[2][2];             /* [x][w] */
+  nmp_depthwise_fn *depthwise[2][2];   /* [x][w] */
+  nmp_scale_fn *scale[2][2];           /* [NMP_WIDE_SUM][y] */
+  nmp_requantize_fn *requantize[2][2]; /* [x][y] */
+  nmp_add_fn *add[2][2][2];            /* [a][b][y] */
+  nmp_mul_fn *mul[2][2][2];            /* [a][b][y] */
+  nmp_lookup_fn *lookup[2][2];         /* [x][y] */
+  nmp_max_fn *max[2];                  /* [x] */
+  nmp_sum_fn *sum[2];                  /* [x] */
+} nmp_kernels;
+
+/* Fills every member. The other levels overwrite those that they do better. */
+void nmp_kernels_portable(nmp_kernels *kernels);
+
+#endif

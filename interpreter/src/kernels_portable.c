@@ -1,0 +1,262 @@
+/* The plain version of every kernel: what the fast ones are compared with. Loops are written so that compilers
+ * vectorize them at -O3.
+ */
+#include "fixed.h"
+#include "kernels.h"
+
+/* What is computed in place has no dependence from one element to another. */
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
+#endif
+
+/* Sums of products. SUM holds BLOCK products of the two types exactly: int8 * int8 is at most 2^14 (NMP_K_MAX of them
+ * stay below 2^31), int8 * int16 at most 2^22 (256 of them are 2^30), int16 * int16 at most 2^30 (one).
+ */
+#define GEMM(name, X, W, PRODUCT, SUM, BLOCK, ACC)                                                     \
+  static void name##_rows(ACC acc[4], const X *x, size_t stride, const W *w, size_t k, int rows) {     \
+    for (size_t first = 0, n; first < k; first += n) {                                                 \
+      SUM a = 0, b = 0, c = 0, d = 0;                                                                  \
+      n = k - first < (BLOCK) ? k - first : (BLOCK);                                                   \
+      const X *xs = x + first;                                                                         \
+      const W *ws = w + first;                                                                         \
+      if (rows == 4) {                                                                                 \
+        const X *x1 = xs + stride, *x2 = x1 + stride, *x3 = x2 + stride;                               \
+        for (size_t i = 0; i < n; i++) {                                                               \
+          a += (PRODUCT)xs[i] * ws[i];                                                                 \
+          b += (PRODUCT)x1[i] * ws[i];                                                                 \
+          c += (PRODUCT)x2[i] * ws[i];                                                                 \
+          d += (PRODUCT)x3[i] * ws[i];                                                                 \
+        }                                                                                              \
+      } else {                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                               \
+          a += (PRODUCT)xs[i] * ws[i];                                                                 \
+        }                                                                                              \
+      }                                                                                                \
+      acc[0] += a;                                                                                     \
+      acc[1] += b;                                                                                     \
+      acc[2] += c;                                                                                     \
+      acc[3] += d;                                                                                     \
+    }                                                                                                  \
+  }                                                                                                    \
+  static NMP_GEMM(name) {                                                                              \
+    ACC *out = sums;                                                                                   \
+    for (size_t row = 0, step; row < rows; row += step) {                                              \
+      step = rows - row >= 4 ? 4 : 1;                                                                  \
+      for (size_t c = 0; c < channels; c++) {                                                          \
+        ACC acc[4] = {0};                                                                              \
+        name##_rows(acc, (const X *)x + row * x_stride, x_stride, (const W *)w + c * k, k, (int)step); \
+        for (size_t r = 0; r < step; r++) {                                                            \
+          out[(row + r) * channels + c] = acc[r];                                                      \
+        }                                                                                              \
+      }                                                                                                \
+    }                                                                                                  \
+  }
+
+GEMM(gemm_8x8, int8_t, int8_t, int32_t, int32_t, NMP_K_MAX, int32_t)
+GEMM(gemm_8x16, int8_t, int16_t, int32_t, int32_t, 256, int64_t)
+GEMM(gemm_16x8, int16_t, int8_t, int32_t, int32_t, 256, int64_t)
+GEMM(gemm_16x16, int16_t, int16_t, int32_t, int64_t, NMP_K_MAX, int64_t)
+
+/* The same bounds as above. Channels go in tiles whose sums stay in registers. */
+#define TILE 16
+#define DEPTHWISE(name, X, W, SUM, BLOCK, ACC)                    \
+  static NMP_DEPTHWISE(name) {                                    \
+    ACC *out = sums;                                              \
+    const W *ws = w;                                              \
+    for (size_t c = 0; c < n; c++) {                              \
+      out[c] = 0;                                                 \
+    }                                                             \
+    for (size_t first = 0, count; first < taps; first += count) { \
+      count = taps - first < (BLOCK) ? taps - first : (BLOCK);    \
+      size_t c = 0;                                               \
+      for (; c + TILE <= n; c += TILE) {                          \
+        SUM sum[TILE] = {0};                                      \
+        for (size_t t = first; t < first + count; t++) {          \
+          const X *xt = (const X *)x[t] + c;                      \
+          const W *wt = ws + t * n + c;                           \
+          for (size_t i = 0; i < TILE; i++) {                     \
+            sum[i] += (int32_t)xt[i] * wt[i];                     \
+          }                                                       \
+        }                                                         \
+        for (size_t i = 0; i < TILE; i++) {                       \
+          out[c + i] += sum[i];                                   \
+        }                                                         \
+      }                                                           \
+      for (; c < n; c++) {                                        \
+        SUM sum = 0;                                              \
+        for (size_t t = first; t < first + count; t++) {          \
+          sum += (int32_t)((const X *)x[t])[c] * ws[t * n + c];   \
+        }                                                         \
+        out[c] += sum;                                            \
+      }                                                           \
+    }                                                             \
+  }
+
+DEPTHWISE(depthwise_8x8, int8_t, int8_t, int32_t, NMP_K_MAX, int32_t)
+DEPTHWISE(depthwise_8x16, int8_t, int16_t, int32_t, 256, int64_t)
+DEPTHWISE(depthwise_16x8, int16_t, int8_t, int32_t, 256, int64_t)
+DEPTHWISE(depthwise_16x16, int16_t, int16_t, int64_t, NMP_K_MAX, int64_t)
+
+#define SCALE(name, ACC, Y)                                               \
+  static NMP_SCALE(name) {                                                \
+    for (size_t r = 0; r < rows; r++) {                                   \
+      const ACC *acc = (const ACC *)sums + r * channels;                  \
+      Y *out = (Y *)y + r * y_stride;                                     \
+      for (size_t c = 0; c < channels; c++) {                             \
+        out[c] = (Y)nmp_sat(nmp_rsh(acc[c], shift[c]) + bias[c], lo, hi); \
+      }                                                                   \
+    }                                                                     \
+  }
+
+SCALE(scale_32to8, int32_t, int8_t)
+SCALE(scale_32to16, int32_t, int16_t)
+SCALE(scale_64to8, int64_t, int8_t)
+SCALE(scale_64to16, int64_t, int16_t)
+
+#define REQUANTIZE(name, X, Y)                           \
+  static NMP_REQUANTIZE(name) {                          \
+    const X *xs = x;                                     \
+    Y *ys = y;                                           \
+    INDEPENDENT for (size_t i = 0; i < n; i++) {         \
+      ys[i] = (Y)nmp_sat(nmp_rsh(xs[i], shift), lo, hi); \
+    }                                                    \
+  }
+
+REQUANTIZE(requantize_8to8, int8_t, int8_t)
+REQUANTIZE(requantize_8to16, int8_t, int16_t)
+REQUANTIZE(requantize_16to8, int16_t, int8_t)
+REQUANTIZE(requantize_16to16, int16_t, int16_t)
+
+/* One operand may be a single value (step 0); the test is outside of the loop. EXPRESSION is of p and q, int64. */
+#define BINARY_LOOP(A_STEP, B_STEP, EXPRESSION, Y)            \
+  INDEPENDENT for (size_t i = 0; i < n; i++) {                \
+    const int64_t p = as[i * (A_STEP)], q = bs[i * (B_STEP)]; \
+    ys[i] = (Y)nmp_sat(nmp_rsh((EXPRESSION), shift), lo, hi); \
+  }
+
+#define BINARY(SIGNATURE, EXPRESSION, A, B, Y)                                              \
+  static SIGNATURE {                                                                        \
+    const A *as = a;                                                                        \
+    const B *bs = b;                                                                        \
+    Y *ys = y;                                                                              \
+    const int64_t a_unit = (int64_t)1 << how->a_shift, b_unit = (int64_t)1 << how->b_shift; \
+    const int shift = how->shift;                                                           \
+    const int32_t lo = how->lo, hi = how->hi;                                               \
+    (void)a_unit;                                                                           \
+    (void)b_unit;                                                                           \
+    if (how->a_step == 1 && how->b_step == 1) {                                             \
+      BINARY_LOOP(1, 1, EXPRESSION, Y)                                                      \
+    } else {                                                                                \
+      BINARY_LOOP(how->a_step, how->b_step, EXPRESSION, Y)                                  \
+    }                                                                                       \
+  }
+
+#define ADD(name, A, B, Y) BINARY(NMP_ADD(name), p *a_unit + q * b_unit, A, B, Y)
+#define MUL(name, A, B, Y) BINARY(NMP_MUL(name), p *q, A, B, Y)
+
+#define ALL_WIDTHS(K, name)                    \
+  K(name##_8x8to8, int8_t, int8_t, int8_t)     \
+  K(name##_8x8to16, int8_t, int8_t, int16_t)   \
+  K(name##_8x16to8, int8_t, int16_t, int8_t)   \
+  K(name##_8x16to16, int8_t, int16_t, int16_t) \
+  K(name##_16x8to8, int16_t, int8_t, int8_t)   \
+  K(name##_16x8to16, int16_t, int8_t, int16_t) \
+  K(name##_16x16to8, int16_t, int16_t, int8_t) \
+  K(name##_16x16to16, int16_t, int16_t, int16_t)
+
+ALL_WIDTHS(ADD, add)
+ALL_WIDTHS(MUL, mul)
+
+#define LOOKUP_8(name, Y)            \
+  static NMP_LOOKUP(name) {          \
+    const int8_t *xs = x;            \
+    const Y *t = table;              \
+    Y *ys = y;                       \
+    (void)lo;                        \
+    (void)hi;                        \
+    for (size_t i = 0; i < n; i++) { \
+      ys[i] = t[xs[i] + 128];        \
+    }                                \
+  }
+
+LOOKUP_8(lookup_8to8, int8_t)
+LOOKUP_8(lookup_8to16, int16_t)
+
+#define LOOKUP_16(name, Y)                                                                   \
+  static NMP_LOOKUP(name) {                                                                  \
+    const int16_t *xs = x;                                                                   \
+    Y *ys = y;                                                                               \
+    for (size_t i = 0; i < n; i++) {                                                         \
+      const int32_t position = xs[i] + 32768;                                                \
+      const int32_t *t = (const int32_t *)table + (position >> 7);                           \
+      const int64_t chord = (int64_t)t[0] * 128 + ((int64_t)t[1] - t[0]) * (position & 127); \
+      ys[i] = (Y)nmp_sat(nmp_rsh(chord, 15), lo, hi);                                        \
+    }                                                                                        \
+  }
+
+LOOKUP_16(lookup_16to8, int8_t)
+LOOKUP_16(lookup_16to16, int16_t)
+
+/* Calls STEP(p) for the channels p[0..n) of every pixel of the window. */
+#define FOR_PIXELS(X, STEP)                                       \
+  for (size_t r = 0; r < window->rows; r++) {                     \
+    const X *p = (const X *)window->x + r * window->row_stride;   \
+    for (size_t column = 0; column < window->columns; column++) { \
+      for (size_t c = 0; c < n; c++) {                            \
+        STEP;                                                     \
+      }                                                           \
+      p += window->column_stride;                                 \
+    }                                                             \
+  }
+
+#define MAX(name, X)                                   \
+  static NMP_MAX(name) {                               \
+    X *restrict ys = y;                                \
+    for (size_t c = 0; c < n; c++) {                   \
+      ys[c] = ((const X *)window->x)[c];               \
+    }                                                  \
+    FOR_PIXELS(X, ys[c] = p[c] > ys[c] ? p[c] : ys[c]) \
+  }
+
+MAX(max_8, int8_t)
+MAX(max_16, int16_t)
+
+#define SUM(name, X)                 \
+  static NMP_SUM(name) {             \
+    int32_t *restrict ys = sums;     \
+    for (size_t c = 0; c < n; c++) { \
+      ys[c] = 0;                     \
+    }                                \
+    FOR_PIXELS(X, ys[c] += p[c])     \
+  }
+
+SUM(sum_8, int8_t)
+SUM(sum_16, int16_t)
+
+#define BY_WIDTHS(name)                                                     \
+  {                                                                         \
+    {{name##_8x8to8, name##_8x8to16}, {name##_8x16to8, name##_8x16to16}}, { \
+      {name##_16x8to8, name##_16x8to16}, {                                  \
+        name##_16x16to8, name##_16x16to16                                   \
+      }                                                                     \
+    }                                                                       \
+  }
+
+void nmp_kernels_portable(nmp_kernels *kernels) {
+  static const nmp_kernels portable = {
+      .gemm = {{gemm_8x8, gemm_8x16}, {gemm_16x8, gemm_16x16}},
+      .depthwise = {{depthwise_8x8, depthwise_8x16}, {depthwise_16x8, depthwise_16x16}},
+      .scale = {{scale_32to8, scale_32to16}, {scale_64to8, scale_64to16}},
+      .requantize = {{requantize_8to8, requantize_8to16}, {requantize_16to8, requantize_16to16}},
+      .add = BY_WIDTHS(add),
+      .mul = BY_WIDTHS(mul),
+      .lookup = {{lookup_8to8, lookup_8to16}, {lookup_16to8, lookup_16to16}},
+      .max = {max_8, max_16},
+      .sum = {sum_8, sum_16},
+  };
+  *kernels = portable;
+}

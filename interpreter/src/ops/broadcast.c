@@ -1,0 +1,73 @@
+#include "broadcast.h"
+
+/* The size of t along axis i of the output, 1 for the axes in front of its own. */
+static int32_t dim(const nmp_op *op, const nmp_tensor *t, uint32_t i) {
+  const uint32_t missing = (uint32_t)(op->out[0].rank - t->rank);
+  return i < missing ? 1 : t->shape[i - missing];
+}
+
+nmp_rule nmp_check_broadcast(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
+  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  for (uint32_t i = 0; i < rank; i++) {
+    const int32_t m = dim(op, a, i), n = dim(op, b, i), most = m > n ? m : n;
+    NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
+    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+  }
+  return NMP_FINE;
+}
+
+/* Axes of the output whose neighbours both operands walk through in the same way are merged into one. */
+typedef struct axes {
+  uint32_t count;
+  size_t size[NMP_RANK_MAX + 1];
+  size_t a[NMP_RANK_MAX + 1], b[NMP_RANK_MAX + 1]; /* strides in elements, 0 where the operand is repeated */
+} axes;
+
+static axes merge(const nmp_op *op) {
+  axes merged = {1, {1}, {1}, {1}}; /* from the innermost axis outwards */
+  size_t a_step = 1, b_step = 1;
+  for (uint32_t i = op->out[0].rank; i-- > 0;) {
+    const size_t size = (size_t)op->out[0].shape[i];
+    const size_t m = (size_t)dim(op, &op->in[0], i), n = (size_t)dim(op, &op->in[1], i);
+    const size_t a = m == 1 ? 0 : a_step, b = n == 1 ? 0 : b_step;
+    const uint32_t last = merged.count - 1;
+    a_step *= m;
+    b_step *= n;
+    if (size == 1) {
+      continue;
+    }
+    if (merged.size[last] == 1) {
+      merged.size[last] = size;
+      merged.a[last] = a;
+      merged.b[last] = b;
+    } else if (a == merged.a[last] * merged.size[last] && b == merged.b[last] * merged.size[last]) {
+      merged.size[last] *= size;
+    } else {
+      merged.size[merged.count] = size;
+      merged.a[merged.count] = a;
+      merged.b[merged.count] = b;
+      merged.count++;
+    }
+  }
+  return merged;
+}
+
+void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
+  const nmp_tensor *y = &op->out[0];
+  const axes m = merge(op);
+  const size_t row = m.size[0];
+  how->a_step = m.a[0];
+  how->b_step = m.b[0];
+  for (size_t at = 0; at < y->size; at += row) {
+    size_t rest = at / row, a = 0, b = 0;
+    for (uint32_t i = 1; i < m.count; i++) {
+      a += rest % m.size[i] * m.a[i];
+      b += rest % m.size[i] * m.b[i];
+      rest /= m.size[i];
+    }
+    kernel(nmp_at(y, at), nmp_at(&op->in[0], a), nmp_at(&op->in[1], b), row, how);
+  }
+}

@@ -1,0 +1,49 @@
+/* What the checks of ops have in common. The numbers come from an untrusted file. */
+#ifndef NMP_OPS_CHECK_H
+#define NMP_OPS_CHECK_H
+
+#include "../fixed.h"
+#include "../op.h"
+
+/* Returns from a check function with the rule that does not hold. */
+#define NMP_REQUIRE(condition, what, found, allowed)                   \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      return (nmp_rule){(what), (int64_t)(found), (int64_t)(allowed)}; \
+    }                                                                  \
+  } while (0)
+
+#define NMP_TRY(check)     \
+  do {                     \
+    nmp_rule rule = check; \
+    if (rule.what) {       \
+      return rule;         \
+    }                      \
+  } while (0)
+
+#define NMP_FINE ((nmp_rule){NULL, 0, 0})
+
+/* An op has from least to most inputs, and the first `plain` of them are int8 or int16 with one exponent. */
+nmp_rule nmp_check_inputs(const nmp_op *op, uint32_t least, uint32_t most, uint32_t plain);
+
+/* t has the width and the exponent of the output. */
+nmp_rule nmp_check_same_grid(const nmp_op *op, const nmp_tensor *t);
+
+/* a has the rank and the dims of b. */
+nmp_rule nmp_check_same_shape(const nmp_tensor *a, const nmp_tensor *b);
+
+/* t is a constant vector of this many elements and this width with one exponent. */
+nmp_rule nmp_check_vector(const nmp_tensor *t, int64_t size, int bits, int exponent);
+
+nmp_rule nmp_check_shift(int shift);
+
+static inline size_t nmp_bytes(const nmp_tensor *t) {
+  return t->bits / 8u;
+}
+
+/* The address of element i. */
+static inline void *nmp_at(const nmp_tensor *t, size_t i) {
+  return (uint8_t *)t->data + i * nmp_bytes(t);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* The inputs one after the other along an axis. */
+#include "strided.h"
+
+static nmp_rule check(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  const int32_t axis = op->params.concat.axis;
+  int64_t length = 0;
+  NMP_REQUIRE(op->input_count >= 1, "number of inputs", op->input_count, 1);
+  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_REQUIRE(axis < y->rank, "axis", axis, y->rank - 1);
+  for (uint32_t n = 0; n < op->input_count; n++) {
+    nmp_tensor x;
+    op->input_at(op, n, &x);
+    NMP_TRY(nmp_check_same_grid(op, &x));
+    NMP_REQUIRE(x.rank == y->rank, "rank of an input", x.rank, y->rank);
+    length += x.shape[axis];
+    x.shape[axis] = y->shape[axis];
+    NMP_TRY(nmp_check_same_shape(&x, y));
+  }
+  NMP_REQUIRE(length == y->shape[axis], "length along the axis", y->shape[axis], length);
+  return NMP_FINE;
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  const int32_t axis = op->params.concat.axis;
+  size_t first = 0;
+  for (uint32_t n = 0; n < op->input_count; n++) {
+    nmp_tensor x;
+    nmp_block block = {y->rank, {0}, {0}, {0}};
+    op->input_at(op, n, &x);
+    nmp_strides(&x, block.from);
+    nmp_strides(y, block.to);
+    for (uint32_t i = 0; i < y->rank; i++) {
+      block.shape[i] = x.shape[i];
+    }
+    nmp_copy_block(nmp_at(y, first), x.data, &block, nmp_bytes(y));
+    first += (size_t)x.shape[axis] * (size_t)block.to[axis];
+  }
+}
+
+const nmp_op_type nmp_concat_type = {check, NULL, run, 0, NULL};

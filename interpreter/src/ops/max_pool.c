@@ -1,0 +1,31 @@
+/* The largest pixel of each window of x [N,H,W,C]; padding never wins. */
+#include "pool.h"
+
+static nmp_pool decode(const nmp_op *op) {
+  const nmp_max_pool_params *p = &op->params.max_pool;
+  return nmp_pool_of(op, (nmp_axis){0, 0, p->kernel_h, p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom},
+                     (nmp_axis){0, 0, p->kernel_w, p->stride_w, p->dilation_w, p->pad_left, p->pad_right});
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
+  NMP_TRY(nmp_check_same_grid(op, &op->in[0]));
+  return nmp_check_pool(op, decode(op));
+}
+
+static uint64_t work(const nmp_op *op) {
+  const nmp_max_pool_params *p = &op->params.max_pool;
+  return nmp_pool_work(op, p->kernel_h, p->kernel_w);
+}
+
+static void run(const nmp_op *op) {
+  const nmp_pool pool = decode(op);
+  const nmp_tensor *y = &op->out[0];
+  const size_t channels = (size_t)y->shape[3];
+  for (size_t at = 0; at < y->size; at += channels) {
+    const nmp_pixels window = nmp_pool_window(op, &pool, at / channels);
+    op->kernels->max[NMP_WIDE(y->bits)](nmp_at(y, at), &window, channels);
+  }
+}
+
+const nmp_op_type nmp_max_pool_type = {check, NULL, run, 0, work};

@@ -1,0 +1,19 @@
+/* y = sat(rsh(a * b, e_y - e_a - e_b)); numpy broadcasting. */
+#include "broadcast.h"
+
+static int shift(const nmp_op *op) {
+  return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_broadcast(op));
+  return nmp_check_shift(shift(op));
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  nmp_binary how = {0, 0, 0, 0, shift(op), y->lo, y->hi};
+  nmp_broadcast(op, op->kernels->mul[NMP_WIDE(a->bits)][NMP_WIDE(b->bits)][NMP_WIDE(y->bits)], &how);
+}
+
+const nmp_op_type nmp_mul_type = {check, NULL, run, 1, NULL};

@@ -1,0 +1,47 @@
+/* x inside a border of a constant value; pads are (before, after) of each axis in turn. */
+#include <string.h>
+
+#include "strided.h"
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_pad_params *p = &op->params.pad;
+  NMP_TRY(nmp_check_same_grid(op, x));
+  NMP_TRY(nmp_check_vector(&op->in[1], 1, x->bits, x->exponent));
+  NMP_REQUIRE(p->pads_count == 2u * x->rank, "length of pads", p->pads_count, 2 * x->rank);
+  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  for (uint32_t i = 0; i < x->rank; i++) {
+    const int64_t before = p->pads[2 * i], after = p->pads[2 * i + 1], size = x->shape[i] + before + after;
+    NMP_REQUIRE(before >= 0, "padding", before, 0);
+    NMP_REQUIRE(after >= 0, "padding", after, 0);
+    NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
+  }
+  return NMP_FINE;
+}
+
+static void fill(const nmp_tensor *y, const void *value) {
+  if (y->bits == 8) {
+    memset(y->data, *(const uint8_t *)value, y->size);
+  } else {
+    for (size_t i = 0; i < y->size; i++) {
+      ((int16_t *)y->data)[i] = *(const int16_t *)value;
+    }
+  }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  ptrdiff_t first = 0;
+  nmp_block block = {x->rank, {0}, {0}, {0}};
+  nmp_strides(x, block.from);
+  nmp_strides(y, block.to);
+  for (uint32_t i = 0; i < x->rank; i++) {
+    block.shape[i] = x->shape[i];
+    first += block.to[i] * op->params.pad.pads[2 * i];
+  }
+  fill(y, op->in[1].data);
+  nmp_copy_block(nmp_at(y, (size_t)first), x->data, &block, nmp_bytes(x));
+}
+
+const nmp_op_type nmp_pad_type = {check, NULL, run, 0, NULL};

@@ -1,0 +1,16 @@
+/* y = sat(rsh(x, e_y - e_x)) */
+#include "check.h"
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
+  NMP_TRY(nmp_check_same_shape(&op->in[0], &op->out[0]));
+  return nmp_check_shift(op->out[0].exponent - op->in[0].exponent);
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  op->kernels->requantize[NMP_WIDE(x->bits)][NMP_WIDE(y->bits)](y->data, x->data, x->size, y->exponent - x->exponent,
+                                                                y->lo, y->hi);
+}
+
+const nmp_op_type nmp_requantize_type = {check, NULL, run, 1, NULL};

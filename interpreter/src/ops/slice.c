@@ -1,0 +1,38 @@
+/* y[i] = x[start + step * i] along every axis. */
+#include "strided.h"
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_slice_params *p = &op->params.slice;
+  NMP_TRY(nmp_check_same_grid(op, x));
+  NMP_REQUIRE(p->starts_count == x->rank, "length of starts", p->starts_count, x->rank);
+  NMP_REQUIRE(p->steps_count == x->rank, "length of steps", p->steps_count, x->rank);
+  NMP_REQUIRE(p->sizes_count == x->rank, "length of sizes", p->sizes_count, x->rank);
+  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  for (uint32_t i = 0; i < x->rank; i++) {
+    const int64_t start = p->starts[i], end = start + (int64_t)p->steps[i] * (y->shape[i] - 1);
+    NMP_REQUIRE(p->sizes[i] == y->shape[i], "dimension of the output", y->shape[i], p->sizes[i]);
+    NMP_REQUIRE(p->steps[i] != 0, "step", 0, 1);
+    NMP_REQUIRE(start >= 0 && start < x->shape[i], "start", start, x->shape[i] - 1);
+    NMP_REQUIRE(end >= 0 && end < x->shape[i], "end", end, x->shape[i] - 1);
+  }
+  return NMP_FINE;
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_slice_params *p = &op->params.slice;
+  ptrdiff_t strides[NMP_RANK_MAX], first = 0;
+  nmp_block block = {y->rank, {0}, {0}, {0}};
+  nmp_strides(x, strides);
+  nmp_strides(y, block.to);
+  for (uint32_t i = 0; i < y->rank; i++) {
+    block.shape[i] = y->shape[i];
+    block.from[i] = y->shape[i] > 1 ? strides[i] * p->steps[i] : 0;
+    first += strides[i] * p->starts[i];
+  }
+  nmp_copy_block(y->data, nmp_at(x, (size_t)first), &block, nmp_bytes(x));
+}
+
+const nmp_op_type nmp_slice_type = {check, NULL, run, 0, NULL};

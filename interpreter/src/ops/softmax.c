@@ -1,0 +1,79 @@
+/* d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum of E; y = sat(div(E * 2^-e_y, S)). */
+#include "check.h"
+
+#define EXP_BITS 30 /* exponentials are on a grid of 2^-30 */
+#define AXIS_MAX 65536
+#define EXPONENT_MIN (-16) /* of y */
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
+  const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
+  const int32_t axis = op->params.softmax.axis, entries = x->bits == 8 ? 256 : 512;
+  NMP_TRY(nmp_check_same_shape(x, y));
+  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
+  NMP_REQUIRE(x->shape[axis] <= AXIS_MAX, "length of the axis", x->shape[axis], AXIS_MAX);
+  NMP_REQUIRE(y->exponent >= EXPONENT_MIN, "exponent of the output", y->exponent, EXPONENT_MIN);
+  NMP_REQUIRE(y->exponent <= 0, "exponent of the output", y->exponent, 0);
+  NMP_TRY(nmp_check_vector(table, entries, 32, -EXP_BITS));
+  const int32_t one = (int32_t)1 << EXP_BITS, *t = (const int32_t *)table->data;
+  for (int32_t i = 0; i < entries; i++) {
+    NMP_REQUIRE(t[i] >= 0, "exponential", t[i], 0);
+    NMP_REQUIRE(t[i] <= one, "exponential", t[i], one);
+    NMP_REQUIRE(i % 256 != 0 || t[i] == one, "exponential of 0", t[i], one); /* so that no sum is 0 */
+  }
+  return NMP_FINE;
+}
+
+static int32_t load(const nmp_tensor *x, size_t i) {
+  return x->bits == 8 ? *(const int8_t *)nmp_at(x, i) : *(const int16_t *)nmp_at(x, i);
+}
+
+static int64_t exponential(const nmp_op *op, int32_t d) {
+  const int32_t *t = (const int32_t *)op->in[1].data;
+  return op->in[0].bits == 8 ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
+}
+
+/* One line of n elements from `first`, `step` apart. */
+static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  int32_t most = load(x, first);
+  for (size_t i = 1; i < n; i++) {
+    const int32_t value = load(x, first + i * step);
+    most = value > most ? value : most;
+  }
+  int64_t sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    sum += exponential(op, most - load(x, first + i * step));
+  }
+  const int64_t up = (int64_t)1 << -y->exponent;
+  for (size_t i = 0; i < n; i++) {
+    const size_t at = first + i * step;
+    const int32_t value = nmp_sat(nmp_div(exponential(op, most - load(x, at)) * up, sum), y->lo, y->hi);
+    if (y->bits == 8) {
+      *(int8_t *)nmp_at(y, at) = (int8_t)value;
+    } else {
+      *(int16_t *)nmp_at(y, at) = (int16_t)value;
+    }
+  }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0];
+  const size_t n = (size_t)x->shape[op->params.softmax.axis];
+  size_t step = 1;
+  for (uint32_t i = (uint32_t)op->params.softmax.axis + 1; i < x->rank; i++) {
+    step *= (size_t)x->shape[i];
+  }
+  for (size_t outer = 0; outer < x->size; outer += n * step) {
+    for (size_t inner = 0; inner < step; inner++) {
+      line(op, outer + inner, step, n);
+    }
+  }
+}
+
+static uint64_t work(const nmp_op *op) {
+  return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
+}
+
+const nmp_op_type nmp_softmax_type = {check, NULL, run, 0, work};

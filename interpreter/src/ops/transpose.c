@@ -1,0 +1,36 @@
+/* The output's axis i is the input's axis perm[i]. */
+#include "strided.h"
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_transpose_params *p = &op->params.transpose;
+  uint32_t seen = 0;
+  NMP_TRY(nmp_check_same_grid(op, x));
+  NMP_REQUIRE(p->perm_count == x->rank, "length of perm", p->perm_count, x->rank);
+  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  for (uint32_t i = 0; i < x->rank; i++) {
+    const int32_t axis = p->perm[i];
+    NMP_REQUIRE(axis >= 0, "axis in perm", axis, 0);
+    NMP_REQUIRE(axis < x->rank, "axis in perm", axis, x->rank - 1);
+    NMP_REQUIRE(!(seen >> axis & 1), "axis twice in perm", axis, 1);
+    NMP_REQUIRE(y->shape[i] == x->shape[axis], "dimension of the output", y->shape[i], x->shape[axis]);
+    seen |= 1u << axis;
+  }
+  return NMP_FINE;
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  ptrdiff_t strides[NMP_RANK_MAX];
+  nmp_block block = {y->rank, {0}, {0}, {0}};
+  nmp_strides(x, strides);
+  nmp_strides(y, block.to);
+  for (uint32_t i = 0; i < y->rank; i++) {
+    block.shape[i] = y->shape[i];
+    block.from[i] = strides[op->params.transpose.perm[i]];
+  }
+  nmp_copy_block(y->data, x->data, &block, nmp_bytes(x));
+}
+
+const nmp_op_type nmp_transpose_type = {check, NULL, run, 0, NULL};
