@@ -1,0 +1,143 @@
+"""Fitting an integer graph to a float graph by a recipe, and choosing the recipe on images held out from the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmpconv.calib import evidence as calibration
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.compare import sqnr_db
+from nmpconv.errors import VerifyError
+from nmpconv.ir import Graph
+from nmpconv.passes import equalize, exponents, legalize, quantize
+from nmpconv.passes.exponents import Method
+from nmpconv.passes.quantize import Rounding, integers
+from nmpconv.passes.trace import Trace
+from nmpconv.passes.weighted import WEIGHTED
+from nmpconv.reference import run as run_reference
+
+GUARD_DB = 90.0  # how close an equalized float model must stay to the original; float32 noise alone leaves over 110
+GUARD_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to quantize. equalize: none, scalar or vector; gptq: round weights with second moments."""
+
+    equalize: str
+    gptq: bool
+
+    def __str__(self) -> str:
+        return f"equalize {self.equalize}, {'gptq' if self.gptq else 'nearest'} rounding"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A float graph (equalized or not), the same with grids for its activations, and what it did on the images."""
+
+    float_graph: Graph
+    ranged: Graph
+    evidence: Evidence
+
+
+class Fitter:
+    """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        stats: Mapping[str, TensorStats],
+        bits: Mapping[str, int],
+        method: Method,
+        rounding: Rounding,
+        images: Feeds,
+    ) -> None:
+        self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
+        self._method, self._rounding = method, rounding
+
+    def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        """Everything before the rounding; mode: none, scalar or vector equalization."""
+        graph, stats = self._equalized(mode, images)
+        trace(graph, "FLOAT", "equalize")
+        ranged = trace(exponents.run(graph, stats, self.bits, self._method), "RANGED", "exponents")
+        ranged = trace(legalize.run(ranged), "RANGED", "legalize")
+        return Prepared(graph, ranged, calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
+
+    def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
+        """The integer graph."""
+        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence)
+        return trace(integer, "INT", "quantize")
+
+    def scores(self, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> list[float]:
+        """SQNR in dB of the heads (their mean) on every third image, each recipe fitted on the other two thirds."""
+        held = [image for i, image in enumerate(self.images) if i % 3 == 0]
+        rest = [image for i, image in enumerate(self.images) if i % 3]
+        names = heads(self.graph)
+        wanted = calibration.outputs(self.graph, held, names)
+        prepared: dict[str, Prepared] = {}
+        result = []
+        for i, recipe in enumerate(recipes):
+            progress(i, len(recipes))
+            if recipe.equalize not in prepared:
+                prepared = {recipe.equalize: self.prepare(recipe.equalize, rest, Trace())}
+            got = integer_outputs(self.quantize(prepared[recipe.equalize], recipe.gptq, Trace()), held, names)
+            result.append(float(np.mean([sqnr_db(wanted[name], got[name]) for name in names])))
+        progress(len(recipes), len(recipes))
+        return result
+
+    def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats]]:
+        graph, stats = self.graph, self.stats
+        if mode == "none":
+            return graph, stats
+        if mode == "vector":
+            graph = equalize.vector(graph, stats, self.bits)
+            names = list(stats)
+            stats = observe(FloatEngine(graph, names), images, names)
+        graph, factors = equalize.fill(graph, stats, self.bits)
+        self._guard(mode, graph, images[:GUARD_IMAGES])
+        return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}
+
+    def _guard(self, mode: str, graph: Graph, images: Feeds) -> None:
+        if not len(images):
+            return
+        names = heads(self.graph)
+        before, after = calibration.outputs(self.graph, images, names), calibration.outputs(graph, images, names)
+        for name in names:
+            found = sqnr_db(before[name], after[name])
+            if found < GUARD_DB:
+                raise VerifyError(
+                    f"equalization ({mode}) changed the float output {name!r}: {found:.1f} dB, {GUARD_DB:.0f} allowed"
+                )
+
+
+def heads(graph: Graph) -> list[str]:
+    """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them."""
+    producers = graph.producers()
+    found = []
+    for name in graph.outputs:
+        node = producers.get(name)
+        while node is not None and node.op in ("softmax", "reshape"):
+            name = node.inputs[0] if node.op == "softmax" else name
+            if node.op == "softmax":
+                break
+            node = producers.get(node.inputs[0])
+        found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Real values of these tensors for all images through the integer reference, [N, ...]."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for image in images:
+        feeds = {name: integers(x, graph[name]) for name, x in image.items()}
+        result = run_reference(graph, feeds, keep=names)
+        for name in names:
+            quant = graph[name].quant
+            assert quant is not None
+            parts[name].append(np.ldexp(result[name].astype(np.float64), quant.exponent))
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}

@@ -1,0 +1,106 @@
+"""Which channels of which tensors must be scaled together: a union-find over (tensor, channel).
+
+1. Ops that only pass channels on (Add, pools, Relu, spatial Pad, Slice, Concat, flattening Reshape) join the channels
+   of their inputs with those of their outputs.
+2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
+3. Graph inputs and outputs, and tensors that touch any other op than convolution or fully connected, are frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.passes.weighted import WEIGHTED
+
+PASSING = ("max_pool", "average_pool", "requantize")
+
+
+class Channels:
+    """ids[tensor] is an int array [C]: the class of each channel; frozen classes are in `frozen`."""
+
+    def __init__(self, graph: Graph, *, whole_tensors: bool = False) -> None:
+        self._graph = graph
+        self._start: dict[str, int] = {}
+        total = 0
+        for value in graph.activations():
+            self._start[value.name] = total
+            total += value.shape[-1] if value.shape else 1
+        self._parent = np.arange(total)
+        frozen: list[int] = []
+        for name in (*graph.inputs, *graph.outputs):
+            frozen += self._all(name)
+        for node in graph.nodes:
+            frozen += self._visit(node)
+        for value in graph.activations():
+            if whole_tensors or (value.clamp and any(math.isfinite(c) and c != 0 for c in value.clamp)):
+                self._join_all(self._all(value.name))
+        roots = np.array([self._find(i) for i in range(total)])
+        self.ids = {name: roots[start : start + self._width(name)] for name, start in self._start.items()}
+        self.frozen = np.isin(np.arange(total), roots[frozen])
+        self.total = total
+
+    def _width(self, name: str) -> int:
+        shape = self._graph[name].shape
+        return shape[-1] if shape else 1
+
+    def _all(self, name: str) -> list[int]:
+        start = self._start[name]
+        return list(range(start, start + self._width(name)))
+
+    def _find(self, i: int) -> int:
+        while self._parent[i] != i:
+            self._parent[i] = self._parent[self._parent[i]]
+            i = int(self._parent[i])
+        return i
+
+    def _join(self, a: int, b: int) -> None:
+        a, b = self._find(a), self._find(b)
+        self._parent[max(a, b)] = min(a, b)
+
+    def _join_all(self, ids: Sequence[int]) -> None:
+        for i in ids[1:]:
+            self._join(ids[0], i)
+
+    def _visit(self, node: Node) -> list[int]:
+        """Joins what the node passes on; returns what it freezes."""
+        graph, out = self._graph, node.outputs[0]
+        ins = [name for name in node.inputs if not graph[name].is_const]
+        if node.op in WEIGHTED:
+            return []
+        shape, width = graph[out].shape, self._width(out)
+        if node.op in PASSING:
+            for a, b in zip(self._all(ins[0]), self._all(out), strict=True):
+                self._join(a, b)
+            return []
+        if node.op == "add" and len(ins) == 2 and all(graph[name].shape == shape for name in ins):
+            for name in ins:
+                for a, b in zip(self._all(name), self._all(out), strict=True):
+                    self._join(a, b)
+            return []
+        if node.op == "reshape":
+            source = graph[ins[0]].shape
+            flat = len(shape) >= 1 and int(np.prod(shape[:-1])) == 1 and width % source[-1] == 0
+            if flat or width == source[-1]:
+                channels = self._all(ins[0])
+                for i, a in enumerate(self._all(out)):
+                    self._join(channels[i % len(channels)], a)
+                return []
+        if node.op == "concat" and node.params.axis == len(shape) - 1:
+            for a, b in zip([i for name in ins for i in self._all(name)], self._all(out), strict=True):
+                self._join(a, b)
+            return []
+        if node.op == "slice":
+            start, step = node.params.starts[-1], node.params.steps[-1]
+            channels = self._all(ins[0])
+            for i, a in enumerate(self._all(out)):
+                self._join(channels[start + i * step], a)
+            return []
+        if node.op == "pad" and not np.any(graph[node.inputs[1]].data) and tuple(node.params.pads[-2:]) == (0, 0):
+            for a, b in zip(self._all(ins[0]), self._all(out), strict=True):
+                self._join(a, b)
+            return []
+        return [i for name in (*ins, *node.outputs) for i in self._all(name)]

@@ -1,0 +1,153 @@
+"""Cross-layer equalization: a positive factor per channel moves between a tensor's producers and its consumers.
+
+1. vector: each channel's factor balances the range of the activation against the next layers' weights, which share one
+   grid over the input channels (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+   Correction", 2019, with the activations' observed range in place of the producer's weights). A depthwise consumer
+   has a grid per channel, so there the factor simply fills the range.
+2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
+   other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip.
+
+The float function is unchanged; whoever calls this checks that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.calib.exponent import smallest_exponent, sqnr_db
+from nmpconv.calib.observers import TensorStats
+from nmpconv.ir import Graph, Value
+from nmpconv.passes.channels import Channels
+from nmpconv.passes.weighted import WEIGHTED
+
+ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
+LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
+STEPS = 16  # candidates of the fill factor in [1, 2)
+EXACT_DB = 200.0  # stands for a tensor without error
+
+
+def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
+    """Case 1. stats and bits are by activation; a class without an 8-bit member keeps the factor 1."""
+    channels = Channels(graph)
+    reach = np.zeros(channels.total)
+    demand = np.zeros(channels.total)
+    dense = np.zeros(channels.total, dtype=bool)
+    narrow = np.zeros(channels.total, dtype=bool)
+    for name, ids in channels.ids.items():
+        np.maximum.at(reach, ids, _reach(stats[name], len(ids)))
+        narrow[ids] |= bits[name] == 8
+    for node in graph.nodes:
+        if node.op not in WEIGHTED:
+            continue
+        ids = channels.ids[node.inputs[0]]
+        need = _demand(graph, node.inputs[1], node.params.groups if node.op == "conv2d" else 1)
+        if node.op == "conv2d" and graph[node.inputs[1]].shape[-1] == 1:
+            continue
+        np.maximum.at(demand, ids, need)
+        dense[ids] = True
+    free = ~channels.frozen & narrow & (reach > 0)
+    factor = np.ones(channels.total)
+    both = free & dense & (demand > 0)
+    factor[both] = demand[both] ** ALPHA / reach[both] ** (1 - ALPHA)
+    alone = free & ~dense
+    factor[alone] = 1 / reach[alone]
+    for ids in channels.ids.values():
+        used = np.unique(ids[free[ids]])
+        if used.size:
+            middle = float(np.median(factor[used]))
+            factor[used] = np.clip(factor[used], middle / LIMIT, middle * LIMIT)
+    # Dead channels and channels that nobody reads follow the rest of their tensor.
+    return scale(graph, {name: np.where(channels.frozen[ids], 1.0, factor[ids]) for name, ids in channels.ids.items()})
+
+
+def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> tuple[Graph, dict[str, float]]:
+    """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
+
+    Returns the graph and the factor of every tensor.
+    """
+    channels = Channels(graph, whole_tensors=True)
+    members: dict[int, list[str]] = {}
+    for name, ids in channels.ids.items():
+        if not channels.frozen[ids[0]] and bits[name] == 8 and stats[name].peak > 0:
+            members.setdefault(int(ids[0]), []).append(name)
+    chosen: dict[int, float] = {}
+    for root, names in members.items():
+        limits = [
+            v.clamp[1] for v in (graph[n] for n in names) if v.clamp and math.isfinite(v.clamp[1]) and v.clamp[1] > 0
+        ]
+        reached = [limit for limit in limits if max(stats[n].max for n in names) >= 0.98 * limit]
+        if reached:
+            step = reached[0] / 127.0
+            chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
+            continue
+        candidates = 2.0 ** (np.arange(STEPS) / STEPS)
+        gains = [sum(min(_best_sqnr_db(stats[n], f), EXACT_DB) for n in names) for f in candidates]
+        chosen[root] = float(candidates[int(np.argmax(gains))])
+    factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
+    return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
+
+
+def _reach(stats: TensorStats, channels: int) -> np.ndarray:
+    """Largest magnitude of each channel [C]; of the whole tensor where channels were too many to observe."""
+    if stats.channel_min is None or stats.channel_max is None:
+        return np.full(channels, stats.peak)
+    return np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+
+
+def _best_sqnr_db(stats: TensorStats, factor: float) -> float:
+    """Of the tensor times factor at 8 bits, on the best power-of-two grid; a grid of the product is one of the tensor."""
+    shift = math.log2(factor)
+    top = smallest_exponent(stats.min * factor, stats.max * factor, 8)
+    return max(sqnr_db(stats, top - k - shift, 8) for k in range(3))  # type: ignore[arg-type]
+
+
+def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
+    """How much of the weights' ranges each input channel claims: max over outputs of |w| relative to that output's max. [C]"""
+    data = graph[weight].data
+    assert data is not None
+    outs, per_group = data.shape[0], data.shape[-1]
+    peak = np.abs(data).reshape(outs, -1, per_group).max(axis=1)
+    share = peak / np.maximum(peak.max(axis=1, keepdims=True), 1e-30)
+    return share.reshape(groups, outs // groups, per_group).max(axis=1).reshape(-1)
+
+
+def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with every activation multiplied by its factor [C], its producers and consumers changed accordingly."""
+    values: dict[str, Value] = dict(graph.values)
+    nodes = []
+    for name, factor in factors.items():
+        value = values[name]
+        if value.clamp and not np.all(factor == 1):
+            top, low = factor.max(), factor.min()
+            values[name] = replace(value, clamp=(value.clamp[0] * top, value.clamp[1] * top))
+            assert top == low or all(c == 0 or math.isinf(c) for c in value.clamp)
+    for node in graph.nodes:
+        if node.op not in WEIGHTED:
+            nodes.append(node)
+            continue
+        before, after = factors[node.inputs[0]], factors[node.outputs[0]]
+        if np.all(before == 1) and np.all(after == 1):
+            nodes.append(node)
+            continue
+        groups = node.params.groups if node.op == "conv2d" else 1
+        names = list(node.inputs)
+        weight = graph[names[1]].data
+        assert weight is not None
+        outs, per_group = weight.shape[0], weight.shape[-1]
+        split = weight.astype(np.float64).reshape(groups, outs // groups, -1, per_group)
+        scaled = split / before.reshape(groups, 1, 1, per_group) * after.reshape(groups, outs // groups, 1, 1)
+        data = [scaled.reshape(weight.shape), graph[names[2]].data * after]
+        if len(names) == 4:
+            data.append(graph[names[3]].data * before)
+        # Constants may be shared, so each scaled one gets the name of its consumer.
+        for i, array in enumerate(data, start=1):
+            fresh = f"{node.name}.{('weight', 'bias', 'pad')[i - 1]}"
+            values[fresh] = Value(fresh, array.shape, data=array.astype(np.float32))
+            names[i] = fresh
+        nodes.append(replace(node, inputs=tuple(names)))
+    used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})

@@ -1,0 +1,82 @@
+"""The exponent of every activation, from its calibrated statistics.
+
+1. Raw pixels have exponent 0 (pixel - 128 is exact); Softmax and Sigmoid outputs have 2^-(bits - 1).
+2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
+3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
+
+A clamp becomes the saturation range of the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from nmpconv.calib.exponent import choose
+from nmpconv.calib.observers import TensorStats
+from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.ir import Graph, Observed, Quant, Value
+from nmpconv.passes.grids import grid_groups
+
+UNIT_RANGE = ("sigmoid", "hard_sigmoid")
+
+
+@dataclass(frozen=True)
+class Method:
+    """name: max, mse, kl or percentile. percentile is of |x|, in percent."""
+
+    name: str = "mse"
+    percentile: float = 99.99
+
+
+def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
+    """Sets observed and quant of every activation."""
+    fixed = _fixed(graph, bits)
+    values: list[Value] = []
+    for group in grid_groups(graph):
+        width = bits[group[0]]
+        known = {fixed[name] for name in group if name in fixed}
+        if len(known) == 1 and (len(group) == 1 or group[0] in fixed):
+            exponent, how = known.pop(), "fixed"
+        else:
+            merged = deepcopy(stats[group[0]])
+            for name in group[1:]:
+                merged.merge(stats[name])
+            exponent = choose(merged, width, method.name, percentile=method.percentile).exponent
+            how = method.name
+        for name in group:
+            seen = Observed(float(stats[name].min), float(stats[name].max), how)
+            quant = saturating(width, exponent, graph[name].clamp)
+            values.append(replace(graph[name], observed=seen, quant=quant))
+    return graph.with_values(*values)
+
+
+def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:
+    """Widths without exponents, for planning memory before calibration; names not in bits get 8."""
+    found = []
+    for value in graph.activations():
+        quant = saturating(bits.get(value.name, 8), 0, None)
+        found.append(replace(value, quant=quant, dtype=quant.dtype))
+    return graph.with_values(*found)
+
+
+def saturating(bits: int, exponent: int, clamp: tuple[float, float] | None) -> Quant:
+    """The grid with [lo, hi] narrowed to what the clamp is on it; infinities leave the type's range."""
+    low, high = INT_MIN[bits], INT_MAX[bits]
+    if clamp is None:
+        return Quant(bits, (exponent,), low, high)
+    lo = low if math.isinf(clamp[0]) else min(max(math.floor(math.ldexp(clamp[0], -exponent) + 0.5), low), high)
+    hi = high if math.isinf(clamp[1]) else min(max(math.floor(math.ldexp(clamp[1], -exponent) + 0.5), low), high)
+    return Quant(bits, (exponent,), lo, hi)
+
+
+def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:
+    """Case 1: exponents that need no statistics."""
+    fixed = dict.fromkeys(graph.pixels, 0)
+    for node in graph.nodes:
+        unit = node.op == "softmax" or (node.op == "lookup" and node.params.function in UNIT_RANGE)
+        if unit:
+            fixed[node.outputs[0]] = 1 - bits[node.outputs[0]]
+    return fixed

@@ -1,0 +1,64 @@
+"""Rounding of weights that spreads each rounding error over the weights not yet rounded.
+
+Algorithm: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2022,
+with the bias as a feature that is always 1: it is rounded first, on the output's grid, and the weights make up for it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+BLOCK = 64
+
+
+def round_weights(
+    weights: np.ndarray,
+    bias: np.ndarray,
+    hessian: np.ndarray,
+    step: np.ndarray,
+    bias_step: float,
+    lo: int,
+    hi: int,
+    damping: float,
+) -> np.ndarray:
+    """Integer weights that minimise the error of weights @ x + bias over the rows that made the hessian.
+
+    weights: [G, O, K] of G groups. bias: [G, O]. step: [G, O], the weights' scale. bias_step: the output's scale.
+    hessian: [G, K+1, K+1], sum of x x^T with x = (1, inputs in real units). lo, hi: the weights' integer range.
+    damping: fraction of the mean diagonal that is added to the diagonal; dead inputs make the hessian singular without.
+    Returns int64 [G, O, K].
+    """
+    groups, outs, k = weights.shape
+    diagonal = np.einsum("gii->gi", hessian)[:, 1:]
+    order = np.argsort(-diagonal, axis=1, kind="stable")
+    at = np.arange(groups)[:, None]
+    w = np.concatenate(
+        [bias[:, :, None], weights[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]]], axis=2
+    )
+    full = np.concatenate([np.zeros((groups, 1), dtype=np.int64), order + 1], axis=1)
+    h = hessian[at[:, :, None], full[:, :, None], full[:, None, :]].astype(np.float64)
+    damp = damping * diagonal.mean(axis=1) + 1e-12 * (1 + np.abs(h).max(axis=(1, 2)))
+    index = np.arange(1, k + 1)
+    h[:, index, index] += damp[:, None]
+    h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12
+    upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2)
+
+    w = w.astype(np.float64)
+    q = np.zeros((groups, outs, k + 1))
+    for start in range(0, k + 1, BLOCK):
+        end = min(start + BLOCK, k + 1)
+        errors = np.zeros((groups, outs, end - start))
+        for j in range(start, end):
+            scale = np.full((groups, outs), bias_step) if j == 0 else step
+            rounded = np.floor(w[:, :, j] / scale + 0.5)
+            if j > 0:
+                rounded = np.clip(rounded, lo, hi)
+            q[:, :, j] = rounded
+            error = (w[:, :, j] - rounded * scale) / upper[:, j, j, None]
+            errors[:, :, j - start] = error
+            w[:, :, j + 1 : end] -= error[:, :, None] * upper[:, None, j, j + 1 : end]
+        w[:, :, end:] -= errors @ upper[:, start:end, end:]
+
+    result = np.empty((groups, outs, k), dtype=np.int64)
+    result[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]] = q[:, :, 1:].astype(np.int64)
+    return result

@@ -1,0 +1,102 @@
+"""Makes every op legal for the runtime: exponents are raised and requantizes inserted, never left to an error there.
+
+1. Shifts and exponent differences outside the format's limits: the exponent that is too small is raised.
+2. An input of a same-grid op that is on another grid: a requantize before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.fixed import EXPONENT_MAX, INT_MAX, SHIFT_MAX, SHIFT_MIN
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.passes.exponents import saturating
+from nmpconv.passes.grids import grid_groups
+from nmpconv.passes.weighted import WEIGHTED
+
+ALIGN_MAX = 30  # largest exponent difference of Add's operands, and of a mean's input and output (FORMAT.md)
+
+
+def run(graph: Graph) -> Graph:
+    return _one_grid(_raise(graph))
+
+
+def _raise(graph: Graph) -> Graph:
+    """Case 1, repeated until nothing moves; exponents only grow, so this ends."""
+    group_of = {name: group for group in grid_groups(graph) for name in group}
+    moved = True
+    while moved:
+        moved = False
+        for node in graph.nodes:
+            for name, least in _least(graph, node):
+                if _exponent(graph, name) < least <= EXPONENT_MAX:
+                    graph = graph.with_values(*(_with_exponent(graph[n], least) for n in group_of[name]))
+                    moved = True
+    return graph
+
+
+def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
+    """(activation, smallest exponent that this node allows it)."""
+    out = node.outputs[0]
+    ins = [name for name in node.inputs if not graph[name].is_const]
+    if node.op == "add" and len(ins) == 2:
+        high = max(_exponent(graph, n) for n in ins)
+        for name in ins:
+            yield name, high - ALIGN_MAX
+        yield out, min(_exponent(graph, n) for n in ins) + SHIFT_MIN
+        for name in ins:
+            yield name, _exponent(graph, out) - SHIFT_MAX
+    elif node.op == "mul" and len(ins) == 2:
+        total = sum(_exponent(graph, n) for n in ins)
+        yield out, total + SHIFT_MIN
+        yield ins[0], _exponent(graph, ins[0]) + max(0, _exponent(graph, out) - total - SHIFT_MAX)
+    elif node.op in WEIGHTED:
+        data = graph[node.inputs[1]].data
+        peak = float(np.abs(data).max()) if data is not None and data.size else 0.0
+        if peak > 0:
+            yield out, _exponent(graph, ins[0]) + math.ceil(math.log2(peak / INT_MAX[8])) + SHIFT_MIN
+    elif node.op in ("average_pool", "requantize"):
+        up, down = (ALIGN_MAX, ALIGN_MAX) if node.op == "average_pool" else (-SHIFT_MIN, SHIFT_MAX)
+        yield out, _exponent(graph, ins[0]) - up
+        yield ins[0], _exponent(graph, out) - down
+
+
+def _exponent(graph: Graph, name: str) -> int:
+    quant = graph[name].quant
+    assert quant is not None
+    return quant.exponent
+
+
+def _with_exponent(value: Value, exponent: int) -> Value:
+    assert value.quant is not None
+    return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
+
+
+def _one_grid(graph: Graph) -> Graph:
+    """Case 2."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if OPS[node.op].grid == "same":
+            names = list(node.inputs)
+            for i, name in enumerate(names):
+                goal = graph[node.outputs[0]].quant
+                value = graph[name]
+                if value.is_const or goal is None or _same(value.quant, goal):
+                    continue
+                fresh = f"{node.name}.input{i}"
+                plain = saturating(goal.bits, goal.exponent, None)
+                graph = graph.with_values(replace(value, name=fresh, quant=plain, clamp=None))
+                nodes.append(Node("requantize", fresh, (name,), (fresh,), OPS["requantize"].Params()))
+                names[i] = fresh
+            node = replace(node, inputs=tuple(names))
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _same(a: Quant | None, b: Quant) -> bool:
+    return a is not None and a.exponents == b.exponents and a.bits == b.bits

@@ -1,0 +1,62 @@
+"""How many bits each activation and each weight gets.
+
+At 8 bits, 16 are used where they cost next to nothing (unless strict):
+
+1. a graph input that is not an image, and what only moves its data;
+2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Sigmoid or Softmax;
+3. tensors with one position (a 1x1 plane, a vector).
+4. precise: also outputs of convolutions whose only consumer is an Add or a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from nmpconv.ir import Graph
+from nmpconv.passes.grids import grid_groups
+from nmpconv.passes.weighted import WEIGHTED
+
+HEAD = ("concat", "reshape", "transpose", "slice", "softmax")
+HEAD_FUNCTIONS = ("sigmoid", "hard_sigmoid")
+
+
+def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
+    """Bits by activation name. bits: "8", "16" or "a16w8"; widths: "default", "strict" or "precise"."""
+    names = [value.name for value in graph.activations()]
+    if bits != "8":
+        return {name: 8 if name in graph.pixels else 16 for name in names}
+    if widths == "strict":
+        return dict.fromkeys(names, 8)
+    consumers = graph.consumers()
+    head: set[str] = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        passes_on = node.op in HEAD or (node.op == "lookup" and node.params.function in HEAD_FUNCTIONS)
+        if passes_on and all(out in head for out in node.outputs):
+            head.update(
+                n
+                for n in node.inputs
+                if not graph[n].is_const
+                and all(
+                    other is node or all(o in head for o in other.outputs) and other.op in HEAD
+                    for other in consumers[n]
+                )
+            )
+    wide: set[str] = set()
+    for group in grid_groups(graph):
+        inputs = [n for n in group if n in graph.inputs]
+        if any(n in graph.pixels for n in inputs):
+            continue
+        small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
+        if small or inputs or any(n in head for n in group):
+            wide.update(group)
+    if widths == "precise":
+        for node in graph.nodes:
+            users = consumers[node.outputs[0]]
+            if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
+                wide.add(node.outputs[0])
+    return {name: 16 if name in wide else 8 for name in names}
+
+
+def weight_bits(bits: str) -> int:
+    return 16 if bits == "16" else 8

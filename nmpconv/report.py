@@ -1,0 +1,186 @@
+"""What a conversion did to a model, layer by layer, in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nmpconv import fixed
+from nmpconv.calib import evidence as calibration
+from nmpconv.calib.evidence import Feeds
+from nmpconv.calib.rows import Rows
+from nmpconv.compare import sqnr_db
+from nmpconv.fit import Prepared, heads, integer_outputs
+from nmpconv.ir import Graph, Node, Quant
+from nmpconv.ops import OPS
+from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.passes import bias_rule
+from nmpconv.passes.plan_memory import lower_bound, peak
+from nmpconv.passes.quantize import integers
+from nmpconv.passes.weighted import WEIGHTED
+from nmpconv.reference import step
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node. Bits and exponents of its first input, weights and output; (min, max) where they are per channel.
+
+    clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
+    sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
+    errors before it. None where there were no images.
+    """
+
+    name: str
+    op: str
+    bits: tuple[int, int | None, int]
+    exponent_in: int
+    exponent_weights: tuple[int, int] | None
+    exponent_out: int
+    shift: tuple[int, int] | None
+    bias: tuple[int, int] | None
+    bias_bits: int | None
+    macs: int
+    clipped: float | None = None
+    sqnr_isolated: float | None = None
+    sqnr_cumulative: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """sqnr_db: of the heads (outputs, before a final Softmax) by name; bias_rule_cost_db: how much more it would be with
+    biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least possible peak."""
+
+    quantized_nodes: int
+    total_nodes: int
+    arena_bytes: int
+    arena_lower_bound: int
+    macs: int
+    layers: tuple[Layer, ...]
+    file_bytes: int = 0
+    recipe: str = ""
+    notes: tuple[str, ...] = ()
+    sqnr_db: Mapping[str, float] = field(default_factory=dict)
+    bias_rule_cost_db: float | None = None
+
+    @staticmethod
+    def of(graph: Graph) -> Report:
+        """Of a planned graph, without measurements."""
+        layers = tuple(_layer(graph, node) for node in graph.nodes)
+        quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
+        return Report(
+            quantized, len(graph.nodes), peak(graph), lower_bound(graph), sum(layer.macs for layer in layers), layers
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a figure that is infinite (no error at all) becomes None."""
+        return _finite(asdict(self))
+
+
+def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
+    """The report of a planned graph, measured on these images (none: without measurements)."""
+    report = Report.of(planned)
+    if not len(images):
+        return report
+    made_by = [node.op for node in prepared.ranged.nodes]
+    rows = calibration.collect(prepared.ranged, images, made_by)
+    layers = _measured(planned, report.layers, rows.inputs, rows.rows)
+    names = heads(prepared.ranged)
+    wanted = calibration.outputs(prepared.ranged, images, names)
+    got = integer_outputs(planned, images, names)
+    found = {name: sqnr_db(wanted[name], got[name]) for name in names}
+    # Simulated on the images that the biases were fitted on, so both sides are measured there.
+    fitted = prepared.evidence
+    cost = None
+    if fitted.rows and all(node.outputs[0] in fitted.rows for node in planned.nodes if node.op in WEIGHTED):
+        cost = _bias_rule_cost(prepared, planned, names)
+    return replace(report, layers=layers, sqnr_db=found, bias_rule_cost_db=cost)
+
+
+def _bias_rule_cost(prepared: Prepared, planned: Graph, names: Sequence[str]) -> float:
+    count = len(next(iter(prepared.evidence.inputs.values())))
+    feeds = [{n: x[i : i + 1] for n, x in prepared.evidence.inputs.items()} for i in range(count)]
+    wanted = calibration.outputs(prepared.ranged, feeds, names)
+    ours = integer_outputs(planned, feeds, names)
+    other = bias_rule.outputs(planned, prepared.evidence, names)
+    costs = []
+    for name in names:
+        quant = _quant(planned, name)
+        theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
+        costs.append(sqnr_db(wanted[name], theirs) - sqnr_db(wanted[name], ours[name]))
+    return float(np.mean(costs))
+
+
+def _measured(
+    graph: Graph, layers: Sequence[Layer], inputs: Mapping[str, np.ndarray], rows: Mapping[str, Rows]
+) -> tuple[Layer, ...]:
+    env = {name: integers(x, graph[name]) for name, x in inputs.items()}
+    last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
+    result = []
+    for i, (node, layer) in enumerate(zip(graph.nodes, layers, strict=True)):
+        env.update(step(graph, node, env))
+        out = node.outputs[0]
+        if out in rows:
+            result.append(_with_errors(layer, graph, out, env[out], rows[out]))
+        else:
+            result.append(layer)
+        for name in [n for n in env if last.get(n, -1) <= i]:
+            del env[name]
+    return tuple(result)
+
+
+def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows) -> Layer:
+    quant = _quant(graph, out)
+    low, high = graph[out].clamp or (-math.inf, math.inf)
+    wanted = np.clip(rows.values.astype(np.float64), low, high)
+    grid = np.ldexp(wanted, -quant.exponent)
+    clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
+    isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
+    seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
+    got = np.ldexp(seen.astype(np.float64), quant.exponent)
+    return replace(
+        layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
+    )
+
+
+def _layer(graph: Graph, node: Node) -> Layer:
+    x, y = _quant(graph, node.inputs[0]), _quant(graph, node.outputs[0])
+    w = b = shifts = None
+    if node.op in WEIGHTED:
+        w, b = graph[node.inputs[1]], graph[node.inputs[2]]
+    bits: tuple[int, int | None, int] = (x.bits, None, y.bits)
+    if w is not None and w.quant is not None:
+        bits = (x.bits, w.quant.bits, y.bits)
+        found = weight_shifts(x, w.quant, y, w.shape[0])
+        shifts = (int(found.min()), int(found.max()))
+    return Layer(
+        name=node.name,
+        op=node.op,
+        bits=bits,
+        exponent_in=x.exponent,
+        exponent_weights=(min(w.quant.exponents), max(w.quant.exponents)) if w is not None and w.quant else None,
+        exponent_out=y.exponent,
+        shift=shifts,
+        bias=(int(b.data.min()), int(b.data.max())) if b is not None and b.data is not None and b.quant else None,
+        bias_bits=b.quant.bits if b is not None and b.quant else None,
+        macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
+    )
+
+
+def _quant(graph: Graph, name: str) -> Quant:
+    quant = graph[name].quant
+    assert quant is not None
+    return quant
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
