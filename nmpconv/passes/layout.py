@@ -5,7 +5,7 @@ Down, until nothing changes:
 1. transpose after transpose: one transpose, or none.
 2. reshape after reshape: one, or none. A transpose that moves only axes of size 1 counts as a reshape next to one.
 3. transpose before requantize or lookup: the op first. So with slice, softmax and pad, whose axes are renamed.
-4. transpose before add, mul or concat: the op first, when that leaves fewer bytes to transpose on its inputs. Constants
+4. transpose before add, mul or concat: the op first, when that leaves less to transpose on its inputs. Constants
    are transposed here and now.
 5. reshape before requantize or lookup: the op first.
 6. transpose before a reshape that neither splits nor merges what the transpose tore apart: the reshape first.
@@ -15,8 +15,8 @@ Then, once:
 
 8. A transpose that moves only axes of size 1 becomes a reshape.
 
-This ends: 1, 2 and 7 remove a node, 3 to 6 move one towards the outputs. Only 4 puts a transpose above an op again; it
-could only come back down by the opposite gain, and a tie is always broken in favour of NCHW -> NHWC standing above.
+This ends: 1, 2 and 7 remove a node, 3, 5 and 6 move one towards the outputs, and 4 lessens what is above its node, first
+in bytes, then in transposes, then in transposes to NCHW; that can only grow by moves further up, which end likewise.
 Values keep the names of the ONNX tensors that they hold the elements of.
 """
 
@@ -139,30 +139,35 @@ def _sink_joined(editor: Editor, node: Node) -> bool:  # case 4
         return False
     perms = [t.params.perm for name in node.inputs if (t := _above(editor, name, "transpose")) is not None]
     for perm in dict.fromkeys(perms):
-        if len(perm) == len(editor[node.outputs[0]].shape) and _gains(editor, node, perm):
-            inputs = [_untranspose(editor, node, name, perm) for name in node.inputs]
+        here = tuple(range(len(perm)))
+        if len(perm) != len(editor[node.outputs[0]].shape):
+            continue
+        if _cost(editor, node, _inverse(perm)) < _cost(editor, node, here):
+            moved = {name: _untranspose(editor, node, name, perm) for name in dict.fromkeys(node.inputs)}
             params = node.params
             if node.op == "concat":
                 params = replace(params, axis=perm[params.axis])
-            return _swap(editor, node, inputs, params, "transpose", TransposeParams(perm))
+            return _swap(
+                editor, node, [moved[name] for name in node.inputs], params, "transpose", TransposeParams(perm)
+            )
     return False
 
 
-def _gains(editor: Editor, node: Node, perm: Perm) -> bool:
-    """Whether less is transposed above the node without this transpose than with it: first bytes, then number."""
-    before, after = [0, 0], [0, 0]
+def _cost(editor: Editor, node: Node, further: Perm) -> tuple[int, int, int]:
+    """Bytes, transposes and transposes to NCHW right above a node, once its inputs are transposed further."""
+    size = count = to_nchw = 0
     for name in dict.fromkeys(node.inputs):
-        value = editor[name]
-        if value.is_const:
+        if editor[name].is_const:
             continue
         above = _above(editor, name, "transpose")
-        if above is not None:
-            before[0] += value.nbytes * _moves_data(above.params.perm, editor[above.inputs[0]].shape)
-            before[1] += 1
-        if above is None or above.params.perm != perm:
-            after[0] += value.nbytes * _moves_data(_inverse(perm), _padded(value.shape, len(perm)))
-            after[1] += 1
-    return after < before or (after == before and perm == TO_NCHW)
+        if above is not None and len(above.params.perm) != len(further):
+            above = None
+        source = editor[name if above is None else above.inputs[0]]
+        perm = further if above is None else _compose(above.params.perm, further)
+        size += source.nbytes * _moves_data(perm, _padded(source.shape, len(further)))
+        count += perm != tuple(range(len(perm)))
+        to_nchw += perm == TO_NCHW
+    return size, count, to_nchw
 
 
 def _padded(shape: Sequence[int], rank: int) -> tuple[int, ...]:
