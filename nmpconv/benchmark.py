@@ -33,11 +33,11 @@ class Timing:
         return float(np.quantile(self.latencies, fraction))
 
     def histogram(self, bins: int) -> list[tuple[float, float, int]]:
-        """(from, to, runs) of equal slices between the fastest and the slowest run; one when they are the same."""
-        low, high = min(self.latencies), max(self.latencies)
-        if low == high:
-            return [(low, high, len(self.latencies))]
-        counts, edges = np.histogram(self.latencies, bins, (low, high))
+        """(from, to, runs) of slices, equal ones but for the last, which holds the slowest tenth."""
+        edges = np.unique([*np.linspace(self.quantile(0), self.quantile(0.9), bins), self.quantile(1)])
+        if len(edges) == 1:
+            return [(self.quantile(0), self.quantile(1), len(self.latencies))]
+        counts, _ = np.histogram(self.latencies, edges)
         return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
 
 

@@ -219,7 +219,8 @@ class _Judge:
     def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> np.ndarray:
         """Takes in one sample; the float model's first output."""
         floats = self._engine.run(feeds)
-        for (name, _), theirs, output, ours in zip(self._outputs, self._theirs, outputs, heads, strict=True):
+        rows = zip(self._outputs, self._theirs, outputs, self.heads, heads, strict=True)
+        for (name, tensor), theirs, output, head_tensor, ours in rows:
             if floats[name].size != output.size:
                 raise InputError(
                     f"output {name!r} of the reference has shape {list(floats[name].shape)}, "
@@ -227,8 +228,8 @@ class _Judge:
                     where=self._where,
                 )
             # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
-            same = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and ours.ndim - ours.shape.count(1) <= 2
-            cut = theirs != name and same
+            vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
+            cut = vectors and theirs != name and head_tensor != tensor
             self._sqnr[name].add(floats[theirs if cut else name], ours if cut else output)
         return floats[self._outputs[0][0]]
 

@@ -81,7 +81,7 @@ def _explain(error: Exception) -> int:
     known = _of_system(error) if isinstance(error, OSError) else error
     if not isinstance(known, NmpError):
         known = NmpError(
-            f"nmpconv failed: {type(error).__name__}: {error}", hint="this is a bug of nmpconv; --debug shows where"
+            f"nmpconv failed: {type(error).__name__}: {error}", hint="this is a bug of nmpconv; NMP_DEBUG=1 shows where"
         )
     if os.environ.get("NMP_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)

@@ -156,6 +156,11 @@ def command(
     if save_profile is not None:
         options.check_output(save_profile, model)
 
+    found = options.sources(calib or (), "--calib")
+    shapes = options.shapes(input_shape or ())
+    pictures = _preprocess(mean, std, pixel_range, layout, channel_order, resize, crop)
+    classes = options.labels(labels) if labels is not None else ()
+
     # The engines behind these take a second to load: --help and usage errors do not wait for them.
     from nmpconv import convert as converter
     from nmpconv.writer import write_file
@@ -170,17 +175,16 @@ def command(
         rounding=rounding.value,
         bias_correction=bias_correction,
         bias_bits=0 if bias_bits is options.BiasBits.NARROWEST else int(bias_bits.value),
-        input_shapes=options.shapes(input_shape or ()),
+        input_shapes=shapes,
         outputs=options.names(outputs or ()),
-        preprocess=_preprocess(mean, std, pixel_range, layout, channel_order, resize, crop),
-        labels=options.labels(labels) if labels is not None else (),
+        preprocess=pictures,
+        labels=classes,
         test_vectors=test_vectors,
         dump_ir=dump_ir,
         load_profile=load_profile,
         save_profile=save_profile,
         max_images=calib_limit,
     )
-    found = options.sources(calib or (), "--calib")
     if dry_run:
         report = converter.plan(model, chosen).report
     else:

@@ -1,0 +1,98 @@
+"""Small files that the tests of the command line work on, made on the spot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.writer import to_bytes
+
+SIZE = 8
+CLASSES = 3
+
+
+def onnx_model(*, channels: int = 3, softmax: bool = True, weight: float = 1.0, extra: str = "") -> onnx.ModelProto:
+    """x [1,channels,8,8] -> Conv 3x3, Relu, GlobalAveragePool, Flatten, Gemm (`logits`) -> Softmax -> y.
+
+    weight: a factor on the first weights (NaN for a broken model). extra: an op type put before the last node.
+    """
+    rng = np.random.default_rng(7)
+    arrays = {
+        "w1": rng.normal(0, 0.2, (4, channels, 3, 3)) * weight,
+        "b1": rng.normal(0, 0.2, 4),
+        "w2": rng.normal(0, 1, (CLASSES, 4)),
+        "b2": rng.normal(0, 0.2, CLASSES),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"], "pool"),
+        helper.make_node("Flatten", ["g"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["logits"], "fc", transB=1),
+    ]
+    last = "logits"
+    if extra:
+        nodes.append(helper.make_node(extra, [last], ["odd"], "odd_one"))
+        last = "odd"
+    nodes.append(helper.make_node("Softmax" if softmax else "Identity", [last], ["y"], "last"))
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, SIZE, SIZE])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, CLASSES])],
+        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def images(folder: Path, count: int = 8, size: int = SIZE) -> Path:
+    """PNG files of noise, and labels.csv that calls them 0, 1, 2, 0, ..."""
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    rows = ["file,label"]
+    for i in range(count):
+        Image.fromarray(rng.integers(0, 256, (size, size, 3)).astype(np.uint8)).save(folder / f"{i:02}.png")
+        rows.append(f"{i:02}.png,{i % CLASSES}")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def nmp_graph(*, labels: tuple[str, ...] = ("ant", "bee", "cat"), name: str = "hand-made") -> Graph:
+    """A planned graph made without the converter: pixels [1,8,8,3] -> conv2d 8x8 -> reshape -> [1,3]."""
+    rng = np.random.default_rng(6)
+    grid = Quant(8, (-2,), -128, 127)
+    weights = rng.integers(-127, 128, (CLASSES, SIZE, SIZE, 3)).astype(np.int8)
+    values = [
+        Value("x", (1, SIZE, SIZE, 3), "int8", quant=Quant(8, (0,), -128, 127), offset=0),
+        Value("w", weights.shape, "int8", weights, quant=Quant(8, (-13, -14, -13), -127, 127, 0)),
+        Value("b", (CLASSES,), "int8", np.array([1, -2, 3], np.int8), quant=Quant(8, (-2,), -128, 127)),
+        Value("c", (1, 1, 1, CLASSES), "int8", quant=grid, offset=192, observed=Observed(-20.0, 21.5, "mse")),
+        Value("y", (1, CLASSES), "int8", quant=grid, offset=192),
+    ]
+    nodes = (
+        Node("conv2d", "conv", ("x", "w", "b"), ("c",), OPS["conv2d"].Params()),
+        Node("reshape", "flatten", ("c",), ("y",), OPS["reshape"].Params((1, CLASSES))),
+    )
+    return Graph(
+        name,
+        ("x",),
+        ("y",),
+        nodes,
+        {value.name: value for value in values},
+        {"x": Preprocess(mean=(127.5,), std=(64.0,))},
+        labels,
+        frozenset({"x"}),
+        {"x": (1, 3, SIZE, SIZE), "y": (1, CLASSES)},
+    )
+
+
+def nmp_bytes(**changes: Any) -> bytes:
+    """The .nmp file of `nmp_graph`."""
+    return to_bytes(nmp_graph(**changes), {"producer": "a test", "source": "nowhere.onnx"})

@@ -1,0 +1,102 @@
+"""What needs neither the converter nor the interpreter: inspect, ops, help and version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cli_files
+import pytest
+
+from nmpconv import __version__
+from nmpconv.ops import OPS
+
+
+def test_inspect_json(cli) -> None:
+    ran = cli("inspect", "model.nmp", "--json")
+    assert (ran.code, ran.err, ran.left) == (0, "", [])
+    found = ran.json
+    assert found["format_version"] == "1.0"
+    assert found["arena_bytes"] == 208
+    assert found["weights_bytes"] == 3 * 8 * 8 * 3 + 3
+    assert found["metadata"]["producer"] == "a test"
+    assert [op["kind"] for op in found["ops"]] == ["conv2d", "reshape"]
+    assert found["inputs"][0]["source_shape"] == [1, 3, 8, 8]
+    assert found["inputs"][0]["preprocess"]["mean"] == [127.5]
+    tensors = {tensor["name"]: tensor for tensor in found["tensors"]}
+    assert tensors["w"]["exponent"] == [-13, -14, -13]
+    assert tensors["c"] == {
+        "name": "c",
+        "dtype": "int8",
+        "shape": [1, 1, 1, 3],
+        "exponent": -2,
+        "axis": None,
+        "clip_min": -128,
+        "clip_max": 127,
+        "observed_min": -20.0,
+        "observed_max": 21.5,
+        "calibration": "mse",
+        "constant": False,
+        "offset": 192,
+        "bytes": 3,
+    }
+    assert tensors["x"]["calibration"] is None
+    assert tensors["x"]["observed_min"] is None
+
+
+def test_inspect_text(cli) -> None:
+    ran = cli("inspect", "model.nmp", "--tensors")
+    assert ran.code == 0
+    for text in (
+        "hand-made",
+        "pixel - 128",
+        "mean 127.5, std 64",
+        "-14..-13",
+        "-20..21.5",
+        "Memory map",
+        "3: ant, bee, cat",
+    ):
+        assert text in ran.out
+
+
+def test_text_in_a_pipe_is_plain_and_whole(cli) -> None:
+    long = "a_tensor_name_of_an_exporter/" * 8
+    Path("model.nmp").write_bytes(cli_files.nmp_bytes(name=long))
+    ran = cli("inspect", "model.nmp")
+    assert long in ran.out
+    assert ran.out.isascii()
+    assert "\x1b" not in ran.out
+    assert all(row == row.rstrip() for row in ran.out.splitlines())
+
+
+def test_a_file_cannot_steer_the_terminal(cli) -> None:
+    Path("model.nmp").write_bytes(cli_files.nmp_bytes(name="\x1b[2Jgone", labels=("a\x07", "b", "c")))
+    ran = cli("inspect", "model.nmp")
+    assert "\x1b" not in ran.out
+    assert "\\x1b[2Jgone" in ran.out
+    assert "\x07" not in ran.out
+
+
+def test_ops(cli) -> None:
+    table, markdown, data = cli("ops"), cli("ops", "--markdown"), cli("ops", "--json")
+    for name in OPS:
+        assert f"\n{name} " in table.out
+        assert f"| {name} |" in markdown.out
+    assert [row["op"] for row in data.json["ops"]] == list(OPS)
+    assert all(row["int8"] and row["int16"] for row in data.json["ops"])
+
+
+def test_version(cli) -> None:
+    assert cli("--version").out == f"nmpconv {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["convert", "inspect", "run", "eval", "bench", "ops"])
+def test_help_has_examples(cli, command: str) -> None:
+    ran = cli(command, "--help")
+    assert ran.code == 0
+    assert f"nmpconv {command}" in ran.out.partition("Examples")[2]
+
+
+def test_no_command_shows_the_help(cli) -> None:
+    ran = cli()
+    assert "convert" in ran.out + ran.err
+    assert ran.code == 2

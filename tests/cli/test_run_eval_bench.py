@@ -1,0 +1,202 @@
+"""run, eval and bench on a file that was made by hand, so that every figure can be computed here."""
+
+from __future__ import annotations
+
+import math
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import cli_files
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from nmpconv import reference
+from nmpconv.benchmark import Timing
+from nmpconv.cli import options, show
+from nmpconv.compare import Sqnr, agreement, sqnr_db, top_k
+from nmpconv.errors import UsageError
+
+
+def expected(path: Path) -> np.ndarray:
+    """The hand-made model's scores of one image."""
+    graph = cli_files.nmp_graph()
+    pixels = np.asarray(Image.open(path)).astype(np.int16) - 128
+    return reference.run(graph, {"x": pixels[np.newaxis].astype(np.int8)})["y"] * 0.25
+
+
+def float_twin(*, softmax: bool) -> onnx.ModelProto:
+    """The hand-made model in float, mean 127.5 and std 64 taken out of its weights again; a Softmax on top if asked."""
+    graph = cli_files.nmp_graph()
+    scale = np.ldexp(1.0, graph["w"].quant.exponents)[:, None, None, None]
+    weights = graph["w"].data.transpose(0, 3, 1, 2) * scale * 64
+    bias = graph["b"].data * 0.25 - weights.sum(axis=(1, 2, 3)) * (0.5 / 64)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
+        helper.make_node("Flatten", ["c"], ["f" if softmax else "y"], "flatten"),
+    ]
+    if softmax:
+        nodes.append(helper.make_node("Softmax", ["f"], ["y"], "softmax"))
+    tensors = [numpy_helper.from_array(a.astype(np.float32), n) for n, a in (("w", weights), ("b", bias))]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    made = helper.make_graph(nodes, "twin", [x], [y], tensors)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_run_names_the_classes(cli) -> None:
+    ran = cli("run", "model.nmp", "images/00.png", "images/01.png", "--top", 2, "--json")
+    assert (ran.code, ran.left) == (0, [])
+    for sample, path in zip(ran.json["samples"], (Path("images/00.png"), Path("images/01.png")), strict=True):
+        scores = expected(path).ravel()
+        best = top_k(scores, 2)
+        assert sample["file"] == str(path)
+        assert sample["top"] == [{"class": i, "label": ("ant", "bee", "cat")[i], "score": scores[i]} for i in best]
+    assert "bee" in cli("run", "model.nmp", "images/00.png").out
+
+
+@pytest.mark.parametrize(("flag", "dtype", "unit"), [((), np.float32, 0.25), (("--raw",), np.int8, 1)])
+def test_run_writes_arrays(cli, flag: tuple[str, ...], dtype: type, unit: float) -> None:
+    ran = cli("run", "model.nmp", "images", "-o", "all.npz", *flag)
+    assert (ran.code, ran.left) == (0, ["all.npz"])
+    found = np.load("all.npz")["y"]
+    assert found.dtype == dtype
+    paths = sorted(Path("images").glob("*.png"))
+    np.testing.assert_array_equal(found * (0.25 / unit), np.concatenate([expected(path) for path in paths]))
+    first = Path("all.npz").read_bytes()
+    cli("run", "model.nmp", "images", "-o", "all.npz", *flag)
+    assert Path("all.npz").read_bytes() == first
+
+
+def test_eval_with_labels_only(cli) -> None:
+    found = cli("eval", "model.nmp", "--data", "images/labels.csv", "--json").json
+    ranked = [top_k(expected(Path(f"images/{i:02}.png")), 5) for i in range(8)]
+    assert found["n"] == 8
+    assert found["top1"] == 100 * sum(r[0] == i % 3 for i, r in enumerate(ranked)) / 8
+    assert found["top5"] == 100
+    assert (found["reference_top1"], found["agreement"], found["sqnr_db"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_eval_against_a_reference(cli, softmax: bool) -> None:
+    """The .nmp has no Softmax. Where the reference ends in one, the two outputs are what there is to compare."""
+    onnx.save(float_twin(softmax=softmax), "twin.onnx")
+    found = cli("eval", "model.nmp", "--data", "images", "--reference", "twin.onnx", "--json").json
+    assert found["agreement"] == 100
+    assert found["top1"] is None
+    assert (found["sqnr_db"] > 30) is not softmax
+    assert found["outputs"] == [{"name": "y", "sqnr_db": found["sqnr_db"]}]
+
+
+def test_eval_limit_and_offset(cli) -> None:
+    Path("set.csv").write_text("file,label\nimages/00.png,-1\nimages/01.png,0\nimages/02.png,9\n")
+    found = cli("eval", "model.nmp", "--data", "set.csv", "--limit", 2, "--label-offset", 1, "--json").json
+    assert found["n"] == 2
+
+
+def test_bench(cli) -> None:
+    ran = cli("bench", "model.nmp", "--runs", 7, "--warmup", 1, "--json")
+    found = ran.json
+    assert (found["device"], found["cpu"], found["threads"], found["runs"]) == ("host", "portable", 1, 7)
+    latency = found["latency_ms"]
+    assert 0 < latency["min"] <= latency["median"] <= latency["p90"] <= latency["max"]
+    assert [(op["name"], op["kind"], op["macs"]) for op in found["ops"]] == [
+        ("conv", "conv2d", 576),
+        ("flatten", "reshape", 0),
+    ]
+    assert "measure: 7/7" in ran.err
+    text = cli("bench", "model.nmp", "--runs", 7).out
+    assert all(word in text for word in ("MAC/s", "median", "p90", "Latency", "#"))
+
+
+def test_histogram_counts_every_run() -> None:
+    timing = Timing((1.0, 1.0, 1.1, 1.2, 9.0), ())
+    assert sum(count for _, _, count in timing.histogram(10)) == 5
+    assert Timing((1.0, 1.0), ()).histogram(10) == [(1.0, 1.0, 2)]
+
+
+def test_json_is_the_only_thing_on_stdout(cli) -> None:
+    for command in (
+        "inspect model.nmp",
+        "run model.nmp images",
+        "eval model.nmp --data images",
+        "bench model.nmp --runs 2",
+    ):
+        ran = cli(*command.split(), "--json")
+        assert ran.code == 0
+        assert isinstance(ran.json, dict)
+
+
+def test_interrupted(here: Path) -> None:
+    command = [sys.executable, "-m", "nmpconv", "bench", "model.nmp", "--runs", "1000000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "warm up: 3/3\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_terminal_gets_rich_tables_and_bars(here: Path) -> None:
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "nmpconv", "eval", "model.nmp", "--data", "images/labels.csv"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(command, stdout=child, stderr=child, env=environment) as process:
+        os.close(child)
+        seen = b""
+        while chunk := _read(parent):
+            seen += chunk
+    assert process.returncode == 0
+    text = seen.decode()
+    assert "evaluate" in text
+    assert "━" in text  # the bar and the table's rule
+    assert "─" in text
+    assert "\x1b[" in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_figures_for_people() -> None:
+    assert [show.size(n) for n in (0, 999, 1000, 95_230, 3_410_000)] == [
+        "0 B",
+        "999 B",
+        "1.00 kB",
+        "95.2 kB",
+        "3.41 MB",
+    ]
+    assert [show.scaled(n).strip() for n in (576, 999_600, 1.3e9, 4e12)] == ["576", "1.00 M", "1.30 G", "4.00 T"]
+    assert [show.duration(s) for s in (2.4, 0.0341, 9.52e-6, 8.12e-7)] == ["2.40 s", "34.1 ms", "9.52 us", "812 ns"]
+    assert [show.span(-7, -3), show.span(4, 4)] == ["-7..-3", "4"]
+    assert [show.db(v) for v in (None, math.inf, 31.25)] == ["-", "exact", "31.2"]
+
+
+def test_sources() -> None:
+    assert options.sources(["a/b.csv"], "--calib") == {"": Path("a/b.csv")}
+    assert options.sources(["l=a", "r=b=c"], "--calib") == {"l": Path("a"), "r": Path("b=c")}
+    for wrong in (["a", "b"], ["a", "l=b"], ["l=a", "l=b"], ["l="]):
+        with pytest.raises(UsageError):
+            options.sources(wrong, "--calib")
+
+
+def test_compare() -> None:
+    assert sqnr_db([3, 4], [3, 4]) == math.inf
+    assert sqnr_db([0, 0], [1, 0]) == -math.inf
+    assert sqnr_db([10, 0], [9, 0]) == pytest.approx(20)
+    pieces = Sqnr()
+    pieces.add([10], [9])
+    pieces.add([[0]], [0])
+    assert pieces.db == pytest.approx(20)
+    assert top_k([1, 3, 3, 2], 3) == [1, 2, 3]
+    assert agreement([[0, 1], [1, 0]], [[0, 2], [0, 1]]) == 0.5
