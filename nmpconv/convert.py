@@ -79,7 +79,7 @@ class Result:
 
 
 def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, progress: Progress) -> Result:
-    """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile is all there is.
+    """calib: a source of images or arrays by input name ('' for the only input); None: only a loaded profile.
 
     Raises InputError, UsageError, UnsupportedModel; nothing is written except options.dump_ir and save_profile.
     """
@@ -122,7 +122,7 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
 
 
 def plan(model: Path, options: Options) -> Result:
-    """What needs no images (--dry-run): import, float passes, widths and the memory plan. Exponents mean nothing yet."""
+    """What needs no images (--dry-run): import, float passes, widths, memory. Exponents mean nothing yet."""
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
@@ -204,7 +204,7 @@ def _choose(fitter: Fitter, recipes: Sequence[Recipe], progress: Progress) -> tu
 
 
 def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[bytes], list[bytes]]]:
-    """Inputs and the reference's outputs of the first samples, or of seeded random integers where there are no samples."""
+    """Inputs and the reference's outputs of the first samples, or of seeded random integers without samples."""
     rng = np.random.default_rng(0)
     vectors = []
     for i in range(count):

@@ -19,7 +19,7 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import OPS
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
-from nmpconv.passes.plan_memory import lower_bound, peak
+from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.reference import step
@@ -51,8 +51,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Report:
-    """sqnr_db: of the heads (outputs, before a final Softmax) by name; bias_rule_cost_db: how much more it would be with
-    biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least possible peak."""
+    """Totals, and one Layer a node.
+
+    sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
+    biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    """
 
     quantized_nodes: int
     total_nodes: int
@@ -72,7 +75,12 @@ class Report:
         layers = tuple(_layer(graph, node) for node in graph.nodes)
         quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
         return Report(
-            quantized, len(graph.nodes), peak(graph), lower_bound(graph), sum(layer.macs for layer in layers), layers
+            quantized,
+            len(graph.nodes),
+            _arena_bytes(graph),
+            lower_bound(graph),
+            sum(layer.macs for layer in layers),
+            layers,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -168,6 +176,10 @@ def _layer(graph: Graph, node: Node) -> Layer:
         bias_bits=b.quant.bits if b is not None and b.quant else None,
         macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
     )
+
+
+def _arena_bytes(graph: Graph) -> int:
+    return max((v.offset + v.nbytes for v in graph.activations() if v.offset is not None), default=0)
 
 
 def _quant(graph: Graph, name: str) -> Quant:

@@ -14,6 +14,7 @@ from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.passes.bias import on_accumulator_grid
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import WEIGHTED, gather, matrix, multiply
 from nmpconv.reference import step
@@ -22,7 +23,7 @@ WIDE = Quant(32, (0,), fixed.INT_MIN[32], fixed.INT_MAX[32])
 
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Integers of these tensors, [N, ...], for the images of the evidence, with every bias on its accumulator's scale."""
+    """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = {name: integers(x, graph[name]) for name, x in evidence.inputs.items()}
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
     kept: dict[str, np.ndarray] = {}
@@ -43,9 +44,11 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     pad = graph[node.inputs[3]].data if len(node.inputs) == 4 else None
     split = matrix(graph, node).split(w.data.astype(np.float64))
     shift = weight_shifts(x, w.quant, y, w.shape[0])
-    unit = np.ldexp(1.0, y.exponent - shift)
     sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
-    bias = fixed.round_half_up((rows.values / unit - sums).mean(axis=0))
+    target = np.ldexp(rows.values.astype(np.float64), -y.exponent)
+    low, high = graph[out].clamp or (-np.inf, np.inf)
+    goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
+    bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, target, goal, y)
     # The op itself gives the sums when everything is on one grid and its own bias is zero.
     zero = graph[node.inputs[2]]
     assert zero.data is not None

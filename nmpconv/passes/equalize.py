@@ -102,7 +102,7 @@ def _best_sqnr_db(stats: TensorStats, factor: float) -> float:
     """Of the tensor times factor at 8 bits, on the best power-of-two grid; a grid of the product is one of the tensor."""
     shift = math.log2(factor)
     top = smallest_exponent(stats.min * factor, stats.max * factor, 8)
-    return max(sqnr_db(stats, top - k - shift, 8) for k in range(3))  # type: ignore[arg-type]
+    return max(sqnr_db(stats, top - k - shift, 8) for k in range(3))
 
 
 def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:

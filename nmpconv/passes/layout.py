@@ -15,7 +15,7 @@ Then, once:
 
 8. A transpose that moves only axes of size 1 becomes a reshape.
 
-This ends: 1, 2 and 7 remove a node, 3, 5 and 6 move one towards the outputs, and 4 lessens what is above its node, first
+This ends: 1, 2 and 7 remove a node, 3, 5 and 6 move one towards the outputs, 4 lessens what is above its node, first
 in bytes, then in transposes, then in transposes to NCHW; that can only grow by moves further up, which end likewise.
 Values keep the names of the ONNX tensors that they hold the elements of.
 """

@@ -26,6 +26,7 @@ from nmpconv.errors import InputError
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes import weights as grids
+from nmpconv.passes.bias import on_output_grid
 from nmpconv.passes.gptq import round_weights
 from nmpconv.passes.weighted import WEIGHTED, Matrix, gather, matrix, multiply, out_positions, second_moment
 from nmpconv.reference import step
@@ -158,25 +159,16 @@ class _Layer:
         return rounded.reshape(self.weights.shape)
 
     def correct(self, q: np.ndarray, seen: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Case 3: biases [O] and the squared error after the activation [O], for rows seen [R, G, K], target [R, O]."""
+        """Case 3: biases [O] and the error after the activation [O], for rows seen [R, G, K], target [R, O]."""
         sums = np.concatenate(
             [
                 multiply(seen[i : i + CHUNK].astype(np.float64), self.shape.split(q.astype(np.float64)))
                 for i in range(0, len(seen), CHUNK)
             ]
         )
-        real = sums * np.ldexp(1.0, self.exponents) * self.step_x
-        bias = fixed.round_half_up((target - real).mean(axis=0) / self.step_y)
-        shifted = fixed.rsh(sums.astype(np.int64), self.shift)
         low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
         goal = np.clip(target, low, high) / self.step_y
-        best, best_error = bias, np.full(len(bias), np.inf)
-        for delta in (0, -1, 1):
-            y = np.clip(shifted + (bias + delta), self.y.lo, self.y.hi)
-            error = np.square(y - goal).mean(axis=0)
-            better = error < best_error
-            best, best_error = np.where(better, bias + delta, best), np.where(better, error, best_error)
-        return best, best_error
+        return on_output_grid(sums.astype(np.int64), self.shift, target / self.step_y, goal, self.y)
 
     def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
         node, how = self.node, self.how
