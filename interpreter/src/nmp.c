@@ -27,6 +27,7 @@ static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, 
 
 static nmp_status verify(nmp_model *m, const void *file, size_t bytes, nmp_info *info, nmp_fault *fault) {
   nmp_needs needs;
+  *info = (nmp_info){0};
   if (misaligned(file)) {
     return refuse(fault, NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN);
   }

@@ -17,6 +17,8 @@
 #define WORK_LIMIT ((uint64_t)2 << 20)
 #define STATUSES 64
 #define SEEDS_MAX 1024
+#define PLACES_MAX 2048
+#define ELEMENTS_MAX 64
 
 static uint64_t state;
 static long current = -1;
@@ -141,25 +143,70 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 
 #else
 
+/* A number in a seed: of a scalar field or of a vector. */
+typedef struct place {
+  uint32_t at, width;
+} place;
+
 typedef struct seed {
   uint8_t *data;
   size_t bytes;
+  place places[PLACES_MAX];
+  size_t count;
 } seed;
 
-static seed load(const char *path) {
-  seed s = {NULL, 0};
+static void add_place(seed *s, const uint8_t *p, uint32_t width) {
+  if (s->count < PLACES_MAX) {
+    s->places[s->count++] = (place){(uint32_t)(p - s->data), width};
+  }
+}
+
+static void find_places(seed *s, uint32_t number, const uint8_t *table) {
+  for (uint32_t i = 0; i < nmp_schema[number].count; i++) {
+    const fb_field *field = &nmp_schema[number].fields[i];
+    const uint8_t *p = fb_slot(table, i);
+    if (p == NULL || field->kind == FB_KIND_STRING || field->kind == FB_KIND_STRINGS) {
+      continue;
+    }
+    if (field->kind == FB_KIND_SCALAR) {
+      add_place(s, p, field->arg);
+    } else if (field->kind == FB_KIND_TABLE) {
+      find_places(s, field->arg, fb_follow(p));
+    } else if (field->kind == FB_KIND_UNION) {
+      find_places(s, fb_u8(table, i - 1, 0) - 1u, fb_follow(p));
+    } else {
+      fb_vector v = fb_get_vector(table, i);
+      for (uint32_t k = 0; k < v.count && k < ELEMENTS_MAX; k++) {
+        if (field->kind == FB_KIND_TABLES) {
+          find_places(s, field->arg, fb_element(v, k));
+        } else {
+          add_place(s, v.data + k * field->arg, field->arg);
+        }
+      }
+    }
+  }
+}
+
+static seed *load(const char *path) {
+  seed *s = calloc(1, sizeof(seed));
   FILE *f = fopen(path, "rb");
   if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
     fprintf(stderr, "cannot read %s\n", path);
     exit(2);
   }
-  s.bytes = (size_t)ftell(f);
+  s->bytes = (size_t)ftell(f);
   rewind(f);
-  s.data = aligned(s.bytes);
-  if (fread(s.data, 1, s.bytes, f) != s.bytes) {
+  s->data = aligned(s->bytes);
+  if (fread(s->data, 1, s->bytes, f) != s->bytes) {
     exit(2);
   }
   fclose(f);
+  nmp_status status = exercise(s->data, s->bytes);
+  if (status != NMP_OK) {
+    fprintf(stderr, "%s is refused: %s\n", path, nmp_status_text(status));
+    exit(1);
+  }
+  find_places(s, FB_MODEL, fb_root(s->data));
   return s;
 }
 
@@ -175,15 +222,21 @@ static uint32_t interesting(size_t bytes) {
   return kind == 1 ? below(bytes) : kind == 2 ? below(300) : numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
 }
 
-static void put(uint8_t *file, size_t bytes, size_t at, uint32_t value, size_t width) {
+static void put(uint8_t *file, size_t bytes, size_t at, uint64_t value, size_t width) {
   for (size_t i = 0; i < width && at + i < bytes; i++) {
     file[at + i] = (uint8_t)(value >> 8 * i);
   }
 }
 
 /* Changes the file in one way and returns its new length. */
-static size_t mutate(uint8_t *file, size_t bytes, const seed *other) {
+static size_t mutate(uint8_t *file, size_t bytes, const seed *parent, const seed *other) {
   size_t at = below(bytes), from = below(other->bytes), count;
+  if (below(3) != 0) {
+    place p = parent->places[below(parent->count)];
+    uint32_t value = interesting(bytes);
+    put(file, bytes, p.at, p.at < bytes && below(3) == 0 ? file[p.at] + below(5) - 2 : value, p.width);
+    return bytes;
+  }
   switch (below(8)) {
     case 0:
       for (uint32_t flips = 1 + below(8); flips > 0; flips--) {
@@ -220,14 +273,14 @@ static size_t mutate(uint8_t *file, size_t bytes, const seed *other) {
   return bytes;
 }
 
-static nmp_status mutant(uint64_t run, const seed *seeds, size_t count) {
+static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {
   state = run * 0x100000000u + (uint64_t)current;
-  const seed *parent = &seeds[below(count)];
+  const seed *parent = seeds[below(count)];
   uint8_t *file = aligned(parent->bytes);
   size_t bytes = parent->bytes;
   memcpy(file, parent->data, bytes);
   for (uint32_t times = 1 + below(3); times > 0; times--) {
-    bytes = mutate(file, bytes, &seeds[below(4) ? (size_t)(parent - seeds) : below(count)]);
+    bytes = mutate(file, bytes, parent, below(4) ? parent : seeds[below(count)]);
   }
   if (below(8) != 0) {
     seal(file, bytes);
@@ -258,7 +311,7 @@ static void on_death(void) {
 
 int main(int argc, char **argv) {
   unsigned long statuses[STATUSES] = {0};
-  seed seeds[SEEDS_MAX];
+  static seed *seeds[SEEDS_MAX];
   size_t count = 0;
   const size_t files = argc > 4 ? (size_t)argc - 4 : 0;
   if (files == 0 || files > SEEDS_MAX) {
@@ -270,11 +323,6 @@ int main(int argc, char **argv) {
 #endif
   for (; count < files; count++) {
     seeds[count] = load(argv[4 + count]);
-    nmp_status status = exercise(seeds[count].data, seeds[count].bytes);
-    if (status != NMP_OK) {
-      fprintf(stderr, "%s is refused: %s\n", argv[4 + count], nmp_status_text(status));
-      return 1;
-    }
   }
   const long first = strtol(argv[1], NULL, 10), end = first + strtol(argv[2], NULL, 10);
   const uint64_t run = strtoull(argv[3], NULL, 10);
@@ -287,7 +335,8 @@ int main(int argc, char **argv) {
     }
   }
   for (size_t i = 0; i < count; i++) {
-    free(seeds[i].data);
+    free(seeds[i]->data);
+    free(seeds[i]);
   }
   return 0;
 }

@@ -1,0 +1,297 @@
+"""Files that are refused: one sentence a case, the status and the rule that must be named, in C and in Python.
+
+A case changes the unpacked tables of a good file, which is packed again with a right checksum; so what is tested is the
+verifier of meaning. Cases of bytes come after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv import _nmp, flat, reader, runtime
+from nmpconv.errors import ModelError
+from nmpconv.writer import to_bytes
+
+Tables = dict[str, Any]
+
+X, W, B, C, K, A, M, F, V, D, Y = range(11)  # tensors of the small net
+CONV, ADD, POOL, RESHAPE, FC = range(5)  # its ops
+
+
+class Status(IntEnum):
+    """nmp_status of interpreter/include/nmp.h."""
+
+    NOT_NMP, VERSION, CHECKSUM, STRUCTURE, TENSOR, OP, PLAN, ORDER, LIMIT = range(1, 10)
+    ARGUMENT, ARENA = 20, 21
+    UNKNOWN_OP, NOT_BUILT, CPU = 40, 41, 42
+
+
+@pytest.fixture(scope="module")
+def good() -> bytes:
+    return to_bytes(nets.small_net(), {"producer": "test"})
+
+
+def aligned(data: bytes) -> np.ndarray:
+    memory = np.zeros(len(data) + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    return memory[start : start + len(data)]
+
+
+def refusal(data: bytes) -> tuple[Status, str]:
+    """The status and the rule of a file that must be refused."""
+    with pytest.raises(_nmp.Fault) as caught:
+        _nmp.inspect(aligned(data))
+    status, _, what, *_ = caught.value.args
+    return Status(status), what
+
+
+def tensor(i: int, **fields: Any) -> Callable[[Tables], None]:
+    return lambda root: root["tensors"][i].update(fields)
+
+
+def op(i: int, **fields: Any) -> Callable[[Tables], None]:
+    return lambda root: root["ops"][i].update(fields)
+
+
+def params(i: int, **fields: Any) -> Callable[[Tables], None]:
+    return lambda root: root["ops"][i]["params"][1].update(fields)
+
+
+def model(**fields: Any) -> Callable[[Tables], None]:
+    return lambda root: root.update(fields)
+
+
+def port(side: str, **fields: Any) -> Callable[[Tables], None]:
+    return lambda root: root[side][0].update(fields)
+
+
+def both(*changes: Callable[[Tables], None]) -> Callable[[Tables], None]:
+    def change(root: Tables) -> None:
+        for one in changes:
+            one(root)
+
+    return change
+
+
+def swap_ops(root: Tables) -> None:
+    root["ops"][ADD], root["ops"][CONV] = root["ops"][CONV], root["ops"][ADD]
+
+
+def second_input(root: Tables) -> None:
+    """C becomes an input that nobody reads, on half of X's bytes."""
+    root["inputs"].append({**root["inputs"][0], "tensor": C})
+    root["tensors"][C]["offset"] = 16
+    root["ops"][CONV]["outputs"] = [A]
+    del root["ops"][ADD]
+
+
+S = Status
+CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
+    "a newer major version": (model(major=2), S.VERSION, "major version"),
+    "version 0": (model(major=0), S.VERSION, "major version"),
+    # Tensors.
+    "rank 7": (tensor(C, shape=[1] * 7), S.TENSOR, "rank"),
+    "a dimension of zero": (tensor(C, shape=[1, 0, 4, 2]), S.TENSOR, "dimension"),
+    "a negative dimension": (tensor(C, shape=[1, -4, -4, 2]), S.TENSOR, "dimension"),
+    "dimensions whose product wraps 32 bits to 32": (tensor(C, shape=[65536, 65536, 1, 32]), S.LIMIT, "bytes of a tensor"),
+    "dimensions whose product wraps 64 bits": (tensor(C, shape=[2**31 - 1] * 6), S.LIMIT, "bytes of a tensor"),
+    "int16 elements that take 2^31 bytes": (tensor(Y, shape=[1, 2**30]), S.LIMIT, "bytes of a tensor"),
+    "a dtype that does not exist": (tensor(C, dtype=3), S.TENSOR, "dtype"),
+    "a negative dtype": (tensor(C, dtype=-1), S.TENSOR, "dtype"),
+    "an activation of int32": (tensor(C, dtype=2), S.TENSOR, "dtype"),
+    "an exponent below -64": (tensor(C, exponents=[-65]), S.TENSOR, "exponent"),
+    "an exponent above 63": (tensor(V, exponents=[64]), S.TENSOR, "exponent"),
+    "no exponent": (tensor(C, exponents=[]), S.TENSOR, "number of exponents"),
+    "two exponents for three channels": (tensor(V, exponents=[-7, -7], axis=0), S.TENSOR, "number of exponents"),
+    "exponents along an axis that is not there": (tensor(W, axis=4), S.TENSOR, "axis"),
+    "an axis of -2": (tensor(W, axis=-2), S.TENSOR, "axis"),
+    "an activation with an exponent per channel": (tensor(A, axis=3, exponents=[-4, -4]), S.TENSOR, "axis of an activation"),
+    "a clip range that is empty": (tensor(C, clip_min=5, clip_max=4), S.TENSOR, "clip_min"),
+    "a clip range below int8": (tensor(C, clip_min=-129), S.TENSOR, "clip_min"),
+    "a clip range above int8": (tensor(C, clip_max=128), S.TENSOR, "clip_max"),
+    "weights one byte short": (tensor(W, data=np.zeros(35, np.uint8)), S.TENSOR, "bytes of data"),
+    "weights one byte long": (tensor(W, data=np.zeros(37, np.uint8)), S.TENSOR, "bytes of data"),
+    "a constant without bytes": (tensor(W, data=[]), S.TENSOR, "bytes of data"),
+    # Ops.
+    "an input that is not there": (op(CONV, inputs=[X, W, 11]), S.OP, "input"),
+    "a negative input": (op(CONV, inputs=[X, W, -1]), S.OP, "input"),
+    "an output that is not there": (op(FC, outputs=[11]), S.OP, "output"),
+    "an op without output": (op(FC, outputs=[]), S.OP, "number of outputs"),
+    "an op with two outputs": (op(FC, outputs=[Y, Y]), S.OP, "number of outputs"),
+    "an output that is a constant": (op(FC, outputs=[D]), S.OP, "output is a constant"),
+    "an op without inputs": (op(POOL, inputs=[]), S.OP, ""),
+    "a convolution without bias": (op(CONV, inputs=[X, W]), S.OP, ""),
+    "a convolution whose weights are an activation": (op(CONV, inputs=[X, X, B]), S.OP, ""),
+    "a convolution with five inputs": (op(CONV, inputs=[X, W, B, B, B]), S.OP, ""),
+    "a convolution's output of another shape": (tensor(C, shape=[1, 4, 2, 4]), S.OP, ""),
+    "a convolution's output of another rank": (tensor(C, shape=[1, 16, 2]), S.OP, ""),
+    "a stride of zero": (params(CONV, stride_w=0), S.OP, ""),
+    "a negative dilation": (params(CONV, dilation_h=-1), S.OP, ""),
+    "a negative padding": (params(CONV, pad_top=-1, pad_bottom=3), S.OP, ""),
+    "a padding whose sum with the height wraps": (params(CONV, pad_top=2**31 - 1, pad_bottom=2**31 - 1), S.OP, ""),
+    "a dilation whose product with the kernel wraps": (params(CONV, dilation_h=2**31 - 1, pad_top=2**31 - 1), S.OP, ""),
+    "no groups": (params(CONV, groups=0), S.OP, ""),
+    "groups that do not divide the channels": (params(CONV, groups=3), S.OP, ""),
+    "a shift above the limit": (tensor(W, exponents=[-60, -10]), S.OP, ""),
+    "a shift below the limit": (tensor(W, exponents=[-11, 20]), S.OP, ""),
+    "a bias on another exponent than the result": (tensor(B, exponents=[-5]), S.OP, ""),
+    "a bias for three channels of two": (tensor(B, shape=[3], data=np.zeros(3, np.uint8)), S.OP, ""),
+    "an add whose operands do not broadcast": (tensor(K, shape=[2, 1, 1, 1]), S.OP, ""),
+    "an add whose operands lie 31 bits apart": (tensor(K, exponents=[-36]), S.OP, ""),
+    "a pool that changes the exponent": (tensor(M, exponents=[-3]), S.OP, ""),
+    "a pool of 0 x 2": (params(POOL, kernel_h=0), S.OP, ""),
+    "a pool with a kernel of 2^31 - 1": (params(POOL, kernel_h=2**31 - 1), S.OP, ""),
+    "a pool whose padding is as large as its kernel": (params(POOL, pad_top=2, stride_h=4), S.OP, ""),
+    "a reshape to another number of elements": (both(tensor(F, shape=[1, 9]), params(RESHAPE, shape=[1, 9])), S.OP, ""),
+    "a fully connected layer with a shorter row": (tensor(V, shape=[6, 4]), S.OP, ""),
+    # Ports.
+    "an output port to a tensor that is not there": (port("outputs", tensor=11), S.TENSOR, "tensor of an input or output"),
+    "an input port to a negative tensor": (port("inputs", tensor=-1), S.TENSOR, "tensor of an input or output"),
+    "an input port to a constant": (port("inputs", tensor=W), S.TENSOR, "input or output is a constant"),
+    "an output port to a constant": (port("outputs", tensor=V), S.TENSOR, "input or output is a constant"),
+    # The plan.
+    "an arena one byte short": (model(arena_bytes=71), S.PLAN, "end in the arena"),
+    "an arena of 2^40 bytes": (model(arena_bytes=2**40), S.LIMIT, "arena_bytes"),
+    "an arena of 2^64 - 1 bytes": (model(arena_bytes=2**64 - 1), S.LIMIT, "arena_bytes"),
+    "an offset behind the arena": (tensor(M, offset=80), S.PLAN, "end in the arena"),
+    "an offset so large that its end wraps": (tensor(M, offset=2**32 - 16), S.PLAN, "end in the arena"),
+    "an offset off the grid of 16": (tensor(M, offset=65), S.PLAN, "alignment of the offset"),
+    "an output that lies on the input of an op that cannot": (tensor(C, offset=0), S.PLAN, "output overlaps input"),
+    "an output that starts within its input": (tensor(A, offset=48), S.PLAN, "output overlaps input"),
+    "a tensor overwritten before its last use": (op(ADD, inputs=[X, C]), S.PLAN, "output overlaps input"),
+    "an input overwritten before its last use": (
+        both(tensor(X, exponents=[-4]), tensor(A, offset=0), op(POOL, inputs=[X])),
+        S.PLAN,
+        "overwritten before its last use",
+    ),
+    "an output overwritten at the end": (port("outputs", tensor=C), S.PLAN, "overwritten before its last use"),
+    "two inputs on the same bytes": (second_input, S.PLAN, "inputs overlap"),
+    # The order.
+    "an op that reads its own output": (op(CONV, inputs=[C, W, B]), S.ORDER, "read before it is produced"),
+    "an op that reads what a later op produces": (op(CONV, inputs=[A, W, B]), S.ORDER, "read before it is produced"),
+    "ops in the wrong order": (swap_ops, S.ORDER, ""),
+    "a tensor that two ops write": (op(ADD, outputs=[C]), S.ORDER, "outputs are not in order"),
+    "an op that writes a graph input": (op(ADD, outputs=[X]), S.ORDER, "outputs are not in order"),
+    "an output that nothing produces": (model(ops=[]), S.ORDER, "read before it is produced"),
+    "the same input twice": (lambda root: root["inputs"].append(root["inputs"][0]), S.ORDER, "inputs are not in order"),
+    "more work than a run may take": (
+        both(
+            tensor(X, shape=[1, 16384, 16384, 2]),
+            tensor(W, shape=[2, 127, 127, 2], data=np.zeros(64516, np.uint8)),
+            params(CONV, **{f"pad_{side}": 63 for side in ("top", "left", "bottom", "right")}),
+            tensor(C, shape=[1, 16384, 16384, 2]),
+        ),
+        S.LIMIT,
+        "steps of a run",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_refused(good: bytes, sentence: str) -> None:
+    change, status, what = CASES[sentence]
+    root = flat.unpack(good)
+    change(root)
+    found = refusal(flat.pack(root))
+    assert found[0] == status, found
+    assert what in found[1]
+
+
+def test_the_unchanged_file_is_fine(good: bytes) -> None:
+    assert _nmp.inspect(aligned(good))["version"] == (1, 0)
+
+
+def test_unknown_op(good: bytes) -> None:
+    """An op that a later version appended to the union; Python can still show the rest."""
+    root = flat.unpack(good)
+    numbered = bytes([flat.MEMBERS.index("MaxPool") + 1])
+    data = bytearray(flat.pack(root))
+    place = op_type_place(bytes(data), POOL)
+    assert data[place : place + 1] == numbered
+    data[place] = 200
+    later = flat.seal(bytes(data))
+    assert refusal(later) == (Status.UNKNOWN_OP, "op number")
+    assert reader.read(later).ops[POOL].kind == "op number 200"
+    with pytest.raises(ModelError, match=r"an op that this version does not know: op 'max_pool_m' \(op number 200\)"):
+        runtime.load(later)
+
+
+def op_type_place(data: bytes, i: int) -> int:
+    """Where the number of op i's union member is."""
+    walk = flat._Walk(memoryview(data))
+    root = walk.frame("Model", walk.follow(0))
+    slot = next(f.slot for f in flat.TABLES["Model"] if f.name == "ops")
+    element = walk.follow(root[slot]) + 4 + 4 * i
+    return walk.frame("Op", walk.follow(element))[1]
+
+
+def test_truncated_anywhere(good: bytes) -> None:
+    for length in range(len(good)):
+        status, _ = refusal(good[:length])
+        assert status in (Status.NOT_NMP, Status.STRUCTURE, Status.CHECKSUM), length
+
+
+def test_a_flipped_bit_anywhere(good: bytes) -> None:
+    for i in range(len(good)):
+        flipped = good[:i] + bytes([good[i] ^ 1 << i % 8]) + good[i + 1 :]
+        assert refusal(flipped)[0] in (Status.NOT_NMP, Status.VERSION, Status.CHECKSUM, Status.STRUCTURE), i
+
+
+def test_other_files() -> None:
+    for data in (b"", b"\0" * 7, b"\0" * 8, b"NMP1NMP1", b"\x89PNG\r\n\x1a\n" * 100, b"\x08\0\0\0NMP2" + bytes(100)):
+        assert refusal(data)[0] in (Status.NOT_NMP, Status.STRUCTURE)
+
+
+def test_both_verifiers_agree(good: bytes) -> None:
+    """On 4,000 files with damaged structure and a right checksum, C and Python refuse the same ones as damaged."""
+    rng = np.random.default_rng(5)
+    refused = 0
+    for _ in range(4_000):
+        data = bytearray(good)
+        for _ in range(rng.integers(1, 3)):
+            at = int(rng.integers(0, len(data) // 4)) * 4
+            word = int.from_bytes(data[at : at + 4], "little")
+            choices = [word ^ 1 << int(rng.integers(0, 32)), word + int(rng.integers(-9, 9)), int(rng.integers(0, 2**32))]
+            data[at : at + 4] = (choices[rng.integers(0, 3)] % 2**32).to_bytes(4, "little")
+        try:
+            mutant = flat.seal(bytes(data))
+        except (ModelError, KeyError):
+            mutant = bytes(data)
+        refused += in_python(mutant)
+        assert in_c(mutant) == in_python(mutant)
+    assert 400 < refused < 3_600
+
+
+def in_python(data: bytes) -> bool:
+    try:
+        flat.unpack(data)
+    except ModelError:
+        return True
+    return False
+
+
+def in_c(data: bytes) -> bool:
+    try:
+        _nmp.inspect(aligned(data))
+    except _nmp.Fault as fault:
+        return fault.args[0] <= Status.STRUCTURE
+    return False
+
+
+def test_messages_name_the_place(good: bytes, tmp_path: Path) -> None:
+    root = flat.unpack(good)
+    root["tensors"][M]["offset"] = 80
+    path = tmp_path / "m.nmp"
+    path.write_bytes(flat.pack(root))
+    with pytest.raises(ModelError) as caught:
+        runtime.load(path)
+    wanted = "the memory plan is illegal: tensor 'm': end in the arena (found 88, allowed 80; status 7)"
+    assert str(caught.value) == f"{path}: {wanted}"
