@@ -38,7 +38,7 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     active = [v for v in graph.ins(node) if not v.is_const]
     samples = env[active[0].name].size // active[0].size if active else 1
     if samples == 1 or _keeps_batch(graph, node, active):
-        outputs = [replace(out, shape=(out.shape[0] * samples, *out.shape[1:])) for out in graph.outs(node)]
+        outputs = [_times(out, samples) for out in graph.outs(node)]
         return _compute(graph, node, env, outputs)
     parts = [{v.name: np.split(env[v.name], samples)[i] for v in active} for i in range(samples)]
     results = [_compute(graph, node, part, graph.outs(node)) for part in parts]
@@ -48,6 +48,10 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
 def _compute(graph: Graph, node: Node, env: Mapping[str, np.ndarray], outputs: list[Value]) -> Arrays:
     inputs = [QArray(env[v.name] if v.data is None else v.data, quant_of(v)) for v in graph.ins(node)]
     return dict(zip(node.outputs, OPS[node.op].reference(node.params, inputs, outputs), strict=True))
+
+
+def _times(value: Value, samples: int) -> Value:
+    return value if samples == 1 else replace(value, shape=(value.shape[0] * samples, *value.shape[1:]))
 
 
 def _keeps_batch(graph: Graph, node: Node, active: list[Value]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import SHIFT_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -66,6 +67,10 @@ class Add(Op):
         assert abs(ea - eb) <= SPREAD
         total = (a.q.astype(np.int64) << (ea - m)) + (b.q.astype(np.int64) << (eb - m))
         return [sat(rsh(total, quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        exponents = ((-4, -4, -3), (-4, 2, 0), (3, -27, 0), (-30, 0, 5), (0, 0, -15), (0, 1, 47), (0, 0, 0))
+        return elementwise(self, AddParams(), exponents)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Add", node.inputs, node.outputs[0])

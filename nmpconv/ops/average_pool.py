@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import div, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
@@ -97,6 +99,16 @@ class AveragePool(Op):
         num, den = total << max(d, 0), count << max(-d, 0)
         return [sat(div(num, den), quant.lo, quant.hi).astype(quant.dtype)]
 
+    def cases(self) -> Iterator[Case]:
+        for (name, shape, geometry), include in product(_GEOMETRIES, (False, True)):
+            params = replace(geometry, count_include_pad=include)
+            for bits, fill in product(product(WIDTHS, repeat=2), FILLS):
+                case = f"{name}/{'include/' if include else ''}{bits[0]}to{bits[1]}/{fill}"
+                yield single(self, case, params, [fed(case, shape, bits[0], -4, fill)], grid(bits[1], -4))
+        for d in (-30, -9, -1, 1, 5, 30):
+            x = fed(f"d{d}", (1, 5, 5, 3), 16, d)
+            yield single(self, f"exponents/{d}", AveragePoolParams(3, 3, 2, 2, 1, 1, 1, 1), [x], grid(16, 0, lo=-30000))
+
 
 def _sums(x: np.ndarray, params: AveragePoolParams, oh: int, ow: int) -> np.ndarray:
     """Sum over each window, padding as 0: int64 [N,OH,OW,C]."""
@@ -147,3 +159,13 @@ def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted(axis % rank for axis in axes))
+
+
+# name, x [N,H,W,C], params
+_GEOMETRIES = (
+    ("2x2", (1, 6, 4, 5), AveragePoolParams(2, 2, 2, 2)),
+    ("3x3/same", (1, 5, 7, 70), AveragePoolParams(3, 3, 1, 1, 1, 1, 1, 1)),
+    ("3x2/uneven", (1, 8, 7, 3), AveragePoolParams(3, 2, 2, 3, 2, 0, 1, 1)),
+    ("global", (1, 7, 9, 130), AveragePoolParams(7, 9)),
+    ("batch", (2, 3, 3, 2), AveragePoolParams(2, 2)),
+)

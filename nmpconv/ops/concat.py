@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -47,6 +48,19 @@ class Concat(Op):
         """The inputs one after the other."""
         check_same_grid(self.name, inputs, outputs)
         return [np.concatenate([x.q for x in inputs], axis=params.axis)]
+
+    def cases(self) -> Iterator[Case]:
+        for bits in WIDTHS:
+            for axis in range(4):
+                name = f"axis{axis}/int{bits}"
+                shapes = [tuple(n if i == axis else d for i, d in enumerate((1, 3, 4, 5))) for n in (1, 2, 4)]
+                operands = [fed(f"{name}{n}", shape, bits, -3) for n, shape in enumerate(shapes)]
+                yield single(self, name, ConcatParams(axis), operands, grid(bits, -3))
+            many = [fed(f"many{n}", (1, 2, n + 1), bits, 0) for n in range(9)]
+            yield single(self, f"many/int{bits}", ConcatParams(2), many, grid(bits, 0))
+            yield single(self, f"one/int{bits}", ConcatParams(1), many[:1], grid(bits, 0))
+            repeated = [many[1], constant("k", (1, 2, 3), bits, 0), many[1]]
+            yield single(self, f"constant/int{bits}", ConcatParams(2), repeated, grid(bits, 0))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Concat", node.inputs, node.outputs[0], axis=node.params.axis)

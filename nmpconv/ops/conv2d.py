@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, output_step, weight_shifts
 from nmpconv.ops.add import AddParams
+from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.window import window_out
 
 if TYPE_CHECKING:
@@ -94,6 +98,51 @@ class Conv2D(Op):
     def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].size // inputs[1].shape[0]
 
+    def cases(self) -> Iterator[Case]:
+        for name, x, w, params in _GEOMETRIES:
+            for bits in WIDTHS:
+                for pad in (False, True):
+                    yield self._case(f"{name}/int{bits}{'/pad' if pad else ''}", x, w, params, (bits,) * 3, pad=pad)
+        x, w = (1, 5, 6, 3), (4, 3, 3, 3)
+        around = Conv2DParams(pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+        for widths in product(WIDTHS, repeat=3):
+            for bias in (8, 16, 32):
+                yield self._case(f"widths/{by(widths)}/bias{bias}", x, w, around, widths, bias=bias)
+            for fill in FILLS[1:]:
+                yield self._case(f"{fill}/{by(widths)}", x, w, around, widths, fill=fill, pad=True)
+            for shifts in _SHIFTS:
+                name = f"shift/{','.join(map(str, shifts))}/{by(widths)}"
+                yield self._case(name, x, w, around, widths, shifts=shifts, bias=32)
+        yield self._case("clamp", x, w, around, (8, 8, 8), clamp=(0, 48))
+
+    def _case(
+        self,
+        name: str,
+        x_shape: tuple[int, ...],
+        w_shape: tuple[int, ...],
+        params: Conv2DParams,
+        bits: tuple[int, ...],
+        *,
+        bias: int = 16,
+        shifts: tuple[int, ...] = (),
+        pad: bool = False,
+        fill: str = "random",
+        clamp: tuple[int | None, int | None] = (None, None),
+    ) -> Case:
+        """bits of x, w and y; without shifts, such ones per channel that results fill the range of y."""
+        o = w_shape[0]
+        typical = bits[0] + bits[1] - bits[2] - 2 + prod(w_shape[1:]).bit_length() // 2
+        shifts = shifts or tuple(typical + c % 3 for c in range(o))
+        e_x, e_y = -4, -3
+        operands = [
+            fed(name + "x", x_shape, bits[0], e_x, fill),
+            constant(name + "w", w_shape, bits[1], *(e_y - e_x - s for s in shifts), fill=fill),
+            constant(name + "b", (o,), bias, e_y, fill=fill),
+        ]
+        if pad:
+            operands.append(constant(name + "pad", x_shape[3:], bits[0], e_x, fill=fill))
+        return single(self, name, params, operands, grid(bits[2], e_y, lo=clamp[0], hi=clamp[1]))
+
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: Conv2DParams = node.params
         x, w, b = graph.ins(node)[:3]
@@ -138,3 +187,27 @@ def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
     x, w = to.nhwc(node.input(0)), to.const(factor.reshape(-1, 1, 1, 1), node.input(1))
     y = to.emit("conv2d", (x, w, to.const(offset, node.input(2))), Conv2DParams(groups=factor.size))
     to.nchw(y, node.outputs[0], like=node.input(0))
+
+
+# name, x [N,H,W,C], w [O,KH,KW,I], params
+_GEOMETRIES = (
+    ("1x1", (1, 5, 3, 7), (9, 1, 1, 7), Conv2DParams()),
+    ("1x1/stride", (1, 5, 4, 3), (2, 1, 1, 3), Conv2DParams(2, 3)),
+    ("1x1/padding", (1, 3, 3, 4), (5, 1, 1, 4), Conv2DParams(pad_top=1, pad_right=2)),
+    ("3x3", (1, 6, 5, 2), (3, 3, 3, 2), Conv2DParams()),
+    ("3x3/same", (1, 4, 7, 3), (40, 3, 3, 3), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1)),
+    ("3x3/stride", (1, 8, 8, 3), (4, 3, 3, 3), Conv2DParams(2, 2, 1, 1, 0, 0, 1, 1)),
+    ("2x5/uneven", (1, 7, 9, 2), (3, 2, 5, 2), Conv2DParams(3, 2, 1, 1, 1, 4, 0, 2)),
+    ("dilation", (1, 9, 8, 3), (2, 3, 2, 3), Conv2DParams(1, 1, 2, 3, 2, 1, 2, 1)),
+    ("dilation/beyond", (1, 2, 2, 1), (2, 3, 3, 1), Conv2DParams(1, 1, 2, 2, 2, 2, 2, 2)),
+    ("groups", (1, 5, 5, 6), (4, 3, 3, 3), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 2)),
+    ("groups/1x1", (1, 3, 3, 8), (12, 1, 1, 2), Conv2DParams(groups=4)),
+    ("depthwise", (1, 6, 5, 37), (37, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 37)),
+    ("depthwise/stride", (1, 9, 8, 16), (16, 5, 3, 1), Conv2DParams(2, 3, 1, 2, 2, 0, 2, 1, 16)),
+    ("depthwise/1x1", (1, 2, 3, 70), (70, 1, 1, 1), Conv2DParams(groups=70)),
+    ("depthwise/multiplier", (1, 4, 4, 3), (6, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 3)),
+    ("one-channel", (1, 6, 6, 1), (1, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 1)),
+    ("whole-plane", (1, 4, 4, 20), (33, 4, 4, 20), Conv2DParams()),
+    ("batch", (3, 3, 3, 2), (2, 2, 2, 2), Conv2DParams()),
+)
+_SHIFTS = ((SHIFT_MIN,), (-1,), (0,), (1,), (31,), (32,), (SHIFT_MAX,), (-3, 5, 20, 40))

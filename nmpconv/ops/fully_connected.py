@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude, output_step, weight_shifts
 from nmpconv.ops.add import AddParams
+from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -64,6 +66,34 @@ class FullyConnected(Op):
 
     def macs(self, params: FullyConnectedParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].shape[1]
+
+    def cases(self) -> Iterator[Case]:
+        for x, o in (((1, 7), 3), ((1, 300), 33), ((2, 9, 5), 4), ((11,), 2), ((1, 1), 1), ((19, 6), 35)):
+            for bits in product(WIDTHS, repeat=3):
+                yield self._case(f"{by(x)}/{by(bits)}", x, o, bits)
+        for bits in product(WIDTHS, repeat=3):
+            for fill in FILLS[1:]:
+                yield self._case(f"{fill}/{by(bits)}", (1, 700), 2, bits, fill=fill)
+        yield self._case("per-tensor", (1, 6), 5, (8, 8, 8), shifts=(9,))
+
+    def _case(
+        self,
+        name: str,
+        x: tuple[int, ...],
+        o: int,
+        bits: tuple[int, ...],
+        *,
+        shifts: tuple[int, ...] = (),
+        fill: str = "random",
+    ) -> Case:
+        """bits of x, w and y; the bias has the width of w."""
+        shifts = shifts or tuple(bits[0] + bits[1] - bits[2] - 1 + x[-1].bit_length() // 2 + c % 2 for c in range(o))
+        operands = [
+            fed(name + "x", x, bits[0], 2, fill),
+            constant(name + "w", (o, x[-1]), bits[1], *(3 - s for s in shifts), fill=fill),
+            constant(name + "b", (o,), bits[1], 5, fill=fill),
+        ]
+        return single(self, name, FullyConnectedParams(), operands, grid(bits[2], 5))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, w, b = node.inputs

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.function import FUNCTIONS
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -103,6 +105,17 @@ class Lookup(Op):
         i, f = position >> 7, position & 127
         between = t[i] * 128 + (t[i + 1] - t[i]) * f
         return [sat(rsh(between, 7 + TABLE_BITS), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        """Every integer of the type through every function."""
+        for function, source, target in product(FUNCTIONS, WIDTHS, WIDTHS):
+            q = np.arange(INT_MIN[source], INT_MAX[source] + 1).reshape(1, 16, -1).astype(f"int{source}")
+            x = Operand(q, grid(source, 4 - source))
+            params = LookupParams(function, 0.25, 0.5)
+            yield single(self, f"{function}/{source}to{target}", params, [x], grid(target, 4 - target), quantize=True)
+        steep = LookupParams("leaky_relu", -3000.0, 0.0)
+        for e in (-12, 5):
+            yield single(self, f"steep/{e}", steep, [fed("steep", (1, 999), 16, e)], grid(16, -6), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, x, y = node.params, node.inputs[0], node.outputs[0]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ class MaxPool(Op):
                 np.maximum(y, tap(source, params, ky, kx, oh, ow), out=y)
         return [y]
 
+    def cases(self) -> Iterator[Case]:
+        for (name, shape, params), bits, fill in product(_GEOMETRIES, WIDTHS, FILLS):
+            case = f"{name}/int{bits}/{fill}"
+            yield single(self, case, params, [fed(case, shape, bits, -4, fill)], grid(bits, -4))
+
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: MaxPoolParams = node.params
         y = to.node(
@@ -72,3 +79,14 @@ class MaxPool(Op):
             pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+# name, x [N,H,W,C], params
+_GEOMETRIES = (
+    ("2x2", (1, 6, 4, 5), MaxPoolParams(2, 2, 2, 2)),
+    ("3x3/same", (1, 5, 7, 70), MaxPoolParams(3, 3, 1, 1, 1, 1, 1, 1, 1, 1)),
+    ("3x2/uneven", (1, 8, 7, 3), MaxPoolParams(3, 2, 2, 3, 1, 1, 2, 0, 1, 1)),
+    ("dilation", (1, 9, 9, 4), MaxPoolParams(3, 2, 1, 2, 2, 3, 2, 1, 2, 1)),
+    ("global", (1, 7, 9, 33), MaxPoolParams(7, 9)),
+    ("batch", (2, 3, 3, 2), MaxPoolParams(2, 2)),
+)

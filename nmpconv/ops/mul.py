@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -62,6 +63,10 @@ class Mul(Op):
         quant = quant_of(outputs[0])
         shift = quant.exponent - a.quant.exponent - b.quant.exponent
         return [sat(rsh(a.q.astype(np.int64) * b.q, shift), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        exponents = ((-4, -7, -4), (-4, 2, 13), (0, 0, 0), (8, 7, 0), (-40, -7, 0), (-7, -7, -13))
+        return elementwise(self, MulParams(), exponents)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Mul", node.inputs, node.outputs[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
-from nmpconv.ops.op import Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -73,6 +74,15 @@ class Pad(Op):
         x, value = inputs
         pads = list(zip(params.pads[::2], params.pads[1::2], strict=True))
         return [np.pad(x.q, pads, constant_values=value.q[0])]
+
+    def cases(self) -> Iterator[Case]:
+        for bits in WIDTHS:
+            for pads in ((0, 0, 1, 2, 3, 0, 0, 0), (0, 0, 0, 0, 0, 0, 2, 3), (1, 1, 2, 2, 3, 3, 4, 4), (0,) * 8):
+                name = f"{','.join(map(str, pads))}/int{bits}"
+                operands = [fed(name, (1, 3, 2, 4), bits, -3), constant(name + "value", (1,), bits, -3)]
+                yield single(self, name, PadParams(pads), operands, grid(bits, -3))
+            line = [fed("line", (5,), bits, -3), constant("value", (1,), bits, -3, fill="lowest")]
+            yield single(self, f"line/int{bits}", PadParams((0, 3)), line, grid(bits, -3))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, value = node.inputs

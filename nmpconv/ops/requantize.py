@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import rsh, sat
+from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -67,6 +69,17 @@ class Requantize(Op):
         x = inputs[0]
         quant = quant_of(outputs[0])
         return [sat(rsh(x.q, quant.exponent - x.quant.exponent), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        """Every integer of the type at every legal shift."""
+        for source, target, shift in product(WIDTHS, WIDTHS, range(SHIFT_MIN, SHIFT_MAX + 1)):
+            q = np.arange(INT_MIN[source], INT_MAX[source] + 1)[None].astype(f"int{source}")
+            x = Operand(q, grid(source, -7))
+            yield single(self, f"{source}to{target}/{shift}", RequantizeParams(), [x], grid(target, shift - 7))
+        for bits in WIDTHS:
+            x = fed("clamp", (1, 3, 5), bits, -4)
+            yield single(self, f"clamp/int{bits}", RequantizeParams(), [x], grid(bits, -4, lo=0, hi=96))
+            yield single(self, f"scalar/int{bits}", RequantizeParams(), [fed("scalar", (), bits, -4)], grid(bits, -3))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Identity", node.inputs, node.outputs[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.case import WIDTHS, by, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -46,6 +47,12 @@ class Reshape(Op):
         """The same elements in row-major order."""
         check_same_grid(self.name, inputs, outputs)
         return [inputs[0].q.reshape(outputs[0].shape)]
+
+    def cases(self) -> Iterator[Case]:
+        for bits in WIDTHS:
+            for old, new in (((1, 3, 4, 5), (1, 60)), ((1, 60), (3, 4, 5)), ((1,), ()), ((6,), (1, 1, 2, 1, 3, 1))):
+                name = f"{by(old)}-{by(new)}/int{bits}"
+                yield single(self, name, ReshapeParams(new), [fed(name, old, bits, -3)], grid(bits, -3))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Reshape", (node.inputs[0], to.shape(node.params.shape)), node.outputs[0])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -53,6 +55,21 @@ class Slice(Op):
             stop = start + step * (size - 1) + (1 if step > 0 else -1)
             block.append(slice(start, stop if stop >= 0 else None, step))
         return [np.ascontiguousarray(x[tuple(block)])]
+
+    def cases(self) -> Iterator[Case]:
+        blocks = (
+            ("all", (0, 0, 0, 0), (1, 1, 1, 1), (1, 6, 5, 8)),
+            ("rows", (0, 2, 0, 0), (1, 1, 1, 1), (1, 3, 5, 8)),
+            ("channels", (0, 0, 0, 3), (1, 1, 1, 1), (1, 6, 5, 4)),
+            ("steps", (0, 1, 0, 1), (1, 2, 4, 3), (1, 3, 2, 3)),
+            ("backwards", (0, 5, 4, 7), (1, -1, -2, -3), (1, 6, 3, 3)),
+            ("one", (0, 5, 4, 7), (1, -7, 9, 1), (1, 1, 1, 1)),
+        )
+        for (name, *block), bits in product(blocks, WIDTHS):
+            x = fed(name, (1, 6, 5, 8), bits, -3)
+            yield single(self, f"{name}/int{bits}", SliceParams(*block), [x], grid(bits, -3))
+        x = fed("batch", (4, 3), 8, -3)
+        yield single(self, "batch", SliceParams((0, 0), (1, 1), (1, 3)), [x], grid(8, -3))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, shape = node.params, graph[node.inputs[0]].shape

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import numpy as np
 
 from nmpconv.fixed import div, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
-from nmpconv.ops.op import Op, QArray, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -71,6 +73,24 @@ class Softmax(Op):
         e = t[d] if x.quant.bits == 8 else rsh(t[d & 255] * t[256 + (d >> 8)], EXP_BITS)
         s = e.sum(axis=params.axis, keepdims=True)
         return [sat(div(e << -quant.exponent, s), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        for bits, fill in product(product(WIDTHS, repeat=2), FILLS):
+            for shape, axis in (
+                ((1, 10), 1),
+                ((1, 5, 4, 3), 3),
+                ((1, 5, 4, 3), 1),
+                ((1, 1), 1),
+                ((2, 300), 0),
+                ((7,), 0),
+            ):
+                for e in (3 - bits[0], 0, -30):
+                    name = f"{by(shape)}/{axis}/{bits[0]}to{bits[1]}/{e}/{fill}"
+                    x = fed(name, shape, bits[0], e, fill)
+                    yield single(self, name, SoftmaxParams(axis), [x], grid(bits[1], 1 - bits[1]), quantize=True)
+        for e_y in (0, -16):
+            x = fed(f"y{e_y}", (1, 1001), 16, -12)
+            yield single(self, f"output/{e_y}", SoftmaxParams(1), [x], grid(16, e_y), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op, QArray, check_same_grid
+from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -48,6 +49,14 @@ class Transpose(Op):
         """y's axis i is x's axis perm[i]."""
         check_same_grid(self.name, inputs, outputs)
         return [np.ascontiguousarray(inputs[0].q.transpose(params.perm))]
+
+    def cases(self) -> Iterator[Case]:
+        for bits in WIDTHS:
+            for perm in ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 3, 1), (0, 1, 3, 2)):
+                name = f"{','.join(map(str, perm))}/int{bits}"
+                yield single(self, name, TransposeParams(perm), [fed(name, (1, 3, 4, 5), bits, -3)], grid(bits, -3))
+            six = fed("six", (2, 3, 1, 4, 2, 3), bits, -3)
+            yield single(self, f"six/int{bits}", TransposeParams((5, 3, 0, 2, 4, 1)), [six], grid(bits, -3))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.transpose(node.inputs[0], node.params.perm, node.outputs[0])
