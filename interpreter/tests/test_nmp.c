@@ -1,0 +1,144 @@
+/* The API on files with test vectors: test_nmp FILE...
+ *
+ * For each: inspect, create in an arena of exactly the size that was asked for, every refusal of a caller's mistake, and
+ * each vector run whole, op by op and again after the first run has left its bytes behind.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gen/nmp_schema.h"
+#include "model.h"
+
+#define GUARD 64
+
+static int failures;
+
+static void expect(int condition, const char *what) {
+  if (!condition) {
+    failures++;
+    printf("failed: %s\n", what);
+  }
+}
+
+static void *aligned(size_t bytes) {
+  void *p = NULL;
+  return posix_memalign(&p, 64, bytes) == 0 ? p : NULL;
+}
+
+static void *load(const char *path, size_t *bytes) {
+  FILE *f = fopen(path, "rb");
+  if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
+    return NULL;
+  }
+  *bytes = (size_t)ftell(f);
+  rewind(f);
+  void *data = aligned(*bytes + GUARD);
+  size_t got = fread(data, 1, *bytes, f);
+  fclose(f);
+  return got == *bytes ? data : NULL;
+}
+
+static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *info, uint8_t *arena) {
+  nmp_net *net = NULL;
+  nmp_view view;
+  nmp_fault fault;
+  nmp_info unused;
+  nmp_options options = {"no such level", NULL, NULL, 1};
+  const size_t size = info->arena_bytes;
+  expect(nmp_inspect(NULL, bytes, &unused, NULL) == NMP_E_ARGUMENT, "no model");
+  expect(nmp_inspect(file, bytes, NULL, NULL) == NMP_E_ARGUMENT, "no info");
+  expect(nmp_inspect(file + 8, bytes - 8, &unused, NULL) == NMP_E_ARGUMENT, "a misaligned model");
+  expect(nmp_inspect(file, 7, &unused, &fault) == NMP_E_NOT_NMP && fault.status == NMP_E_NOT_NMP, "seven bytes");
+  expect(nmp_create(NULL, file, bytes, arena, size, NULL, NULL) == NMP_E_ARGUMENT, "no place for the handle");
+  expect(nmp_create(&net, file, bytes, arena + 8, size, NULL, NULL) == NMP_E_ARGUMENT, "a misaligned arena");
+  expect(nmp_create(&net, file, bytes, NULL, size, NULL, NULL) == NMP_E_ARGUMENT, "no arena");
+  expect(nmp_create(&net, file, bytes, arena, size - 1, NULL, &fault) == NMP_E_ARENA, "an arena one byte short");
+  expect(fault.found == (int64_t)size - 1 && fault.allowed == (int64_t)size, "what the arena should have");
+  expect(nmp_create(&net, file, bytes, arena, size, &options, NULL) == NMP_E_CPU, "an unknown CPU level");
+  expect(net == NULL, "no handle after a refusal");
+  for (const char *const *name = nmp_cpus(); *name; name++) {
+    options.cpu = *name;
+    expect(nmp_create(&net, file, bytes, arena, size, &options, NULL) == NMP_OK, "every CPU level");
+    expect(strcmp(nmp_cpu(net), *name) == 0, "the level that was asked for");
+  }
+  expect(nmp_input(net, info->inputs, &view) == NMP_E_ARGUMENT, "an input too far");
+  expect(nmp_output(net, info->outputs, &view) == NMP_E_ARGUMENT, "an output too far");
+  expect(nmp_tensor_at(net, info->tensors, &view) == NMP_E_ARGUMENT, "a tensor too far");
+  expect(nmp_tensor_at(net, 0, NULL) == NMP_E_ARGUMENT, "no view");
+  expect(nmp_run_ops(net, 1, 0) == NMP_E_ARGUMENT, "ops backwards");
+  expect(nmp_run_ops(net, 0, info->ops + 1) == NMP_E_ARGUMENT, "an op too far");
+  expect(nmp_run(NULL) == NMP_E_ARGUMENT && nmp_cpu(NULL) == NULL, "no handle");
+}
+
+static void feed(nmp_net *net, fb_vector inputs) {
+  for (uint32_t i = 0; i < inputs.count; i++) {
+    nmp_view view;
+    fb_vector data = fb_bytes_data(fb_element(inputs, i));
+    expect(nmp_input(net, i, &view) == NMP_OK && view.bytes == data.count, "bytes of an input");
+    memcpy(view.data, data.data, data.count);
+  }
+}
+
+static void compare(nmp_net *net, fb_vector outputs, const char *what) {
+  for (uint32_t i = 0; i < outputs.count; i++) {
+    nmp_view view;
+    fb_vector data = fb_bytes_data(fb_element(outputs, i));
+    expect(nmp_output(net, i, &view) == NMP_OK && view.bytes == data.count, "bytes of an output");
+    expect(memcmp(view.data, data.data, data.count) == 0, what);
+  }
+}
+
+static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops) {
+  fb_vector vectors = fb_model_test_vectors(m->root);
+  expect(vectors.count > 0, "the file has test vectors");
+  for (uint32_t v = 0; v < vectors.count; v++) {
+    fb_vector inputs = fb_test_vector_inputs(fb_element(vectors, v));
+    fb_vector outputs = fb_test_vector_outputs(fb_element(vectors, v));
+    feed(net, inputs);
+    expect(nmp_run(net) == NMP_OK, "a run");
+    compare(net, outputs, "outputs of a run");
+    feed(net, inputs);
+    for (uint32_t i = 0; i < ops; i++) {
+      expect(nmp_run_ops(net, i, i + 1) == NMP_OK, "a run of one op");
+    }
+    compare(net, outputs, "outputs op by op");
+  }
+}
+
+static void test_file(const char *path) {
+  size_t bytes = 0;
+  nmp_info info;
+  nmp_fault fault;
+  nmp_net *net;
+  nmp_model m;
+  uint8_t *file = load(path, &bytes);
+  if (file == NULL || nmp_inspect(file, bytes, &info, &fault) != NMP_OK || fault.what != NULL) {
+    expect(0, path);
+    return;
+  }
+  uint8_t *arena = aligned(info.arena_bytes + GUARD);
+  memset(arena, 0x5a, info.arena_bytes + GUARD);
+  test_mistakes(file, bytes, &info, arena);
+  expect(nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) == NMP_OK, "create");
+  expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
+  test_vectors(net, &m, info.ops);
+  for (size_t i = 0; i < GUARD; i++) {
+    expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");
+  }
+  free(arena);
+  free(file);
+}
+
+int main(int argc, char **argv) {
+  expect(argc > 1, "a file to test");
+  expect(strcmp(nmp_version(), NMP_VERSION) == 0, "version");
+  for (int status = 0; status < 64; status++) {
+    expect(nmp_status_text((nmp_status)status)[0] != '\0', "a text for every status");
+  }
+  for (int i = 1; i < argc; i++) {
+    test_file(argv[i]);
+  }
+  printf("%s: %d file(s)\n", failures ? "FAILED" : "passed", argc - 1);
+  return failures != 0;
+}

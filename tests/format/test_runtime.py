@@ -1,0 +1,162 @@
+"""Loading and running from Python, and the C API's own test; the numpy references say what is right."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv import fixed, flat, runtime
+from nmpconv.errors import InputError, ModelError, UsageError
+from nmpconv.reference import run as run_reference
+from nmpconv.writer import to_bytes
+
+GRAPH = nets.small_net()
+
+
+def random_input(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-128, 128, (1, 4, 4, 2)).astype(np.int8)
+
+
+def wanted(x: np.ndarray) -> np.ndarray:
+    return run_reference(GRAPH, {"x": x})["y"]
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    vectors = [([random_input(i).tobytes()], [wanted(random_input(i)).tobytes()]) for i in range(3)]
+    return to_bytes(GRAPH, {}, vectors)
+
+
+@pytest.fixture
+def net(data: bytes) -> runtime.Net:
+    return runtime.load(data)
+
+
+def test_run_is_the_reference(net: runtime.Net) -> None:
+    for seed in range(20):
+        x = random_input(seed)
+        (y,) = net.run(x)
+        assert y.dtype == np.int16
+        np.testing.assert_array_equal(y, wanted(x))
+        np.testing.assert_array_equal(net.run({"x": x})[0], y)
+        np.testing.assert_array_equal(net.run_float(x)[0], fixed.dequantize(y, -9))
+
+
+def test_ports(net: runtime.Net) -> None:
+    x, y = net.inputs[0], net.outputs[0]
+    assert (x.name, x.shape, x.dtype, x.exponent, x.pixels, x.labels) == ("x", (1, 4, 4, 2), "int8", 0, True, ())
+    assert (x.preprocess, x.source_shape) == (GRAPH.preprocess["x"], (1, 2, 4, 4))
+    assert (y.name, y.shape, y.dtype, y.exponent) == ("y", (1, 3), "int16", -9)
+    assert (y.lo, y.hi, y.labels) == (-32768, 32767, ("cat", "dog", "emu"))
+    assert net.cpu in runtime.cpus()
+    assert net.arena_bytes >= 80
+
+
+def test_inputs_of_other_types(net: runtime.Net) -> None:
+    x = random_input()
+    pixels = (x.astype(np.int16) + 128).astype(np.uint8)
+    np.testing.assert_array_equal(net.run(pixels)[0], wanted(x))
+    np.testing.assert_array_equal(net.run(x.reshape(4, 4, 2))[0], wanted(x))
+    np.testing.assert_array_equal(net.run(x.astype(np.float32) + 0.25)[0], wanted(x))
+    half = np.full(x.shape, 2.5)
+    np.testing.assert_array_equal(net.run(half)[0], wanted(np.full(x.shape, 3, np.int8)))
+    np.testing.assert_array_equal(net.run(np.full(x.shape, 1e30))[0], wanted(np.full(x.shape, 127, np.int8)))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ((np.zeros((1, 4, 4, 3), np.int8),), r"x: the array has shape \[1, 4, 4, 3\], \[1, 4, 4, 2\] is needed"),
+        ((np.zeros((1, 4, 4, 2), np.int16),), "x: the array is int16; int8, uint8 pixels or floats are taken"),
+        ((np.full((1, 4, 4, 2), np.nan),), "x: the array has values that are not finite"),
+        ((), "0 inputs were given, the model has 1: x"),
+        (({"z": np.zeros(32, np.int8)},), r"inputs \['z'\] were given, the model has \['x'\]"),
+    ],
+)
+def test_wrong_inputs(net: runtime.Net, given: tuple[object, ...], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        net.run(*given)  # type: ignore[arg-type]
+
+
+def test_op_by_op(net: runtime.Net) -> None:
+    x = random_input()
+    net.set_input(0, x)
+    names = {t.name: i for i, t in enumerate(net.model.tensors)}
+    net.run_ops(0, 1)
+    c = net.tensor(names["c"])
+    net.run_ops(1, 5)
+    np.testing.assert_array_equal(net.tensor(names["y"]), wanted(x))
+    np.testing.assert_array_equal(net.tensor(names["w"]), GRAPH["w"].data)
+    assert c.min() >= 0
+    assert c.max() <= 96
+    with pytest.raises(UsageError, match=r"ops \[0, 6\)"):
+        net.run_ops(0, 6)
+
+
+def test_profile(net: runtime.Net) -> None:
+    rows = net.profile(3)
+    assert [row.kind for row in rows] == [node.op for node in GRAPH.nodes]
+    assert all(row.seconds >= 0 for row in rows)
+    assert rows[0].macs == 16 * 2 * 18
+
+
+def test_results_outlive_the_net(data: bytes) -> None:
+    (y,) = runtime.load(data).run(random_input())
+    np.testing.assert_array_equal(y, wanted(random_input()))
+
+
+def test_nets_run_side_by_side(data: bytes) -> None:
+    found: dict[int, list[np.ndarray]] = {}
+
+    def work(i: int) -> None:
+        net = runtime.load(data)
+        found[i] = [net.run(random_input(i))[0] for _ in range(200)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, results in found.items():
+        assert all(np.array_equal(y, wanted(random_input(i))) for y in results)
+
+
+def test_cpu_levels(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "portable" in runtime.cpus()
+    assert runtime.load(data, cpu="portable").cpu == "portable"
+    monkeypatch.setenv("NMP_CPU", "portable")
+    assert runtime.load(data).cpu == "portable"
+    monkeypatch.setenv("NMP_CPU", "z80")
+    with pytest.raises(UsageError, match="there is no CPU level 'z80' here; there are portable"):
+        runtime.load(data)
+
+
+def test_refusals(data: bytes, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        runtime.load(tmp_path / "none.nmp")
+    path = tmp_path / "m.nmp"
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ModelError, match=r"m\.nmp: .*(checksum|structure)"):
+        runtime.load(path)
+    root = flat.unpack(data)
+    root["ops"][0]["params"][1]["stride_h"] = 0
+    with pytest.raises(ModelError, match=r"an op is illegal: op 'conv2d_c' \(conv2d\): tensor 'c': .* \(found 0, "):
+        runtime.load(flat.pack(root))
+
+
+def test_c_api(root: Path, tmp_path: Path, data: bytes, need_tool: Callable[..., str]) -> None:
+    """interpreter/tests/test_nmp.c, and with it that the core builds as plain C99 without a warning."""
+    c, path = root / "interpreter", tmp_path / "small.nmp"
+    path.write_bytes(data)
+    sources = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", f"-I{c / 'include'}", f"-I{c / 'src'}"]
+    command = [need_tool("gcc", "clang"), *flags, "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", c / "tests" / "test_nmp.c"]
+    subprocess.run([*command, *sources, "-o", tmp_path / "test_nmp"], check=True)
+    found = subprocess.run([tmp_path / "test_nmp", path], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
