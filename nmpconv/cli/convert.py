@@ -238,7 +238,7 @@ def _show(report: Report, model: Path, target: Path | None) -> None:
             ">own dB",
             ">dB",
         ),
-        [_row(layer) for layer in report.layers],
+        [_row(layer, planned=target is None) for layer in report.layers],
         title="Layers (e: exponents; own dB: of rounding this output alone; dB: with all errors before it)",
     )
     cost = report.bias_rule_cost_db
@@ -261,15 +261,16 @@ def _show(report: Report, model: Path, target: Path | None) -> None:
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
 
 
-def _row(layer: Layer) -> list[str]:
+def _row(layer: Layer, *, planned: bool) -> list[str]:
+    """planned: there are no exponents yet."""
     bits = [str(b) for b in layer.bits if b is not None]
     return [
         layer.name,
         layer.op,
         "/".join(bits),
-        str(layer.exponent_in),
+        show.NOTHING if planned else str(layer.exponent_in),
         show.NOTHING if layer.exponent_weights is None else show.span(*layer.exponent_weights),
-        str(layer.exponent_out),
+        show.NOTHING if planned else str(layer.exponent_out),
         show.NOTHING if layer.shift is None else show.span(*layer.shift),
         show.NOTHING if layer.bias is None else show.span(*layer.bias),
         show.NOTHING if layer.bias_bits is None else str(layer.bias_bits),

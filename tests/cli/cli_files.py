@@ -52,6 +52,14 @@ def onnx_model(*, channels: int = 3, softmax: bool = True, weight: float = 1.0, 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
+def nhwc_model() -> onnx.ModelProto:
+    """The same as Keras exports it: x [1,8,8,3] and a Transpose in front."""
+    model = onnx_model()
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("pixels", TensorProto.FLOAT, [1, SIZE, SIZE, 3]))
+    model.graph.node.insert(0, helper.make_node("Transpose", ["pixels"], ["x"], "to_nchw", perm=[0, 3, 1, 2]))
+    return model
+
+
 def images(folder: Path, count: int = 8, size: int = SIZE) -> Path:
     """PNG files of noise, and labels.csv that calls them 0, 1, 2, 0, ..."""
     folder.mkdir()

@@ -1,0 +1,161 @@
+"""convert on a tiny model: what it prints and writes, and that every flag arrives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cli_files
+import numpy as np
+import onnx
+import pytest
+
+from nmpconv.errors import ExitCode
+from nmpconv.reader import read
+
+CONVERT = ("convert", "model.onnx", "--calib", "images")
+
+
+def test_default(cli) -> None:
+    ran = cli(*CONVERT)
+    assert (ran.code, ran.left) == (0, ["model.nmp"])
+    model = read(Path("model.nmp"))
+    nodes = len(model.ops)
+    assert f"quantized {nodes}/{nodes} nodes" in ran.out
+    for text in ("conv2d", "softmax", "file         model.nmp", "bias rule", "on s_x*s_w", "own dB", "clipped"):
+        assert text in ran.out
+    assert "calibrate: 8/8" in ran.err
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_json(cli) -> None:
+    ran = cli(*CONVERT, "--json", "-o", "other.nmp")
+    found = ran.json
+    assert (ran.code, ran.left, found["output"]) == (0, ["other.nmp"], "other.nmp")
+    assert found["quantized_nodes"] == found["total_nodes"] == len(found["layers"])
+    assert found["file_bytes"] == Path("other.nmp").stat().st_size
+    assert found["arena_bytes"] == read(Path("other.nmp")).arena_bytes
+    assert {"name", "op", "bits", "exponent_in", "exponent_out", "shift", "bias", "clipped"} <= found["layers"][
+        0
+    ].keys()
+
+
+def test_same_bytes_twice(cli) -> None:
+    files = []
+    for _ in range(2):
+        cli(*CONVERT)
+        files.append(Path("model.nmp").read_bytes())
+    assert files[0] == files[1]
+
+
+def test_dry_run_writes_nothing(cli) -> None:
+    ran = cli("convert", "model.onnx", "--dry-run")
+    assert (ran.code, ran.left) == (0, [])
+    assert "conv2d" in ran.out
+    found = cli("convert", "model.onnx", "--dry-run", "--json").json
+    assert found["output"] is None
+    assert found["arena_bytes"] > 0
+
+
+def test_dry_run_lists_every_odd_node(cli) -> None:
+    onnx.save(cli_files.onnx_model(extra="Sin"), "model.onnx")
+    ran = cli("convert", "model.onnx", "--dry-run", "--json")
+    assert (ran.code, ran.out) == (ExitCode.UNSUPPORTED, "")
+    assert "odd_one (Sin)" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtypes"),
+    [
+        (("--strict",), {"int8"}),
+        (("--bits", "16"), {"int16"}),
+        (("--bits", "a16w8"), {"int8"}),
+        (("--per-tensor",), {"int8"}),
+        (("--equalize", "scalar", "--rounding", "nearest", "--no-bias-correction"), {"int8"}),
+        (("--method", "percentile", "--percentile", "99.9"), {"int8"}),
+    ],
+)
+def test_quantization_flags(cli, flags: tuple[str, ...], dtypes: set[str]) -> None:
+    assert cli(*CONVERT, *flags).code == 0
+    model = read(Path("model.nmp"))
+    weights = [model.tensors[op.inputs[1]] for op in model.ops if op.kind in ("conv2d", "fully_connected")]
+    assert {tensor.dtype for tensor in weights} == dtypes
+    assert all(len(tensor.exponents) == 1 for tensor in weights) or "--per-tensor" not in flags
+    if "--method" in flags:
+        assert "percentile" in {tensor.method for tensor in model.tensors}
+
+
+def test_bias_bits(cli) -> None:
+    assert cli(*CONVERT, "--bias-bits", "32").code == 0
+    model = read(Path("model.nmp"))
+    assert {model.tensors[op.inputs[2]].dtype for op in model.ops if op.kind == "conv2d"} == {"int32"}
+
+
+def test_preprocessing_and_labels_are_in_the_file(cli) -> None:
+    Path("names.txt").write_text("ant\nbee\ncat\n")
+    flags = "--mean 1,2,3 --std 4 --range 0,1 --channel-order bgr --resize shorter --crop 0.5 --labels names.txt"
+    ran = cli(*CONVERT, *flags.split(), "--test-vectors", 2, "--calib-limit", 5)
+    assert ran.code == 0
+    assert "calibrate: 5/5" in ran.err
+    model = read(Path("model.nmp"))
+    found = model.inputs[0].preprocess
+    assert found is not None
+    assert (found.mean, found.std, found.range) == ((1.0, 2.0, 3.0), (4.0,), (0.0, 1.0))
+    assert (found.layout, found.channel_order, found.resize, found.crop) == ("nchw", "bgr", "shorter", 0.5)
+    assert model.inputs[0].pixels
+    assert model.labels == ("ant", "bee", "cat")
+    assert len(model.test_vectors) == 2
+    assert "bee" in cli("run", "model.nmp", "images/00.png").out
+
+
+def test_layout_is_seen_from_the_shape(cli) -> None:
+    onnx.save(cli_files.nhwc_model(), "model.onnx")
+    assert cli(*CONVERT, "--std", "255").code == 0
+    found = read(Path("model.nmp")).inputs[0]
+    assert found.preprocess is not None
+    assert (found.preprocess.layout, found.source_shape) == ("nhwc", (1, 8, 8, 3))
+
+
+def test_arrays_and_names(cli) -> None:
+    rng = np.random.default_rng(1)
+    np.save("a.npy", rng.normal(0, 1, (6, 3, 8, 8)).astype(np.float32))
+    assert cli("convert", "model.onnx", "--calib", "x=a.npy").code == 0
+    assert not read(Path("model.nmp")).inputs[0].pixels
+    assert cli("run", "model.nmp", "x=a.npy", "--json").json["samples"][5]["file"] == "a.npy[5]"
+    ran = cli("run", "model.nmp", "images/00.png")
+    assert (ran.code, ran.out) == (ExitCode.INPUT, "")
+    assert "no preprocessing" in ran.err
+
+
+def test_cut_at_a_tensor(cli) -> None:
+    assert cli(*CONVERT, "--outputs", "logits,r").code == 0
+    assert [port.name for port in read(Path("model.nmp")).outputs] == ["logits", "r"]
+    ran = cli("run", "model.nmp", "images")
+    assert ran.left == ["model.npz"]
+    assert {name: a.shape for name, a in np.load("model.npz").items()} == {"logits": (8, 3), "r": (8, 4, 8, 8)}
+    found = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json").json
+    assert [row["name"] for row in found["outputs"]] == ["logits", "r"]
+    assert all(row["sqnr_db"] > 15 for row in found["outputs"])
+
+
+def test_profile_and_dumped_graphs(cli) -> None:
+    assert cli(*CONVERT, "--save-profile", "p.txt", "--dump-ir", "ir").code == 0
+    assert len(Path("p.txt").read_text().splitlines()) > 5
+    assert len(list(Path("ir").iterdir())) > 5
+    ran = cli(*CONVERT, "--load-profile", "p.txt", "-o", "again.nmp")
+    assert (ran.code, ran.left) == (0, ["again.nmp"])
+    assert "calibrate" not in ran.err
+    first, again = read(Path("model.nmp")), read(Path("again.nmp"))
+    assert [t.exponents for t in first.tensors] == [t.exponents for t in again.tensors]
+    assert cli("convert", "model.onnx", "--load-profile", "p.txt", "--mean", "0", "-o", "blind.nmp").code == 0
+
+
+def test_eval_looks_before_the_softmax(cli) -> None:
+    """At 16 bits the logits are within 40 dB and more of the float model's; a Softmax would show another figure."""
+    assert cli(*CONVERT, "--bits", "16").code == 0
+    found = cli("eval", "model.nmp", "--data", "images/labels.csv", "--reference", "model.onnx", "--json").json
+    assert found["sqnr_db"] > 40
+    assert found["agreement"] == 100
+    assert found["top1"] == found["reference_top1"]
+    assert cli(*CONVERT, "--bits", "16", "--outputs", "logits").code == 0
+    cut = cli("eval", "model.nmp", "--data", "images/labels.csv", "--reference", "model.onnx", "--json").json
+    assert cut["sqnr_db"] == pytest.approx(found["sqnr_db"], abs=3)
