@@ -14,4 +14,4 @@ nmpconv convert model.onnx --calib calib --mean 0 --std 255 --bits 8 -o "$out/di
 nmpconv inspect "$out/digits.nmp"
 nmpconv run "$out/digits.nmp" test/000_*.png
 nmpconv eval "$out/digits.nmp" --data test/labels.csv --reference model.onnx --json > "$out/eval.json"
-python3 ../floors.py "$out/eval.json" n=120 top1=97 agreement=98 sqnr_db=25
+python3 ../floors.py "$out/eval.json" n=120 top1=98 agreement=99 sqnr_db=34

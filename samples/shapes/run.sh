@@ -15,4 +15,4 @@ nmpconv convert model.onnx --calib calib --labels labels.txt --bits 8 -o "$out/s
 nmpconv inspect "$out/shapes.nmp"
 nmpconv run "$out/shapes.nmp" test/000_circle.png
 nmpconv eval "$out/shapes.nmp" --data test/labels.csv --reference model.onnx --json > "$out/eval.json"
-python3 ../floors.py "$out/eval.json" n=120 top1=95 agreement=95 sqnr_db=20
+python3 ../floors.py "$out/eval.json" n=120 top1=97 agreement=98 sqnr_db=25
