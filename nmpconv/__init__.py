@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
+if TYPE_CHECKING:
+    from nmpconv.runtime import load
+else:
 
-def __getattr__(name: str) -> object:
-    # `nmpconv.load` needs the compiled interpreter; importing the package does not.
-    if name == "load":
-        from nmpconv.runtime import load
+    def __getattr__(name: str) -> object:
+        # `nmpconv.load` needs the compiled interpreter; importing the package does not.
+        if name == "load":
+            from nmpconv.runtime import load
 
-        return load
-    raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")
+            return load
+        raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")

@@ -23,7 +23,7 @@ _KINDS = {table: op for op, table in OP_TABLES.items()}
 
 @dataclass(frozen=True)
 class Tensor:
-    """value = integer * 2^exponent. data: constants, in shape; offset: activations. observed_*: None when not observed."""
+    """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed."""
 
     name: str
     shape: tuple[int, ...]

@@ -23,7 +23,7 @@ ALIGN = 64  # of the model's and the arena's memory
 class Port:
     """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
 
-    pixels: the input is an image's pixels; uint8 is taken as it is. labels: class names, of the output that has as many.
+    pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
     """
 
     name: str

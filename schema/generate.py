@@ -151,7 +151,9 @@ def python(schema: Schema) -> str:
             out.append(f'    "{name}": (),')
             continue
         out.append(f'    "{name}": (')
-        out += [f'        Field("{f.name}", {f.slot}, "{f.kind}", "{f.type}", {f.default}, {f.required}),' for f in fields]
+        out += [
+            f'        Field("{f.name}", {f.slot}, "{f.kind}", "{f.type}", {f.default}, {f.required}),' for f in fields
+        ]
         out.append("    ),")
     return "\n".join([*out, "}", ""])
 

@@ -15,6 +15,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="write what the code makes now into the golden files")
+
+
+@pytest.fixture(scope="session")
+def bless(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten instead of compared with."""
+    return bool(request.config.getoption("--bless"))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

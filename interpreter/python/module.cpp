@@ -106,8 +106,8 @@ NB_MODULE(_nmp, m) {
       std::rethrow_exception(p);
     } catch (const Fault &e) {
       const nmp_fault &f = e.fault;
-      nb::tuple args = nb::make_tuple(static_cast<int>(f.status), nmp_status_text(f.status), f.what ? f.what : "", f.found,
-                                      f.allowed, f.op, f.tensor);
+      nb::tuple args = nb::make_tuple(static_cast<int>(f.status), nmp_status_text(f.status), f.what ? f.what : "",
+                                      f.found, f.allowed, f.op, f.tensor);
       PyErr_SetObject(fault_type, args.ptr());
     }
   });

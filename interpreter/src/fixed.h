@@ -10,7 +10,8 @@
 #define NMP_SHIFT_MIN (-15)
 #define NMP_SHIFT_MAX 47
 
-/* floor((a + 2^(s-1)) / 2^s) for s > 0, a for s = 0, a * 2^-s for s < 0. |a| < 2^62 for s >= 0, |a| < 2^47 for s < 0. */
+/* floor((a + 2^(s-1)) / 2^s) for s > 0, a for s = 0, a * 2^-s for s < 0. |a| < 2^62 for s >= 0, |a| < 2^47 for s < 0.
+ */
 static inline int64_t nmp_rsh(int64_t a, int s) {
   if (s > 0) {
     return (a + ((int64_t)1 << (s - 1))) >> s;

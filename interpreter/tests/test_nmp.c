@@ -1,7 +1,7 @@
 /* The API on files with test vectors: test_nmp FILE...
  *
- * For each: inspect, create in an arena of exactly the size that was asked for, every refusal of a caller's mistake, and
- * each vector run whole, op by op and again after the first run has left its bytes behind.
+ * For each: inspect, create in an arena of exactly the size that was asked for, every refusal of a caller's mistake,
+ * and each vector run whole, op by op and again after the first run has left its bytes behind.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,8 +32,18 @@ def test_everything_comes_back(data: bytes) -> None:
     for t in model.tensors:
         value = graph[t.name]
         assert value.quant is not None
-        assert (t.shape, t.dtype, t.exponents, t.axis) == (value.shape, value.dtype, value.quant.exponents, value.quant.axis)
-        assert (t.clip_min, t.clip_max, t.offset, t.nbytes) == (value.quant.lo, value.quant.hi, value.offset, value.nbytes)
+        assert (t.shape, t.dtype, t.exponents, t.axis) == (
+            value.shape,
+            value.dtype,
+            value.quant.exponents,
+            value.quant.axis,
+        )
+        assert (t.clip_min, t.clip_max, t.offset, t.nbytes) == (
+            value.quant.lo,
+            value.quant.hi,
+            value.offset,
+            value.nbytes,
+        )
         assert (t.data is None) == (value.data is None)
         if t.data is not None:
             np.testing.assert_array_equal(t.data, value.data)

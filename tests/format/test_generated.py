@@ -43,7 +43,9 @@ def test_generator_refuses_what_it_does_not_know(root: Path, line: str, complain
         from generate import parse
     finally:
         sys.path.pop(0)
-    text = f'// Format version: 1.0\nfile_identifier "NMP1";\nunion Params {{ A }}\ntable A {{}}\n{line}\nroot_type Model;'
+    text = (
+        f'// Format version: 1.0\nfile_identifier "NMP1";\nunion Params {{ A }}\ntable A {{}}\n{line}\nroot_type Model;'
+    )
     with pytest.raises((ValueError, KeyError), match=complaint):
         parse(text)
 

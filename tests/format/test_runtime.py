@@ -155,7 +155,16 @@ def test_c_api(root: Path, tmp_path: Path, data: bytes, need_tool: Callable[...,
     c, path = root / "interpreter", tmp_path / "small.nmp"
     path.write_bytes(data)
     sources = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", f"-I{c / 'include'}", f"-I{c / 'src'}"]
+    flags = [
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Werror",
+        "-pedantic",
+        f"-I{c / 'include'}",
+        f"-I{c / 'src'}",
+    ]
     command = [need_tool("gcc", "clang"), *flags, "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", c / "tests" / "test_nmp.c"]
     subprocess.run([*command, *sources, "-o", tmp_path / "test_nmp"], check=True)
     found = subprocess.run([tmp_path / "test_nmp", path], capture_output=True, text=True)

@@ -101,7 +101,11 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
     "rank 7": (tensor(C, shape=[1] * 7), S.TENSOR, "rank"),
     "a dimension of zero": (tensor(C, shape=[1, 0, 4, 2]), S.TENSOR, "dimension"),
     "a negative dimension": (tensor(C, shape=[1, -4, -4, 2]), S.TENSOR, "dimension"),
-    "dimensions whose product wraps 32 bits to 32": (tensor(C, shape=[65536, 65536, 1, 32]), S.LIMIT, "bytes of a tensor"),
+    "dimensions whose product wraps 32 bits to 32": (
+        tensor(C, shape=[65536, 65536, 1, 32]),
+        S.LIMIT,
+        "bytes of a tensor",
+    ),
     "dimensions whose product wraps 64 bits": (tensor(C, shape=[2**31 - 1] * 6), S.LIMIT, "bytes of a tensor"),
     "int16 elements that take 2^31 bytes": (tensor(Y, shape=[1, 2**30]), S.LIMIT, "bytes of a tensor"),
     "a dtype that does not exist": (tensor(C, dtype=3), S.TENSOR, "dtype"),
@@ -113,7 +117,11 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
     "two exponents for three channels": (tensor(V, exponents=[-7, -7], axis=0), S.TENSOR, "number of exponents"),
     "exponents along an axis that is not there": (tensor(W, axis=4), S.TENSOR, "axis"),
     "an axis of -2": (tensor(W, axis=-2), S.TENSOR, "axis"),
-    "an activation with an exponent per channel": (tensor(A, axis=3, exponents=[-4, -4]), S.TENSOR, "axis of an activation"),
+    "an activation with an exponent per channel": (
+        tensor(A, axis=3, exponents=[-4, -4]),
+        S.TENSOR,
+        "axis of an activation",
+    ),
     "a clip range that is empty": (tensor(C, clip_min=5, clip_max=4), S.TENSOR, "clip_min"),
     "a clip range below int8": (tensor(C, clip_min=-129), S.TENSOR, "clip_min"),
     "a clip range above int8": (tensor(C, clip_max=128), S.TENSOR, "clip_max"),
@@ -153,7 +161,11 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
     "a reshape to another number of elements": (both(tensor(F, shape=[1, 9]), params(RESHAPE, shape=[1, 9])), S.OP, ""),
     "a fully connected layer with a shorter row": (tensor(V, shape=[6, 4]), S.OP, ""),
     # Ports.
-    "an output port to a tensor that is not there": (port("outputs", tensor=11), S.TENSOR, "tensor of an input or output"),
+    "an output port to a tensor that is not there": (
+        port("outputs", tensor=11),
+        S.TENSOR,
+        "tensor of an input or output",
+    ),
     "an input port to a negative tensor": (port("inputs", tensor=-1), S.TENSOR, "tensor of an input or output"),
     "an input port to a constant": (port("inputs", tensor=W), S.TENSOR, "input or output is a constant"),
     "an output port to a constant": (port("outputs", tensor=V), S.TENSOR, "input or output is a constant"),
@@ -259,7 +271,11 @@ def test_both_verifiers_agree(good: bytes) -> None:
         for _ in range(rng.integers(1, 3)):
             at = int(rng.integers(0, len(data) // 4)) * 4
             word = int.from_bytes(data[at : at + 4], "little")
-            choices = [word ^ 1 << int(rng.integers(0, 32)), word + int(rng.integers(-9, 9)), int(rng.integers(0, 2**32))]
+            choices = [
+                word ^ 1 << int(rng.integers(0, 32)),
+                word + int(rng.integers(-9, 9)),
+                int(rng.integers(0, 2**32)),
+            ]
             data[at : at + 4] = (choices[rng.integers(0, 3)] % 2**32).to_bytes(4, "little")
         try:
             mutant = flat.seal(bytes(data))
