@@ -14,86 +14,90 @@
 #endif
 
 /* Sums of products. SUM holds BLOCK products of the two types exactly: int8 * int8 is at most 2^14 (NMP_K_MAX of them
- * stay below 2^31), int8 * int16 at most 2^22 (256 of them are 2^30), int16 * int16 at most 2^30 (one).
+ * stay below 2^31), int8 * int16 at most 2^22 (256 of them are 2^30), int16 * int16 at most 2^30 (one). Factors are
+ * widened to int16 and multiplied in int32, which compilers know as one instruction.
  */
-#define GEMM(name, X, W, PRODUCT, SUM, BLOCK, ACC)                                                     \
-  static void name##_rows(ACC acc[4], const X *x, size_t stride, const W *w, size_t k, int rows) {     \
-    for (size_t first = 0, n; first < k; first += n) {                                                 \
-      SUM a = 0, b = 0, c = 0, d = 0;                                                                  \
-      n = k - first < (BLOCK) ? k - first : (BLOCK);                                                   \
-      const X *xs = x + first;                                                                         \
-      const W *ws = w + first;                                                                         \
-      if (rows == 4) {                                                                                 \
-        const X *x1 = xs + stride, *x2 = x1 + stride, *x3 = x2 + stride;                               \
-        for (size_t i = 0; i < n; i++) {                                                               \
-          a += (PRODUCT)xs[i] * ws[i];                                                                 \
-          b += (PRODUCT)x1[i] * ws[i];                                                                 \
-          c += (PRODUCT)x2[i] * ws[i];                                                                 \
-          d += (PRODUCT)x3[i] * ws[i];                                                                 \
-        }                                                                                              \
-      } else {                                                                                         \
-        for (size_t i = 0; i < n; i++) {                                                               \
-          a += (PRODUCT)xs[i] * ws[i];                                                                 \
-        }                                                                                              \
-      }                                                                                                \
-      acc[0] += a;                                                                                     \
-      acc[1] += b;                                                                                     \
-      acc[2] += c;                                                                                     \
-      acc[3] += d;                                                                                     \
-    }                                                                                                  \
-  }                                                                                                    \
-  static NMP_GEMM(name) {                                                                              \
-    ACC *out = sums;                                                                                   \
-    for (size_t row = 0, step; row < rows; row += step) {                                              \
-      step = rows - row >= 4 ? 4 : 1;                                                                  \
-      for (size_t c = 0; c < channels; c++) {                                                          \
-        ACC acc[4] = {0};                                                                              \
-        name##_rows(acc, (const X *)x + row * x_stride, x_stride, (const W *)w + c * k, k, (int)step); \
-        for (size_t r = 0; r < step; r++) {                                                            \
-          out[(row + r) * channels + c] = acc[r];                                                      \
-        }                                                                                              \
-      }                                                                                                \
-    }                                                                                                  \
+#define GEMM(name, X, W, SUM, BLOCK, ACC)                                                                              \
+  static void name##_rows(ACC acc[4], const X *x, size_t stride, const W *w, size_t k, int rows) {                     \
+    for (size_t first = 0, n; first < k; first += n) {                                                                 \
+      SUM a = 0, b = 0, c = 0, d = 0;                                                                                  \
+      n = k - first < (BLOCK) ? k - first : (BLOCK);                                                                   \
+      const X *x0 = x + first, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;                                \
+      const W *ws = w + first;                                                                                         \
+      if (rows == 4) {                                                                                                 \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+          const int16_t v = ws[i];                                                                                     \
+          a += (int32_t)x0[i] * v;                                                                                     \
+          b += (int32_t)x1[i] * v;                                                                                     \
+          c += (int32_t)x2[i] * v;                                                                                     \
+          d += (int32_t)x3[i] * v;                                                                                     \
+        }                                                                                                              \
+      } else {                                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+          a += (int32_t)x0[i] * ws[i];                                                                                 \
+        }                                                                                                              \
+      }                                                                                                                \
+      acc[0] += a;                                                                                                     \
+      acc[1] += b;                                                                                                     \
+      acc[2] += c;                                                                                                     \
+      acc[3] += d;                                                                                                     \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static NMP_GEMM(name) {                                                                                              \
+    ACC *out = sums;                                                                                                   \
+    for (size_t row = 0, step; row < rows; row += step) {                                                              \
+      step = rows - row >= 4 ? 4 : 1;                                                                                  \
+      for (size_t c = 0; c < channels; c++) {                                                                          \
+        ACC acc[4] = {0};                                                                                              \
+        name##_rows(acc, (const X *)x + row * x_stride, step == 4 ? x_stride : 0, (const W *)w + c * k, k, (int)step); \
+        for (size_t r = 0; r < step; r++) {                                                                            \
+          out[(row + r) * channels + c] = acc[r];                                                                      \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
   }
 
-GEMM(gemm_8x8, int8_t, int8_t, int32_t, int32_t, NMP_K_MAX, int32_t)
-GEMM(gemm_8x16, int8_t, int16_t, int32_t, int32_t, 256, int64_t)
-GEMM(gemm_16x8, int16_t, int8_t, int32_t, int32_t, 256, int64_t)
-GEMM(gemm_16x16, int16_t, int16_t, int32_t, int64_t, NMP_K_MAX, int64_t)
+GEMM(gemm_8x8, int8_t, int8_t, int32_t, NMP_K_MAX, int32_t)
+GEMM(gemm_8x16, int8_t, int16_t, int32_t, 256, int64_t)
+GEMM(gemm_16x8, int16_t, int8_t, int32_t, 256, int64_t)
+GEMM(gemm_16x16, int16_t, int16_t, int64_t, NMP_K_MAX, int64_t)
 
 /* The same bounds as above. Channels go in tiles whose sums stay in registers. */
 #define TILE 16
-#define DEPTHWISE(name, X, W, SUM, BLOCK, ACC)                    \
-  static NMP_DEPTHWISE(name) {                                    \
-    ACC *out = sums;                                              \
-    const W *ws = w;                                              \
-    for (size_t c = 0; c < n; c++) {                              \
-      out[c] = 0;                                                 \
-    }                                                             \
-    for (size_t first = 0, count; first < taps; first += count) { \
-      count = taps - first < (BLOCK) ? taps - first : (BLOCK);    \
-      size_t c = 0;                                               \
-      for (; c + TILE <= n; c += TILE) {                          \
-        SUM sum[TILE] = {0};                                      \
-        for (size_t t = first; t < first + count; t++) {          \
-          const X *xt = (const X *)x[t] + c;                      \
-          const W *wt = ws + t * n + c;                           \
-          for (size_t i = 0; i < TILE; i++) {                     \
-            sum[i] += (int32_t)xt[i] * wt[i];                     \
-          }                                                       \
-        }                                                         \
-        for (size_t i = 0; i < TILE; i++) {                       \
-          out[c + i] += sum[i];                                   \
-        }                                                         \
-      }                                                           \
-      for (; c < n; c++) {                                        \
-        SUM sum = 0;                                              \
-        for (size_t t = first; t < first + count; t++) {          \
-          sum += (int32_t)((const X *)x[t])[c] * ws[t * n + c];   \
-        }                                                         \
-        out[c] += sum;                                            \
-      }                                                           \
-    }                                                             \
+#define DEPTHWISE(name, X, W, SUM, BLOCK, ACC)                                                           \
+  static void name##_tile(ACC *out, const void *const *x, size_t c, const W *w, size_t taps, size_t n) { \
+    SUM sum[TILE] = {0};                                                                                 \
+    for (size_t t = 0; t < taps; t++) {                                                                  \
+      const X *xs = (const X *)x[t] + c;                                                                 \
+      const W *ws = w + t * n + c;                                                                       \
+      for (int i = 0; i < TILE; i++) {                                                                   \
+        sum[i] += (int32_t)xs[i] * ws[i];                                                                \
+      }                                                                                                  \
+    }                                                                                                    \
+    for (int i = 0; i < TILE; i++) {                                                                     \
+      out[c + (size_t)i] += sum[i];                                                                      \
+    }                                                                                                    \
+  }                                                                                                      \
+  static NMP_DEPTHWISE(name) {                                                                           \
+    ACC *out = sums;                                                                                     \
+    for (size_t c = 0; c < n; c++) {                                                                     \
+      out[c] = 0;                                                                                        \
+    }                                                                                                    \
+    for (size_t first = 0, count; first < taps; first += count) {                                        \
+      const W *ws = (const W *)w + first * n;                                                            \
+      size_t c = 0;                                                                                      \
+      count = taps - first < (BLOCK) ? taps - first : (BLOCK);                                           \
+      for (; c + TILE <= n; c += TILE) {                                                                 \
+        name##_tile(out, x + first, c, ws, count, n);                                                    \
+      }                                                                                                  \
+      for (; c < n; c++) {                                                                               \
+        SUM sum = 0;                                                                                     \
+        for (size_t t = 0; t < count; t++) {                                                             \
+          sum += (int32_t)((const X *)x[first + t])[c] * ws[t * n + c];                                  \
+        }                                                                                                \
+        out[c] += sum;                                                                                   \
+      }                                                                                                  \
+    }                                                                                                    \
   }
 
 DEPTHWISE(depthwise_8x8, int8_t, int8_t, int32_t, NMP_K_MAX, int32_t)
@@ -101,15 +105,18 @@ DEPTHWISE(depthwise_8x16, int8_t, int16_t, int32_t, 256, int64_t)
 DEPTHWISE(depthwise_16x8, int16_t, int8_t, int32_t, 256, int64_t)
 DEPTHWISE(depthwise_16x16, int16_t, int16_t, int64_t, NMP_K_MAX, int64_t)
 
-#define SCALE(name, ACC, Y)                                               \
-  static NMP_SCALE(name) {                                                \
-    for (size_t r = 0; r < rows; r++) {                                   \
-      const ACC *acc = (const ACC *)sums + r * channels;                  \
-      Y *out = (Y *)y + r * y_stride;                                     \
-      for (size_t c = 0; c < channels; c++) {                             \
-        out[c] = (Y)nmp_sat(nmp_rsh(acc[c], shift[c]) + bias[c], lo, hi); \
-      }                                                                   \
-    }                                                                     \
+/* Channel by channel, for its shift and bias are the same in all rows. */
+#define SCALE(name, ACC, Y)                                                                \
+  static NMP_SCALE(name) {                                                                 \
+    const ACC *acc = sums;                                                                 \
+    Y *out = y;                                                                            \
+    for (size_t c = 0; c < channels; c++) {                                                \
+      const int s = shift[c];                                                              \
+      const int64_t b = bias[c];                                                           \
+      for (size_t r = 0; r < rows; r++) {                                                  \
+        out[r * y_stride + c] = (Y)nmp_sat(nmp_rsh(acc[r * channels + c], s) + b, lo, hi); \
+      }                                                                                    \
+    }                                                                                      \
   }
 
 SCALE(scale_32to8, int32_t, int8_t)

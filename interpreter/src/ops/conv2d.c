@@ -171,20 +171,23 @@ static void point(const nmp_op *op, const conv *c, place at, size_t first, const
 
 static void run_depthwise(const nmp_op *op, const conv *c) {
   const nmp_tensor *w = &op->in[1], *y = &op->out[0];
-  const int x_wide = NMP_WIDE(op->in[0].bits), w_wide = NMP_WIDE(w->bits);
+  const int x_wide = NMP_WIDE(op->in[0].bits), w_wide = NMP_WIDE(w->bits), sum_wide = NMP_WIDE_SUM(x_wide, w_wide);
   const void **taps = (const void **)op->scratch;
   void *weights = (uint8_t *)op->scratch + align(c->k * sizeof(void *));
-  int64_t sums[NMP_TILE_CHANNELS];
+  int64_t sums[NMP_TILE_ROWS * NMP_TILE_CHANNELS]; /* int32 in the first half when both factors are int8 */
   nmp_channels channels;
   for (size_t first = 0; first < c->out; first += NMP_TILE_CHANNELS) {
     const size_t n = c->out - first < NMP_TILE_CHANNELS ? c->out - first : NMP_TILE_CHANNELS;
     transpose_weights(w, first, n, c->k, weights);
     nmp_channels_load(&channels, op, first, n);
-    for (size_t pixel = 0; pixel < c->pixels; pixel++) {
-      point(op, c, locate(c, pixel), first, taps);
-      op->kernels->depthwise[x_wide][w_wide](sums, taps, weights, c->k, n);
-      op->kernels->scale[NMP_WIDE_SUM(x_wide, w_wide)][NMP_WIDE(y->bits)](
-          nmp_at(y, pixel * c->out + first), c->out, sums, 1, n, channels.bias, channels.shift, y->lo, y->hi);
+    for (size_t pixel = 0; pixel < c->pixels; pixel += NMP_TILE_ROWS) {
+      const size_t rows = c->pixels - pixel < NMP_TILE_ROWS ? c->pixels - pixel : NMP_TILE_ROWS;
+      for (size_t r = 0; r < rows; r++) {
+        point(op, c, locate(c, pixel + r), first, taps);
+        op->kernels->depthwise[x_wide][w_wide]((uint8_t *)sums + r * n * (sum_wide ? 8 : 4), taps, weights, c->k, n);
+      }
+      op->kernels->scale[sum_wide][NMP_WIDE(y->bits)](nmp_at(y, pixel * c->out + first), c->out, sums, rows, n,
+                                                      channels.bias, channels.shift, y->lo, y->hi);
     }
   }
 }

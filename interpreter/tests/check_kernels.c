@@ -1,0 +1,250 @@
+/* Every kernel of every level against the portable one: random and extreme inputs, every short length, all
+ * misalignments that a type allows. Inputs end at a page that cannot be read, outputs are compared with the bytes
+ * around them.
+ *
+ *   check_kernels [--bench] [level ...]     all levels of this machine when none is named
+ */
+#define _DEFAULT_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu.h"
+#include "nmp.h"
+
+#define SLOT (1 << 20) /* bytes of a buffer */
+#define MARGIN 64      /* poisoned bytes in front of an output */
+enum { WANT, GOT, A, B, TABLE, SLOTS };
+enum { RANDOM, LOWEST, HIGHEST, FILLS };
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *level = "portable";
+static int benchmark;
+static nmp_kernels portable, tested;
+static unsigned long long compared, failed;
+static const size_t lengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,  16,  17,  18,  19,  23,
+                                 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 255, 257, 600};
+
+/* The last `bytes` bytes before a guard page. */
+static void *tail(int slot, size_t bytes) {
+  static uint8_t *slots[SLOTS];
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (slots[slot] == NULL) {
+    uint8_t *map = mmap(NULL, SLOT + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || mprotect(map + SLOT, page, PROT_NONE) != 0) {
+      perror("mmap");
+      exit(2);
+    }
+    slots[slot] = map;
+  }
+  return slots[slot] + SLOT - bytes;
+}
+
+static uint32_t next_random(void) {
+  static uint64_t state = 88172645463325252u;
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (uint32_t)(state >> 16);
+}
+
+/* n integers of int8 (wide 0) or int16 (wide 1). */
+static void *integers(int slot, size_t n, int wide, int fill) {
+  void *data = tail(slot, n << wide);
+  for (size_t i = 0; i < n; i++) {
+    const int value = fill == RANDOM ? (int)next_random() : fill == LOWEST ? -32768 : 32767;
+    if (wide) {
+      ((int16_t *)data)[i] = (int16_t)value;
+    } else {
+      ((int8_t *)data)[i] = (int8_t)(fill == RANDOM ? value : value >> 8);
+    }
+  }
+  return data;
+}
+
+/* The bytes of an output, poisoned. */
+static void *poisoned(int slot, size_t bytes) {
+  memset(tail(slot, bytes + MARGIN), 0xA5, bytes + MARGIN);
+  return tail(slot, bytes);
+}
+
+static void compare(const char *kernel, int widths, size_t n, size_t bytes) {
+  compared++;
+  if (memcmp(tail(WANT, bytes + MARGIN), tail(GOT, bytes + MARGIN), bytes + MARGIN) != 0) {
+    failed++;
+    printf("%s: %s, widths %d, length %zu differs from portable\n", level, kernel, widths, n);
+  }
+}
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Runs a kernel of the tested level until a twentieth of a second is over and prints elements (or products) per ns. */
+#define BENCH(name, widths, steps, call)                                                                             \
+  do {                                                                                                               \
+    double begin = seconds(), took;                                                                                  \
+    unsigned long long runs = 0;                                                                                     \
+    do {                                                                                                             \
+      for (int i = 0; i < 100; i++) {                                                                                \
+        call;                                                                                                        \
+      }                                                                                                              \
+      runs += 100;                                                                                                   \
+      took = seconds() - begin;                                                                                      \
+    } while (took < 0.05);                                                                                           \
+    printf("%-10s %-11s widths %d  %8.3f /ns\n", level, name, widths, (double)runs * (double)(steps) / took * 1e-9); \
+  } while (0)
+
+/* The same call for both levels, on poisoned outputs; or the tested one by the clock. */
+#define EACH(name, widths, n, steps, bytes, MEMBER, ...)             \
+  do {                                                               \
+    void *want = poisoned(WANT, bytes), *got = poisoned(GOT, bytes); \
+    if (benchmark) {                                                 \
+      BENCH(name, widths, steps, tested.MEMBER(got, __VA_ARGS__));   \
+    } else {                                                         \
+      portable.MEMBER(want, __VA_ARGS__);                            \
+      tested.MEMBER(got, __VA_ARGS__);                               \
+      compare(name, widths, n, bytes);                               \
+    }                                                                \
+  } while (0)
+
+static void check_gemm(size_t k, int fill) {
+  static const size_t shapes[][2] = {{8, 32}, {1, 1}, {1, 7}, {2, 5}, {3, 4}, {4, 3}, {5, 2}, {7, 9}};
+  for (size_t s = 0; s < (benchmark ? 1 : COUNT(shapes)); s++) {
+    const size_t rows = shapes[s][0], channels = shapes[s][1], stride = k + (benchmark ? 0 : s % 3);
+    for (int wx = 0; wx < 2; wx++) {
+      for (int ww = 0; ww < 2; ww++) {
+        const void *x = integers(A, (rows - 1) * stride + k, wx, fill), *w = integers(B, channels * k, ww, fill);
+        EACH("gemm", wx * 2 + ww, k, rows * channels * k, rows * channels * (NMP_WIDE_SUM(wx, ww) ? 8 : 4),
+             gemm[wx][ww], x, stride, w, k, rows, channels);
+      }
+    }
+  }
+}
+
+static void check_depthwise(size_t n, int fill) {
+  for (size_t taps = benchmark ? 9 : 1; taps <= 9; taps += 4) {
+    for (int wx = 0; wx < 2; wx++) {
+      for (int ww = 0; ww < 2; ww++) {
+        const uint8_t *x = integers(A, n * taps, wx, fill);
+        const void *w = integers(B, n * taps, ww, fill), *pointers[9];
+        for (size_t t = 0; t < taps; t++) {
+          pointers[t] = x + ((n * (t * 4 % taps)) << wx);
+        }
+        EACH("depthwise", wx * 2 + ww, n, n * taps, n * (NMP_WIDE_SUM(wx, ww) ? 8 : 4), depthwise[wx][ww], pointers, w,
+             taps, n);
+      }
+    }
+  }
+}
+
+static void check_scale(size_t n, int fill) {
+  const size_t rows = 3, stride = n + 2;
+  int8_t *shift = tail(TABLE, n);
+  int32_t *bias = tail(B, n * 4);
+  for (size_t c = 0; c < n; c++) {
+    shift[c] = (int8_t)((int)(next_random() % 63) - 15);
+    bias[c] = fill == RANDOM ? (int32_t)next_random() >> next_random() % 32 : fill == LOWEST ? INT32_MIN : INT32_MAX;
+  }
+  for (int wide = 0; wide < 2; wide++) {
+    int64_t *sums = tail(A, rows * n * (wide ? 8 : 4));
+    for (size_t i = 0; i < rows * n; i++) {
+      const int64_t most = ((int64_t)1 << (wide ? 47 : 31)) - 1;
+      const int64_t any =
+          (int64_t)(((uint64_t)next_random() << 32 | next_random()) & (uint64_t)(2 * most + 1)) - most - 1;
+      const int64_t sum = fill == RANDOM ? any >> next_random() % 47 : fill == LOWEST ? -most - 1 : most;
+      if (wide) {
+        sums[i] = sum;
+      } else {
+        ((int32_t *)(void *)sums)[i] = (int32_t)sum;
+      }
+    }
+    for (int wy = 0; wy < 2; wy++) {
+      const int32_t most = wy ? 32767 : 127;
+      EACH("scale", wide * 2 + wy, n, rows * n, ((rows - 1) * stride + n) << wy, scale[wide][wy], stride, sums, rows, n,
+           bias, shift, -most / 2, most);
+    }
+  }
+}
+
+static void check_elementwise(size_t n, int fill) {
+  static const int exponents[][3] = {{0, 0, 1}, {3, 0, 5}, {0, 30, 31}, {0, 1, -15}, {0, 0, 47}, {0, 0, 0}};
+  int32_t *table = tail(TABLE, 513 * 4);
+  for (size_t i = 0; i < 513; i++) {
+    table[i] = (int32_t)next_random();
+  }
+  for (int w = 0; w < 8; w++) {
+    const int wa = w >> 2, wb = w >> 1 & 1, wy = w & 1;
+    const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
+    const void *a = integers(A, n, wa, fill), *b = integers(B, n, wb, fill);
+    for (size_t e = 0; e < (benchmark ? 1 : COUNT(exponents)); e++) {
+      for (size_t steps = benchmark ? 3 : 1; steps < 4; steps++) {
+        const nmp_binary how = {steps & 1, steps >> 1, exponents[e][0], exponents[e][1], exponents[e][2], lo, hi / 2};
+        EACH("add", w, n, n, n << wy, add[wa][wb][wy], a, b, n, &how);
+        EACH("mul", w, n, n, n << wy, mul[wa][wb][wy], a, b, n, &how);
+      }
+      if (wb == 0) {
+        EACH("requantize", wa * 2 + wy, n, n, n << wy, requantize[wa][wy], a, n, exponents[e][2], lo / 2, hi);
+      }
+    }
+    if (wb == 0) {
+      EACH("lookup", wa * 2 + wy, n, n, n << wy, lookup[wa][wy], a, table, n, lo, hi);
+    }
+  }
+}
+
+static void check_windows(size_t n, int fill) {
+  for (int wide = 0; wide < 2; wide++) {
+    for (size_t side = benchmark ? 3 : 1; side <= 3; side++) {
+      const size_t column = n * 2, row = column * side + n, last = (side - 1) * (row + column) + n;
+      const nmp_pixels window = {integers(A, last, wide, fill), side, side, row, column};
+      EACH("max", wide, n, n * side * side, n << wide, max[wide], &window, n);
+      EACH("sum", wide, n, n * side * side, n * 4, sum[wide], &window, n);
+    }
+  }
+}
+
+static void (*const checks[])(size_t n, int fill) = {check_gemm, check_depthwise, check_scale, check_elementwise,
+                                                     check_windows};
+
+static int run_level(const char *name) {
+  level = nmp_cpu_select(name, &tested);
+  if (level == NULL) {
+    fprintf(stderr, "there is no CPU level '%s' here\n", name);
+    return 2;
+  }
+  for (size_t c = 0; c < COUNT(checks); c++) {
+    for (size_t i = 0; i < (benchmark ? 1 : COUNT(lengths)); i++) {
+      for (int fill = 0; fill < (benchmark ? 1 : FILLS); fill++) {
+        checks[c](benchmark ? 256 : lengths[i], fill);
+      }
+    }
+  }
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  int named = 0, status = 0;
+  nmp_kernels_portable(&portable);
+  for (int i = 1; i < argc; i++) {
+    benchmark |= strcmp(argv[i], "--bench") == 0;
+  }
+  for (int i = 1; i < argc && status == 0; i++) {
+    if (strcmp(argv[i], "--bench") != 0) {
+      named++;
+      status = run_level(argv[i]);
+    }
+  }
+  for (const char *const *name = nmp_cpus(); *name && named == 0 && status == 0; name++) {
+    status = run_level(*name);
+  }
+  if (!benchmark && status == 0) {
+    printf("%llu comparisons, %llu differ\n", compared, failed);
+  }
+  return status ? status : failed > 0;
+}

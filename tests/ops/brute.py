@@ -1,0 +1,184 @@
+"""The equations of the ops once more, element by element in Python's unbounded integers and fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node, Quant
+
+HALF = Fraction(1, 2)
+
+
+def rounded(x: Fraction) -> int:
+    """Half up."""
+    return floor(x + HALF)
+
+
+def real(q: Any, exponent: int) -> Fraction:
+    return Fraction(int(q)) * Fraction(2) ** exponent
+
+
+def saturated(x: int, quant: Quant) -> int:
+    return min(max(x, quant.lo), quant.hi)
+
+
+def _quants(graph: Graph, node: Node) -> list[Quant]:
+    return [q for name in (*node.inputs, *node.outputs) if (q := graph[name].quant)]
+
+
+def conv2d(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p, (x, w, b), pad = node.params, arrays[:3], arrays[3] if len(arrays) > 3 else None
+    (qx, qw), qy = _quants(graph, node)[:2], _quants(graph, node)[-1]
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    per_group, out_per_group = w.shape[3], w.shape[0] // p.groups
+    for n, oy, ox, o in np.ndindex(*y.shape):
+        total = 0
+        for ky, kx, i in np.ndindex(*w.shape[1:]):
+            iy = oy * p.stride_h - p.pad_top + ky * p.dilation_h
+            ix = ox * p.stride_w - p.pad_left + kx * p.dilation_w
+            c = o // out_per_group * per_group + i
+            inside = 0 <= iy < x.shape[1] and 0 <= ix < x.shape[2]
+            pixel = x[n, iy, ix, c] if inside else 0 if pad is None else pad[c]
+            total += int(pixel) * int(w[o, ky, kx, i])
+        e_w = qw.exponents[o if len(qw.exponents) > 1 else 0]
+        y[n, oy, ox, o] = saturated(rounded(real(total, qx.exponent + e_w - qy.exponent)) + int(b[o]), qy)
+    return y
+
+
+def fully_connected(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, w, b = arrays
+    (qx, qw), qy = _quants(graph, node)[:2], _quants(graph, node)[-1]
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for *place, o in np.ndindex(*y.shape):
+        total = sum(int(a) * int(c) for a, c in zip(x[tuple(place)], w[o], strict=True))
+        e_w = qw.exponents[o if len(qw.exponents) > 1 else 0]
+        y[(*place, o)] = saturated(rounded(real(total, qx.exponent + e_w - qy.exponent)) + int(b[o]), qy)
+    return y
+
+
+def _elementwise(combine: Callable[[Fraction, Fraction], Fraction]) -> Callable[..., np.ndarray]:
+    def run(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+        qa, qb, qy = _quants(graph, node)
+        a, b = np.broadcast_arrays(*arrays)
+        y = np.zeros(a.shape, object)
+        for at in np.ndindex(*a.shape):
+            exact = combine(real(a[at], qa.exponent), real(b[at], qb.exponent))
+            y[at] = saturated(rounded(exact / Fraction(2) ** qy.exponent), qy)
+        return y
+
+    return run
+
+
+def _windows(shape: tuple[int, ...], p: Any, y_shape: tuple[int, ...]) -> Iterator[tuple[Any, list[Any]]]:
+    """Each output element with the input elements under its window."""
+    dilation_h, dilation_w = getattr(p, "dilation_h", 1), getattr(p, "dilation_w", 1)
+    for n, oy, ox, c in np.ndindex(*y_shape):
+        rows = [oy * p.stride_h - p.pad_top + k * dilation_h for k in range(p.kernel_h)]
+        columns = [ox * p.stride_w - p.pad_left + k * dilation_w for k in range(p.kernel_w)]
+        under = [(n, r, k, c) for r, k in product(rows, columns) if 0 <= r < shape[1] and 0 <= k < shape[2]]
+        yield (n, oy, ox, c), under
+
+
+def average_pool(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    qx, qy = _quants(graph, node)
+    p, x = node.params, arrays[0]
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at, under in _windows(x.shape, p, y.shape):
+        count = p.kernel_h * p.kernel_w if p.count_include_pad else len(under)
+        mean = Fraction(sum(int(x[i]) for i in under), count)
+        y[at] = saturated(rounded(mean * Fraction(2) ** (qx.exponent - qy.exponent)), qy)
+    return y
+
+
+def max_pool(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at, under in _windows(arrays[0].shape, node.params, y.shape):
+        y[at] = max(int(arrays[0][i]) for i in under)
+    return y
+
+
+def requantize(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    qx, qy = _quants(graph, node)
+    values = [saturated(rounded(real(q, qx.exponent - qy.exponent)), qy) for q in arrays[0].ravel()]
+    return np.array(values, object).reshape(arrays[0].shape)
+
+
+def pad(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, value = arrays
+    before = node.params.pads[::2]
+    y = np.full(graph[node.outputs[0]].shape, int(value[0]), object)
+    for at in np.ndindex(*x.shape):
+        y[tuple(i + b for i, b in zip(at, before, strict=True))] = int(x[at])
+    return y
+
+
+def slice(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p = node.params
+    y = np.zeros(p.sizes, object)
+    for at in np.ndindex(*p.sizes):
+        y[at] = arrays[0][tuple(s + i * step for i, s, step in zip(at, p.starts, p.steps, strict=True))]
+    return y
+
+
+def transpose(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    perm = node.params.perm
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*arrays[0].shape):
+        y[tuple(at[i] for i in perm)] = arrays[0][at]
+    return y
+
+
+def softmax(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, t = arrays
+    qy = _quants(graph, node)[-1]
+    y = np.zeros(x.shape, object)
+    for at in np.ndindex(*x.shape):
+        line = [int(v) for v in np.moveaxis(x, node.params.axis, -1)[_without(at, node.params.axis)]]
+        e = [_exponential(max(line) - v, t) for v in line]
+        share = Fraction(e[at[node.params.axis]], sum(e))
+        y[at] = saturated(rounded(share / Fraction(2) ** qy.exponent), qy)
+    return y
+
+
+def _without(at: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*at[:axis], *at[axis + 1 :])
+
+
+def _exponential(d: int, t: np.ndarray) -> int:
+    return int(t[d]) if len(t) == 256 else rounded(Fraction(int(t[d % 256]) * int(t[256 + d // 256]), 2**30))
+
+
+def lookup(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, t = arrays
+    qx, _, qy = _quants(graph, node)
+    values = []
+    for q in map(int, x.ravel()):
+        if qx.bits == 8:
+            values.append(int(t[q + 128]))
+        else:
+            i, part = divmod(q + 32768, 128)
+            left, right = int(t[i]), int(t[i + 1])
+            values.append(saturated(rounded((left + Fraction(part, 128) * (right - left)) / 256), qy))
+    return np.array(values, object).reshape(x.shape)
+
+
+BRUTE: dict[str, Callable[..., np.ndarray]] = {
+    "conv2d": conv2d,
+    "fully_connected": fully_connected,
+    "add": _elementwise(lambda a, b: a + b),
+    "mul": _elementwise(lambda a, b: a * b),
+    "average_pool": average_pool,
+    "max_pool": max_pool,
+    "requantize": requantize,
+    "lookup": lookup,
+    "softmax": softmax,
+    "pad": pad,
+    "slice": slice,
+    "transpose": transpose,
+}

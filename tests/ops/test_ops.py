@@ -1,0 +1,31 @@
+"""Every op's C gives the bytes of its reference, through a file and the memory plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv import reference, runtime, writer
+from nmpconv.ops import OPS, Case
+from nmpconv.passes import plan_memory
+
+CASES = [case for op in OPS.values() for case in op.cases()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_c_is_reference(case: Case) -> None:
+    graph = case.graph
+    wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
+    net = runtime.load(writer.to_bytes(plan_memory.run(graph), {}))
+    (got,) = net.run(*case.feeds)
+    value = graph[graph.outputs[0]]
+    expected = wanted[value.name]
+    assert (expected.dtype, expected.shape) == (value.dtype, value.shape)
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_case_ids_are_unique() -> None:
+    ids = [case.id for case in CASES]
+    assert len(ids) == len(set(ids))
+    assert {id.split("/")[0] for id in ids} == set(OPS)

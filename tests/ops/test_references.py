@@ -1,0 +1,75 @@
+"""The references against the equations computed element by element, and the batches that only the converter feeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute import BRUTE
+
+from nmpconv import reference
+from nmpconv.ops import OPS, Case
+from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
+
+STEPS = 40_000  # what brute force may spend on a case
+CASES = [case for op in OPS.values() for case in op.cases()]
+
+
+def cost(case: Case) -> int:
+    node = case.graph.nodes[0]
+    ins, outs = case.graph.ins(node), case.graph.outs(node)
+    kernel = getattr(node.params, "kernel_h", 1) * getattr(node.params, "kernel_w", 1)
+    line = ins[0].shape[node.params.axis] if node.op == "softmax" else 1
+    return max(OPS[node.op].macs(node.params, ins, outs), outs[0].size * kernel * line)
+
+
+def run(case: Case) -> np.ndarray:
+    feeds = dict(zip(case.graph.inputs, case.feeds, strict=True))
+    return reference.run(case.graph, feeds)["y"]
+
+
+SMALL = [case for case in CASES if case.graph.nodes[0].op in BRUTE and cost(case) <= STEPS]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.id)
+def test_reference_is_the_equation(case: Case) -> None:
+    graph, node = case.graph, case.graph.nodes[0]
+    feeds = dict(zip(graph.inputs, case.feeds, strict=True))
+    arrays = [feeds[v.name] if v.data is None else v.data for v in graph.ins(node)]
+    np.testing.assert_array_equal(run(case), BRUTE[node.op](graph, node, arrays).astype(np.int64))
+
+
+def test_brute_force_reaches_every_op() -> None:
+    assert {case.graph.nodes[0].op for case in SMALL} == set(BRUTE)
+    assert set(OPS) - set(BRUTE) == {"concat", "reshape"}  # numpy's own
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if cost(c) <= STEPS][::7], ids=lambda case: case.id)
+def test_a_batch_is_its_samples(case: Case) -> None:
+    """Three samples at once are the three one by one, along axis 0."""
+    if any(x.ndim == 0 for x in case.feeds) or case.graph["y"].shape == ():
+        pytest.skip("a scalar has no axis 0")
+    samples = [case.feeds, tuple(np.flip(x) for x in case.feeds), tuple(x // 2 for x in case.feeds)]
+    alone = [run(Case(case.id, case.graph, feeds)) for feeds in samples]
+    together = run(Case(case.id, case.graph, tuple(np.concatenate(parts) for parts in zip(*samples, strict=True))))
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
+@pytest.mark.parametrize("k", [1, 63, 64, 1024, 4096])
+@pytest.mark.parametrize(("x_bits", "w_bits"), [(8, 8), (8, 16), (16, 16)])
+@pytest.mark.parametrize("low", [False, True])
+def test_sums_by_blas_are_exact(k: int, x_bits: int, w_bits: int, low: bool) -> None:
+    """At the bound of float32 (2^24), beyond it, and with nothing that cancels."""
+    rng = np.random.default_rng(k)
+    x = rng.integers(-(2 ** (x_bits - 1)), 2 ** (x_bits - 1), (5, 1, k))
+    w = rng.integers(-(2 ** (w_bits - 1)), 2 ** (w_bits - 1), (3, k))
+    if low:
+        x[:], w[:] = -(2 ** (x_bits - 1)), -(2 ** (w_bits - 1))
+    kind = exact_type(accumulator_bound(magnitude(x), w))
+    exact = [[sum(int(a) * int(b) for a, b in zip(row[0], channel, strict=True)) for channel in w] for row in x]
+    np.testing.assert_array_equal(accumulate(x, w, kind).astype(np.int64), np.array(exact))
+
+
+def test_exact_types() -> None:
+    assert exact_type(2**24) is np.float32
+    assert exact_type(2**24 + 1) is np.float64
+    assert exact_type(2**53) is np.int64

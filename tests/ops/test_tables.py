@@ -1,0 +1,102 @@
+"""How close tables come to their functions, over every input integer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmpconv import fixed, reference
+from nmpconv.ir import Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.ops.case import Operand, grid, integers, single
+from nmpconv.ops.function import FUNCTIONS
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.softmax import SoftmaxParams
+
+ALPHA, BETA = 0.25, 0.5
+
+
+def looked_up(function: str, bits: int, e_x: int, y: Quant) -> tuple[np.ndarray, np.ndarray]:
+    """The results for every integer and the exact ones, both in steps of y."""
+    q = np.arange(fixed.INT_MIN[bits], fixed.INT_MAX[bits] + 1).astype(f"int{bits}")
+    params = LookupParams(function, ALPHA, BETA)
+    case = single(OPS["lookup"], function, params, [Operand(q[None], grid(bits, e_x))], y, quantize=True)
+    got = reference.run(case.graph, {"x0": case.feeds[0]})["y"][0]
+    exact = np.ldexp(FUNCTIONS[function](np.ldexp(q.astype(np.float64), e_x), ALPHA, BETA), -y.exponent)
+    return got.astype(np.float64), np.clip(exact, y.lo, y.hi)
+
+
+@pytest.mark.parametrize("y", [grid(8, -5), grid(8, -7), grid(16, -12)])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_int8_is_within_half_a_step(function: str, y: Quant) -> None:
+    for e_x in (-8, -4, 0, 3):
+        got, exact = looked_up(function, 8, e_x, y)
+        assert np.abs(got - exact).max() <= 0.5 + 1e-9
+
+
+# Bounds of |f''|; the kinks of these functions lie on samples of the table.
+CURVATURE = {
+    "sigmoid": 0.0963,
+    "tanh": 0.7699,
+    "silu": 0.5,
+    "gelu": 0.7979,
+    "gelu_tanh": 0.7979,
+    "erf": 0.9682,
+    "softplus": 0.25,
+    "softsign": 2.0,
+    "mish": 0.65,
+    "elu": ALPHA,
+    "selu": ALPHA * BETA,
+    "leaky_relu": 0.0,
+    "abs": 0.0,
+    "hard_swish": 1 / 3,
+    "hard_sigmoid": 0.0,
+}
+
+
+@pytest.mark.parametrize("function", CURVATURE)
+@pytest.mark.parametrize("e_x", [-15, -13, -12, -11, -9])
+def test_int16_is_within_its_bound(function: str, e_x: int) -> None:
+    """Lookup.quantize states it: half a step, the chord, the samples' rounding."""
+    y = grid(16, -12)
+    got, exact = looked_up(function, 16, e_x, y)
+    chord = CURVATURE[function] * np.ldexp(128.0, e_x) ** 2 / 8 * 2.0**-y.exponent
+    assert np.abs(got - exact).max() <= 0.5 + 2.0**-9 + chord + 1e-6
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("n", [2, 10, 1000])
+@pytest.mark.parametrize("e_x", [-12, -8, -4, 0, 40])
+def test_softmax_is_within_its_bound(bits: int, n: int, e_x: int) -> None:
+    """Softmax.quantize states it: half a step of y and (n + 1) * 2^-29."""
+    q = integers(f"softmax{n}", (4, n), bits)
+    y = grid(16, -15)
+    case = single(OPS["softmax"], "softmax", SoftmaxParams(1), [Operand(q, grid(bits, e_x))], y, quantize=True)
+    got = reference.run(case.graph, {"x0": q})["y"] * 2.0**-15
+    real = np.ldexp(q.astype(np.float64), e_x)
+    e = np.exp(real - real.max(axis=1, keepdims=True))
+    exact = np.minimum(e / e.sum(axis=1, keepdims=True), y.hi * 2.0**-15)
+    assert np.abs(got - exact).max() <= 2.0**-16 + (n + 1) * 2.0**-29
+
+
+def test_a_constant_operand_keeps_16_bits() -> None:
+    """The largest value sets the exponent, unless the shift would be illegal; the quantized clone is the node's own."""
+    data = np.array([0.75, -3.0, 1e-3])
+    for op, e_x, e_y, expected in (
+        ("add", -4, -4, -13),
+        ("mul", -4, -4, -13),
+        ("add", 30, 30, 0),
+        ("mul", -40, 0, -7),
+    ):
+        case = single(
+            OPS[op], "k", OPS[op].Params(), [Operand(np.zeros((1, 3), np.int8), grid(8, e_x))] * 2, grid(8, e_y)
+        )
+        (node,) = case.graph.nodes
+        graph = case.graph.with_values(Value("k", (3,), data=data))
+        made, (value,) = OPS[op].quantize(replace(node, inputs=("x0", "k")), graph)
+        assert made.inputs == ("x0", "y.operand")
+        assert value.quant == grid(16, expected)
+        assert value.data is not None
+        assert np.abs(value.data * 2.0**expected - data).max() <= 2.0 ** (expected - 1)
