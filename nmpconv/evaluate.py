@@ -1,4 +1,4 @@
-"""Feeding a converted model, and judging it against labels and the float model. Prints nothing."""
+"""Judging a converted model against labels and the float model. Prints nothing."""
 
 from __future__ import annotations
 
@@ -12,87 +12,18 @@ import onnx
 
 from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.calib.samples import Samples, open_samples
 from nmpconv.compare import Sqnr, top_k
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import InputError
+from nmpconv.feed import Arrays, Feed
 from nmpconv.frontend.read import read as read_onnx
 from nmpconv.reader import Model
 from nmpconv.runtime import Net
 
 Progress = Callable[[str, int, int], None]
-Arrays = dict[str, np.ndarray]
 
-MOVES = (
-    "Reshape",
-    "Flatten",
-    "Squeeze",
-    "Unsqueeze",
-    "Identity",
-    "Dropout",
-)  # ONNX ops that keep the order of elements
+# ONNX ops that keep the order of elements.
+MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 RANKED = 5
-
-
-class Feed:
-    """Samples for every input of a model, prepared as the file says.
-
-    Raises UsageError for sources that do not fit the inputs' names, InputError for what cannot be fed.
-    """
-
-    def __init__(self, net: Net, sources: Mapping[str, Path]) -> None:
-        self._ports = {port.name: port for port in net.inputs}
-        names = list(self._ports)
-        if set(sources) == {""} and len(names) == 1:
-            sources = {names[0]: sources[""]}
-        if wrong := [name for name in (*sources, *names) if name not in sources or name not in names]:
-            raise UsageError(
-                f"the model's inputs are {', '.join(names)}, and each needs one source"
-                + (f"; there is no {wrong[0]!r}" if wrong[0] and wrong[0] not in names else ""),
-                hint="give NAME=SOURCE once per input",
-            )
-        self._samples = {name: self._open(name, sources[name]) for name in names}
-        lengths = {name: len(samples) for name, samples in self._samples.items()}
-        if len(set(lengths.values())) != 1:
-            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
-            raise InputError(f"the inputs have different numbers of samples ({found})")
-        first = self._samples[names[0]]
-        self.paths: list[str] = first.paths
-        self.labels: tuple[int, ...] | None = next((s.labels for s in self._samples.values() if s.labels), None)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def integers(self, i: int) -> Arrays:
-        """Sample i for `Net`: pixels as int8, other inputs as floats."""
-        return {
-            name: samples.graph_input(i, pixels=port.pixels, dtype=port.dtype if port.pixels else "float32")
-            for (name, samples), port in zip(self._samples.items(), self._ports.values(), strict=True)
-        }
-
-    def floats(self, i: int) -> Arrays:
-        """Sample i for the ONNX model."""
-        return {name: samples.model_input(i) for name, samples in self._samples.items()}
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes in the ONNX model."""
-        return {name: samples.shape for name, samples in self._samples.items()}
-
-    def _open(self, name: str, source: Path) -> Samples:
-        port = self._ports[name]
-        samples = open_samples(source, port.source_shape or port.shape, port.preprocess, input_name=name)
-        if samples.kind == "image" and not port.pixels:
-            raise InputError(
-                f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
-                where=str(source),
-                hint="give .npy or .npz arrays, or convert again with images",
-            )
-        if samples.kind == "array" and port.pixels:
-            raise InputError(
-                f"float arrays, but input {name!r} takes the pixels of images",
-                where=str(source),
-                hint="give images, or uint8 arrays [n,H,W,C]",
-            )
-        return samples
 
 
 @dataclass(frozen=True)

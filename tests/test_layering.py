@@ -42,10 +42,11 @@ PARTS: dict[str, set[str]] = {
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
-    "evaluate": CORE | {"calib", "compare", "frontend", "reader", "runtime"},
+    "feed": CORE | {"calib", "runtime"},
+    "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "cli": CORE
-    | {"benchmark"}
+    | {"benchmark", "feed"}
     | {"calib", "compare", "convert", "device", "evaluate", "frontend", "ops", "reader", "report", "runtime", "writer"},
     "__main__": {"cli"},
     "__init__": {"runtime"},

@@ -62,6 +62,7 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
 
 def _show(timing: Timing, net: Net) -> None:
     total = sum(op.seconds for op in timing.ops) or 1.0
+    longest = max(op.seconds for op in timing.ops) or 1.0
     show.table(
         ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
         [
@@ -73,7 +74,7 @@ def _show(timing: Timing, net: Net) -> None:
                 show.percent(op.seconds / total, 1),
                 show.scaled(op.macs) if op.macs else show.NOTHING,
                 show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
-                show.bar(op.seconds / total),
+                show.bar(op.seconds / longest),
             ]
             for i, op in enumerate(timing.ops)
         ],

@@ -17,7 +17,7 @@ from nmpconv.compare import top_k
 from nmpconv.writer import write_file
 
 if TYPE_CHECKING:
-    from nmpconv.evaluate import Feed
+    from nmpconv.feed import Feed
     from nmpconv.runtime import Net
 
 NAME = "run"
@@ -80,7 +80,7 @@ def command(
 
 def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
     """With one input, every source is one to run on; with several, each is one input's."""
-    from nmpconv.evaluate import Feed
+    from nmpconv.feed import Feed
 
     groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
     return [Feed(net, options.sources(group, "SOURCE")) for group in groups]

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 NOTHING = "-"
+FOLD = 16  # text columns of a table on a terminal may fold to this width
 
 
 def clean(text: str) -> str:
@@ -63,12 +64,20 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
 
 
 def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
-    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, to_right in zip(names, right, strict=True):
-        drawn.add_column(Text(name), justify="right" if to_right else "left", overflow="fold")
+    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
+        longest = max(len(row[i]) for row in cells)
+        least = None if to_right else min(longest, FOLD)
+        drawn.add_column(
+            Text(name), justify="right" if to_right else "left", overflow="fold", no_wrap=to_right, min_width=least
+        )
     for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
-    Console(file=sys.stdout, highlight=False).print(drawn)
+    console = Console(file=sys.stdout, highlight=False)
+    # Numbers are never cut: on a terminal too narrow for them, rows run over its edge.
+    least_width = console.measure(drawn, options=console.options.update(max_width=1000)).minimum
+    console.width = max(console.width, least_width)
+    console.print(drawn, crop=False)
 
 
 def _plain_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
@@ -171,7 +180,7 @@ def duration(seconds: float) -> str:
     return f"{scaled(seconds * factor).strip()} {unit}"
 
 
-def bar(fraction: float, width: int = 30) -> str:
+def bar(fraction: float, width: int = FOLD) -> str:
     """A horizontal bar of a fraction of ``width`` characters."""
     mark = "█" if sys.stdout.isatty() else "#"
-    return mark * max(round(fraction * width), 1 if fraction > 0 else 0)
+    return mark * round(fraction * width)

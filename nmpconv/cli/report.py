@@ -1,0 +1,72 @@
+"""How the report of a conversion looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmpconv.cli import show
+
+if TYPE_CHECKING:
+    from nmpconv.report import Layer, Report
+
+
+def show_report(report: Report, model: Path, target: Path | None) -> None:
+    """target: the file that was written; None for a plan, which has no exponents yet."""
+    show.table(
+        (
+            "layer",
+            "op",
+            ">in/w/out",
+            ">e in",
+            ">e w",
+            ">e out",
+            ">shift",
+            ">bias",
+            ">bits",
+            ">MACs",
+            ">clipped",
+            ">own dB",
+            ">dB",
+        ),
+        [_row(layer, planned=target is None) for layer in report.layers],
+        title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
+    )
+    cost = report.bias_rule_cost_db
+    spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
+    show.facts(
+        [
+            ("model", str(model)),
+            (
+                "file",
+                f"{target}, {show.size(report.file_bytes)}" if target else f"about {show.size(report.file_bytes)}",
+            ),
+            ("activations", f"{show.size(report.arena_bytes)}{spare}"),
+            ("work", f"{show.scaled(report.macs)}MAC"),
+            ("recipe", report.recipe),
+            ("considered", "\n".join(report.notes)),
+            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
+            ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
+        ]
+    )
+    show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _row(layer: Layer, *, planned: bool) -> list[str]:
+    """planned: there are no exponents yet."""
+    bits = [str(b) for b in layer.bits if b is not None]
+    return [
+        layer.name,
+        layer.op,
+        "/".join(bits),
+        show.NOTHING if planned else str(layer.exponent_in),
+        show.NOTHING if layer.exponent_weights is None else show.span(*layer.exponent_weights),
+        show.NOTHING if planned else str(layer.exponent_out),
+        show.NOTHING if layer.shift is None else show.span(*layer.shift),
+        show.NOTHING if layer.bias is None else show.span(*layer.bias),
+        show.NOTHING if layer.bias_bits is None else str(layer.bias_bits),
+        show.scaled(layer.macs) if layer.macs else show.NOTHING,
+        show.percent(layer.clipped),
+        show.db(layer.sqnr_isolated),
+        show.db(layer.sqnr_cumulative),
+    ]
