@@ -15,7 +15,8 @@ def main(path: str, *floors: str) -> int:
         value = result.get(key)
         passed = value is not None and value >= float(floor)
         missed += not passed
-        print(f"{key}: {value} ({'at least' if passed else 'MISSED, wanted at least'} {floor})")
+        shown = "missing" if value is None else f"{value:.6g}"
+        print(f"{key}: {shown} ({'at least' if passed else 'MISSED, wanted at least'} {floor})")
     return int(missed > 0)
 
 

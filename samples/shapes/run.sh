@@ -2,13 +2,14 @@
 # Converts the shapes model at 8 bits, looks into the file, runs one image and compares 120 with the float model.
 # Usage: run.sh [FOLDER]    where the results are left; without it they go into a temporary folder and are removed
 set -euo pipefail
-cd "$(dirname "$0")"
-out=${1:-}
-if [ -z "$out" ]; then
+if [ $# -gt 0 ]; then
+  mkdir -p "$1"
+  out=$(cd "$1" && pwd)
+else
   out=$(mktemp -d)
   trap 'rm -rf "$out"' EXIT
 fi
-mkdir -p "$out"
+cd "$(dirname "$0")"
 
 nmpconv convert model.onnx --calib calib --labels labels.txt --bits 8 -o "$out/shapes.nmp" \
   --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375
