@@ -10,7 +10,8 @@
     label "cat"
 
 Names are bare, or JSON strings where they hold anything unusual. Attributes are key=JSON and left out where they have
-their default. Constants of up to 64 elements stand in the text, larger ones by a digest of dtype, shape and bytes.
+their default. Constants of up to 64 elements stand in the text, larger ones by a digest of dtype, shape and bytes. A
+line that starts with # is a comment.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
     """
     parser = _Parser(constants or {})
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
+        if line.strip() and not line.startswith("#"):
             try:
                 parser.line(line)
             except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -76,11 +76,13 @@ def _into_conv(editor: Editor, node: Node) -> bool:  # case 2
     value, inputs = _value(editor, pad), (pad.inputs[0], *node.inputs[1:])
     if any(_sides(node.params)):
         own = editor.data(node.inputs[3]) if len(node.inputs) == 4 else np.zeros(1)
-        if (own != np.float32(value)).any():
+        if (own != value).any():
             return False
-    elif value != 0:
-        channels = editor[pad.inputs[0]].shape[-1]
-        inputs = (*inputs[:3], editor.const(f"{node.name}.pad", np.full(channels, value)))
+    else:
+        inputs = inputs[:3]
+        if value != 0:
+            channels = editor[pad.inputs[0]].shape[-1]
+            inputs = (*inputs, editor.const(f"{node.name}.pad", np.full(channels, value)))
     editor.set(replace(node, inputs=inputs, params=_grown(node.params, pad)))
     return True
 

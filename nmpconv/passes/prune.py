@@ -1,6 +1,6 @@
 """Remove what does nothing.
 
-1. A reshape to the same shape, a transpose that moves nothing, a requantize without a clamp on one grid.
+1. A reshape to the same shape, a transpose or pad that moves nothing, a requantize without a clamp on one grid.
 2. A slice that takes everything; a slice of a slice is one slice.
 3. A node that repeats an earlier one: same op, inputs, params and clamp.
 4. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
@@ -19,12 +19,14 @@ def run(graph: Graph) -> Graph:
 
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
-    if node.op not in ("reshape", "transpose", "requantize"):
+    if node.op not in ("reshape", "transpose", "pad", "requantize"):
         return False
     source, out = editor[node.inputs[0]], editor[node.outputs[0]]
     if out.clamp is not None or source.quant != out.quant or source.shape != out.shape:
         return False
     if node.op == "transpose" and node.params.perm != tuple(range(len(out.shape))):
+        return False
+    if node.op == "pad" and any(node.params.pads):  # borders on one side may be cut off on the other
         return False
     return editor.bypass(node)
 

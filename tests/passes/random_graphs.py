@@ -1,0 +1,160 @@
+"""Random float graphs of every op, in every layout, with several readers and outputs; seeded."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS
+
+
+class Maker:
+    """Grows a graph op by op; `graph` is what there is so far."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.noise = np.random.default_rng(seed)
+        self.values: dict[str, Value] = {}
+        self.nodes: list[Node] = []
+        self.inputs = [self.put(Value("x0", self.shape())), self.put(Value("x1", self.shape()))]
+        for _ in range(self.dice.randint(3, 18)):
+            self.step()
+
+    def shape(self) -> tuple[int, ...]:
+        dims = [self.dice.choice((1, 2, 3, 4, 6)) for _ in range(3)]
+        return (1, *dims)
+
+    def put(self, value: Value) -> str:
+        self.values[value.name] = value
+        return value.name
+
+    def const(self, *shape: int, near: float = 0.0) -> str:
+        data = (near + self.noise.standard_normal(shape)).astype(np.float32)
+        return self.put(Value(f"c{len(self.values)}", shape, data=data))
+
+    def emit(self, op: str, inputs: tuple[str, ...], clamp: tuple[float, float] | None = None, **params: Any) -> None:
+        made = OPS[op].Params(**params)
+        (shape,) = OPS[op].infer(made, [self.values[name] for name in inputs])
+        if all(size >= 1 for size in shape) and math.prod(shape) <= 4000:
+            out = self.put(Value(f"v{len(self.nodes)}", tuple(int(size) for size in shape), clamp=clamp))
+            self.nodes.append(Node(op, f"n{len(self.nodes)}", inputs, (out,), made))
+
+    def step(self) -> None:
+        made = [node.outputs[0] for node in self.nodes]
+        # Mostly the newest, so that chains get long.
+        x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
+        rank = len(self.values[x].shape)
+        kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
+        kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
+            rank == 4
+        )
+        kinds += ["flatten", "fully_connected"]
+        getattr(self, self.dice.choice(kinds))(x, self.values[x].shape)
+
+    def transpose(self, x: str, shape: tuple[int, ...]) -> None:
+        perm = list(range(1, len(shape)))
+        self.dice.shuffle(perm)
+        usual = {4: [(0, 2, 3, 1), (0, 3, 1, 2)]}.get(len(shape), [])
+        self.emit("transpose", (x,), perm=self.dice.choice([*usual * 2, (0, *perm)]))
+
+    def reshape(self, x: str, shape: tuple[int, ...]) -> None:
+        left = math.prod(shape)
+        dims = [1]
+        while left > 1 and len(dims) < 5:
+            dims.append(self.dice.choice([d for d in range(1, left + 1) if left % d == 0]))
+            left //= dims[-1]
+        self.emit("reshape", (x,), shape=(*dims, left) if left > 1 else tuple(dims))
+
+    def flatten(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("reshape", (x,), shape=(1, math.prod(shape)))
+        self.fully_connected(self.nodes[-1].outputs[0], self.values[self.nodes[-1].outputs[0]].shape)
+
+    def requantize(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("requantize", (x,), self.dice.choice([None, (0.0, math.inf), (-0.5, 1.5)]))
+
+    def lookup(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("lookup", (x,), function="tanh")
+
+    def softmax(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("softmax", (x,), axis=self.dice.randrange(len(shape)))
+
+    def _partner(self, x: str, shape: tuple[int, ...]) -> str:
+        same = [name for name, value in self.values.items() if value.shape == shape and not value.is_const]
+        return self.dice.choice(same)
+
+    def add(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("add", (x, self._partner(x, shape)), self.dice.choice([None, (0.0, 6.0)]))
+
+    def mul(self, x: str, shape: tuple[int, ...]) -> None:
+        gates = [n for n, v in self.values.items() if len(v.shape) == len(shape) and v.size < math.prod(shape)]
+        fits = [g for g in gates if all(a in (1, b) for a, b in zip(self.values[g].shape, shape, strict=True))]
+        self.emit("mul", (x, self.dice.choice(fits)) if fits else (x, self._partner(x, shape)))
+
+    def constant(self, x: str, shape: tuple[int, ...]) -> None:
+        axis = self.dice.randrange(len(shape))
+        channel = tuple(size if i == axis else 1 for i, size in enumerate(shape))
+        const = self.const(*self.dice.choice([channel[axis:], channel, (), (1,), shape]), near=1.0)
+        self.emit(self.dice.choice(["add", "mul"]), (x, const))
+
+    def join(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit(
+            "concat", (x, self._partner(x, shape), x), axis=self.dice.randrange(1, max(2, len(shape))) % len(shape)
+        )
+
+    def slice(self, x: str, shape: tuple[int, ...]) -> None:
+        steps = tuple(self.dice.choice((1, 1, 2)) for _ in shape)
+        starts = tuple(self.dice.randrange(size) for size in shape)
+        sizes = tuple((size - 1 - start) // step + 1 for size, start, step in zip(shape, starts, steps, strict=True))
+        self.emit("slice", (x,), starts=starts, steps=steps, sizes=sizes)
+
+    def pad(self, x: str, shape: tuple[int, ...]) -> None:
+        pads = (0, 0, *(self.dice.choice((0, 0, 1)) for _ in shape[1:] for _ in range(2)))
+        self.emit("pad", (x, self.const(1)), pads=pads)
+
+    def spatial_pad(self, x: str, shape: tuple[int, ...]) -> None:
+        zero = self.put(Value(f"z{len(self.values)}", (1,), data=np.zeros(1, np.float32)))
+        self.emit("pad", (x, zero), pads=(0, 0, *(self.dice.choice((0, 1)) for _ in range(4)), 0, 0))
+
+    def affine(self, x: str, shape: tuple[int, ...]) -> None:
+        if len(shape) == 4:
+            c = shape[3]
+            self.emit("conv2d", (x, self.const(c, 1, 1, 1), self.const(c)), groups=c)
+
+    def monomial(self, x: str, shape: tuple[int, ...]) -> None:
+        c = shape[3]
+        order = self.dice.sample(range(c), c)
+        data = (np.eye(c)[order] * self.noise.uniform(0.5, 2, (c, 1))).astype(np.float32)
+        w = self.put(Value(f"c{len(self.values)}", (c, 1, 1, c), data=data.reshape(c, 1, 1, c)))
+        self.emit("conv2d", (x, w, self.const(c)))
+
+    def dense(self, x: str, shape: tuple[int, ...]) -> None:
+        c = shape[3]
+        groups = self.dice.choice([g for g in range(1, c + 1) if c % g == 0])
+        outs = groups * self.dice.choice((1, 2))
+        k, p = self.dice.choice([(1, 0), (3, 1), (2, 0)])
+        inputs = (x, self.const(outs, k, k, c // groups), self.const(outs))
+        if p and self.dice.random() < 0.5:
+            inputs = (*inputs, self.const(c))
+        self.emit("conv2d", inputs, groups=groups, pad_top=p, pad_left=p, pad_bottom=p, pad_right=p)
+
+    def fully_connected(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("fully_connected", (x, self.const(4, shape[-1]), self.const(4)))
+
+    def max_pool(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("max_pool", (x,), kernel_h=2, kernel_w=2, stride_h=self.dice.choice((1, 2)))
+
+    def average_pool(self, x: str, shape: tuple[int, ...]) -> None:
+        whole = self.dice.random() < 0.5
+        kernel = (shape[1], shape[2]) if whole else (2, 2)
+        self.emit("average_pool", (x,), kernel_h=kernel[0], kernel_w=kernel[1])
+
+    def graph(self) -> Graph:
+        read = {name for node in self.nodes for name in node.inputs}
+        made = [node.outputs[0] for node in self.nodes]
+        ends = [name for name in made if name not in read] or made[-1:]
+        outputs = dict.fromkeys([*ends, *([self.dice.choice(made)] if made else [])])
+        return Graph("random", tuple(self.inputs), tuple(outputs), tuple(self.nodes), self.values)
