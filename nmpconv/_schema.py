@@ -107,26 +107,16 @@ TABLES: dict[str, tuple[Field, ...]] = {
     ),
     "Requantize": (),
     "Lookup": (),
-    "Softmax": (
-        Field("axis", 0, "scalar", "int", 0, False),
-    ),
-    "Concat": (
-        Field("axis", 0, "scalar", "int", 0, False),
-    ),
-    "Pad": (
-        Field("pads", 0, "vector", "int", 0, False),
-    ),
+    "Softmax": (Field("axis", 0, "scalar", "int", 0, False),),
+    "Concat": (Field("axis", 0, "scalar", "int", 0, False),),
+    "Pad": (Field("pads", 0, "vector", "int", 0, False),),
     "Slice": (
         Field("starts", 0, "vector", "int", 0, False),
         Field("steps", 1, "vector", "int", 0, False),
         Field("sizes", 2, "vector", "int", 0, False),
     ),
-    "Reshape": (
-        Field("shape", 0, "vector", "int", 0, False),
-    ),
-    "Transpose": (
-        Field("perm", 0, "vector", "int", 0, False),
-    ),
+    "Reshape": (Field("shape", 0, "vector", "int", 0, False),),
+    "Transpose": (Field("perm", 0, "vector", "int", 0, False),),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),
@@ -151,9 +141,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pixels", 3, "scalar", "bool", 0, False),
         Field("source_shape", 4, "vector", "int", 0, False),
     ),
-    "Bytes": (
-        Field("data", 0, "vector", "ubyte", 0, False),
-    ),
+    "Bytes": (Field("data", 0, "vector", "ubyte", 0, False),),
     "TestVector": (
         Field("inputs", 0, "vector", "Bytes", 0, False),
         Field("outputs", 1, "vector", "Bytes", 0, False),

@@ -6,6 +6,7 @@ array, other vectors are lists. Knows nothing of what the fields mean except the
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,17 +20,19 @@ from nmpconv.errors import ModelError
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
 
-_SCALARS: dict[str, Any] = {
-    "bool": np.dtype("?"),
-    "byte": np.dtype("<i1"),
-    "ubyte": np.dtype("<u1"),
-    "short": np.dtype("<i2"),
-    "ushort": np.dtype("<u2"),
-    "int": np.dtype("<i4"),
-    "uint": np.dtype("<u4"),
-    "float": np.dtype("<f4"),
-    "ulong": np.dtype("<u8"),
+_FORMATS = {
+    "bool": "<?",
+    "byte": "<b",
+    "ubyte": "<B",
+    "short": "<h",
+    "ushort": "<H",
+    "int": "<i",
+    "uint": "<I",
+    "float": "<f",
+    "ulong": "<Q",
 }
+_SCALARS = {name: np.dtype(text) for name, text in _FORMATS.items()}
+_STRUCTS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
 _CHECKSUM = next(f for f in TABLES[ROOT] if f.name == "checksum")
 
 Table = dict[str, Any]
@@ -167,13 +170,13 @@ class _Walk:
         self.budget -= 1
 
     def scalar(self, kind: str, at: int) -> Any:
-        return np.frombuffer(self.view, _SCALARS[kind], 1, at)[0].item()
+        return _STRUCTS[kind].unpack_from(self.view, at)[0]
 
     def u16(self, at: int) -> int:
-        return int.from_bytes(self.view[at : at + 2], "little")
+        return int(_STRUCTS["ushort"].unpack_from(self.view, at)[0])
 
     def u32(self, at: int) -> int:
-        return int.from_bytes(self.view[at : at + 4], "little")
+        return int(_STRUCTS["uint"].unpack_from(self.view, at)[0])
 
     def follow(self, at: int) -> int:
         """The target of the offset at ``at``."""

@@ -147,14 +147,11 @@ def python(schema: Schema) -> str:
         "TABLES: dict[str, tuple[Field, ...]] = {",
     ]
     for name, fields in schema.tables.items():
-        if not fields:
-            out.append(f'    "{name}": (),')
-            continue
-        out.append(f'    "{name}": (')
-        out += [
-            f'        Field("{f.name}", {f.slot}, "{f.kind}", "{f.type}", {f.default}, {f.required}),' for f in fields
-        ]
-        out.append("    ),")
+        rows = [f'Field("{f.name}", {f.slot}, "{f.kind}", "{f.type}", {f.default}, {f.required}),' for f in fields]
+        if len(rows) < 2:
+            out.append(f'    "{name}": ({"".join(rows)}),')
+        else:
+            out += [f'    "{name}": (', *(f"        {row}" for row in rows), "    ),"]
     return "\n".join([*out, "}", ""])
 
 

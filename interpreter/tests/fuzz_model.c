@@ -22,6 +22,7 @@
 
 static uint64_t state;
 static long current = -1;
+static const char *origin = ""; /* the file that the current mutant comes from */
 
 static uint32_t random32(void) {
   state += 0x9e3779b97f4a7c15u;
@@ -36,7 +37,7 @@ static uint32_t below(size_t n) {
 }
 
 static void fail(const char *what, uint32_t op) {
-  fprintf(stderr, "mutant %ld: %s (op %u)\n", current, what, op);
+  fprintf(stderr, "mutant %ld of %s: %s (op %u)\n", current, origin, what, op);
   abort();
 }
 
@@ -149,6 +150,7 @@ typedef struct place {
 } place;
 
 typedef struct seed {
+  const char *path;
   uint8_t *data;
   size_t bytes;
   place places[PLACES_MAX];
@@ -189,6 +191,7 @@ static void find_places(seed *s, uint32_t number, const uint8_t *table) {
 
 static seed *load(const char *path) {
   seed *s = calloc(1, sizeof(seed));
+  s->path = path;
   FILE *f = fopen(path, "rb");
   if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
     fprintf(stderr, "cannot read %s\n", path);
@@ -276,6 +279,7 @@ static size_t mutate(uint8_t *file, size_t bytes, const seed *parent, const seed
 static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {
   state = run * 0x100000000u + (uint64_t)current;
   const seed *parent = seeds[below(count)];
+  origin = parent->path;
   uint8_t *file = aligned(parent->bytes);
   size_t bytes = parent->bytes;
   memcpy(file, parent->data, bytes);
@@ -305,7 +309,7 @@ static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {
 void __sanitizer_set_death_callback(void (*callback)(void));
 
 static void on_death(void) {
-  fprintf(stderr, "mutant %ld\n", current);
+  fprintf(stderr, "mutant %ld of %s\n", current, origin);
 }
 #endif
 

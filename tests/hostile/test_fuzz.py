@@ -15,6 +15,7 @@ from nmpconv.writer import to_bytes
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", *SANITIZE]
 SMALL = 6000  # bytes of a seed: in larger ones most mutations hit weights
+PER_OP = 24
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +30,21 @@ def fuzzer(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Call
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The small net and the small cases of every op."""
+    """The small net and some of the small cases of every op."""
     folder = tmp_path_factory.mktemp("seeds")
-    graphs = {"small_net": nets.small_net()}
-    graphs |= {case.id: nets.placed(case.graph) for op in OPS.values() for case in op.cases()}
-    files = {name.replace("/", "-"): to_bytes(graph, {}) for name, graph in graphs.items()}
-    for name, data in files.items():
-        if len(data) < SMALL:
-            (folder / f"{name}.nmp").write_bytes(data)
+    (folder / "small_net.nmp").write_bytes(to_bytes(nets.small_net(), {}))
+    for op in OPS.values():
+        cases = list(op.cases())
+        for case in cases[:: -(-len(cases) // PER_OP)]:
+            data = to_bytes(nets.placed(case.graph), {})
+            if len(data) < SMALL:
+                (folder / f"{case.id.replace('/', '-')}.nmp").write_bytes(data)
     return sorted(folder.iterdir())
 
 
 def run(fuzzer: Path, mutants: int, seeds: list[Path]) -> None:
     found = subprocess.run([fuzzer, "0", str(mutants), "1", *seeds], capture_output=True, text=True)
-    assert found.returncode == 0, f"{found.stderr}\n{[path.name for path in seeds]}"
+    assert found.returncode == 0, found.stderr
     rows = dict(reversed(line.split(maxsplit=2)[:2]) for line in found.stdout.splitlines())
     assert sum(int(count) for count in rows.values()) == mutants
     for status in ("0", "3", "4", "5", "6", "7"):  # every depth of verification is reached
