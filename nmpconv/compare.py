@@ -43,9 +43,3 @@ def top_k(scores: ArrayLike, k: int) -> list[int]:
     """Indices of the k largest of a vector of scores, largest first; of equal ones the lower index first."""
     flat = np.asarray(scores).ravel()
     return [int(i) for i in np.argsort(-flat.astype(np.float64), kind="stable")[:k]]
-
-
-def agreement(wanted: ArrayLike, got: ArrayLike) -> float:
-    """The fraction of rows whose largest score is at the same index; both are [n, classes]."""
-    a, b = np.asarray(wanted), np.asarray(got)
-    return float(np.mean(a.reshape(len(a), -1).argmax(1) == b.reshape(len(b), -1).argmax(1)))

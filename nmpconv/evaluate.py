@@ -72,12 +72,13 @@ def evaluate(
     ours, theirs = _Hits(), _Hits()
     agreed = 0
     for i in range(count):
-        got, heads = infer(net, feed.integers(i), judge.heads if judge else ())
+        sample = feed[i]
+        got, heads = infer(net, feed.integers(sample), judge.heads if judge else ())
         best = top_k(got[0], RANKED)
         if labels is not None:
             ours.add(best, labels[i])
         if judge is not None:
-            wanted = judge.add(feed.floats(i), got, heads)
+            wanted = judge.add(feed.floats(sample), got, heads)
             rank = top_k(wanted, RANKED)
             agreed += rank[0] == best[0]
             if labels is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpconv.calib.samples import Samples, open_samples
+from nmpconv.calib.samples import Samples, graph_input, model_input, open_samples
 from nmpconv.errors import InputError, UsageError
 from nmpconv.runtime import Net
 
@@ -25,10 +25,10 @@ class Feed:
         names = list(self._ports)
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
-        if wrong := [name for name in (*sources, *names) if name not in sources or name not in names]:
+        if set(sources) != set(names):
+            found = ", ".join(repr(name) if name else "one without a name" for name in sources)
             raise UsageError(
-                f"the model's inputs are {', '.join(names)}, and each needs one source"
-                + (f"; there is no {wrong[0]!r}" if wrong[0] and wrong[0] not in names else ""),
+                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
                 hint="give NAME=SOURCE once per input",
             )
         self._samples = {name: self._open(name, sources[name]) for name in names}
@@ -43,16 +43,22 @@ class Feed:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def integers(self, i: int) -> Arrays:
-        """Sample i for `Net`: pixels as int8, other inputs as floats."""
-        return {
-            name: samples.graph_input(i, pixels=port.pixels, dtype=port.dtype if port.pixels else "float32")
-            for (name, samples), port in zip(self._samples.items(), self._ports.values(), strict=True)
-        }
+    def __getitem__(self, i: int) -> Arrays:
+        """Sample i as it was read, by input."""
+        return {name: samples[i] for name, samples in self._samples.items()}
 
-    def floats(self, i: int) -> Arrays:
-        """Sample i for the ONNX model."""
-        return {name: samples.model_input(i) for name, samples in self._samples.items()}
+    def integers(self, sample: Arrays) -> Arrays:
+        """A sample for `Net`: pixels as int8, other inputs as floats."""
+        found = {}
+        for name, samples in self._samples.items():
+            pixels = self._ports[name].pixels
+            dtype = "int8" if pixels else "float32"
+            found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
+        return found
+
+    def floats(self, sample: Arrays) -> Arrays:
+        """A sample for the ONNX model."""
+        return {name: model_input(sample[name], s.preprocess, s.shape) for name, s in self._samples.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The inputs' shapes in the ONNX model."""

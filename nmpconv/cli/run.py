@@ -61,7 +61,7 @@ def command(
         options.check_output(target, model)
     feeds = _feeds(net, inputs)
     paths = [path for feed in feeds for path in feed.paths]
-    results = [net.run(feed.integers(i)) for feed in feeds for i in range(len(feed))]
+    results = [net.run(feed.integers(feed[i])) for feed in feeds for i in range(len(feed))]
     if target is not None:
         write_file(target, _npz(net, results, raw))
     best = [_best(net, result, top) if ranked else [] for result in results]

@@ -60,6 +60,14 @@ def nhwc_model() -> onnx.ModelProto:
     return model
 
 
+def two_inputs() -> onnx.ModelProto:
+    """The same with a second input, z [1,3], that is added to the logits."""
+    model = onnx_model(extra="Identity", softmax=False)
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, CLASSES]))
+    model.graph.node[-2].CopyFrom(helper.make_node("Add", ["logits", "z"], ["odd"], "odd_one"))
+    return model
+
+
 def images(folder: Path, count: int = 8, size: int = SIZE) -> Path:
     """PNG files of noise, and labels.csv that calls them 0, 1, 2, 0, ..."""
     folder.mkdir()

@@ -159,3 +159,24 @@ def test_eval_looks_before_the_softmax(cli) -> None:
     assert cli(*CONVERT, "--bits", "16", "--outputs", "logits").code == 0
     cut = cli("eval", "model.nmp", "--data", "images/labels.csv", "--reference", "model.onnx", "--json").json
     assert cut["sqnr_db"] == pytest.approx(found["sqnr_db"], abs=3)
+
+
+def test_two_inputs(cli) -> None:
+    onnx.save(cli_files.two_inputs(), "model.onnx")
+    np.save("z.npy", np.random.default_rng(2).normal(0, 2, (8, 3)).astype(np.float32))
+    sources = ("x=images", "z=z.npy")
+    flags = [f"--calib={source}" for source in sources]
+    assert cli("convert", "model.onnx", *flags).code == 0
+    assert [port.pixels for port in read(Path("model.nmp")).inputs] == [True, False]
+    assert len(cli("run", "model.nmp", *sources, "--json").json["samples"]) == 8
+    data = [f"--data={source}" for source in sources]
+    found = cli("eval", "model.nmp", *data, "--reference", "model.onnx", "--json").json
+    assert found["sqnr_db"] > 20
+    for command in (
+        ("convert", "model.onnx", flags[0]),
+        ("run", "model.nmp", "images"),
+        ("eval", "model.nmp", data[1]),
+    ):
+        ran = cli(*command)
+        assert (ran.code, ran.out, ran.left) == (ExitCode.USAGE, "", [])
+        assert "'z'" in ran.err

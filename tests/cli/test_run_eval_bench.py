@@ -20,7 +20,7 @@ from PIL import Image
 from nmpconv import reference
 from nmpconv.benchmark import Timing
 from nmpconv.cli import options, show
-from nmpconv.compare import Sqnr, agreement, sqnr_db, top_k
+from nmpconv.compare import Sqnr, sqnr_db, top_k
 from nmpconv.errors import UsageError
 
 
@@ -199,4 +199,3 @@ def test_compare() -> None:
     pieces.add([[0]], [0])
     assert pieces.db == pytest.approx(20)
     assert top_k([1, 3, 3, 2], 3) == [1, 2, 3]
-    assert agreement([[0, 1], [1, 0]], [[0, 2], [0, 1]]) == 0.5
