@@ -61,4 +61,5 @@ def _keeps_batch(graph: Graph, node: Node, active: list[Value]) -> bool:
     moves = axis in (0, -len(shapes[0])) or getattr(node.params, "perm", (0,))[0] != 0
     steps = getattr(node.params, "steps", (1,))[0] != 1
     ranks = {len(v.shape) for v in active}
-    return len(ranks) == 1 and all(s and s[0] == 1 for s in shapes) and not moves and not steps
+    repeats = node.op == "concat" and len(active) < len(node.inputs)  # a constant, once for every sample
+    return len(ranks) == 1 and all(s and s[0] == 1 for s in shapes) and not (moves or steps or repeats)

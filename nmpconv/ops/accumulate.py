@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.fixed import rsh, sat
 from nmpconv.ir import Quant
-from nmpconv.ops.window import padded, tap, window_out
+from nmpconv.ops.window import padded, plane_out, tap
 
+K_MAX = 131071  # legal products of a sum: int8 * int8 stays below 2^31
 CHUNK = 2**19  # elements of a temporary: 2 MB of float32, which stay in the cache
 TILE = 2**18  # elements that stay in the cache while a depthwise convolution goes over its taps
 
@@ -23,6 +25,12 @@ TILE = 2**18  # elements that stay in the cache while a depthwise convolution go
 def exact_type(bound: float) -> type:
     """The fastest type in which integers of magnitude up to bound add exactly (bound at most 2^62)."""
     return np.float32 if bound <= 2**24 else np.float64 if bound < 2**53 else np.int64
+
+
+def check_products(k: int) -> None:
+    """Raises Unsupported when a sum has more products than the format allows."""
+    if k > K_MAX:
+        raise Unsupported(f"sums of {k} products", hint=f"at most {K_MAX}")
 
 
 def magnitude(x: np.ndarray) -> int:
@@ -40,30 +48,21 @@ def im2col(x: np.ndarray, params: Any, w_shape: tuple[int, ...], pad: np.ndarray
     """The patches that a convolution multiplies: [N*OH*OW, groups, KH*KW*I], in the order of w.reshape(O, -1).
 
     x [N,H,W,C] of any type; w_shape (O,KH,KW,I); pad [C] is the padding value per channel, default 0. A view of x
-    when that is possible (1x1, stride 1, no padding).
+    when that is possible (1x1, stride 1, one group, no padding).
     """
-    n, h, w, c = x.shape
+    n, _, _, c = x.shape
     _, kh, kw, i = w_shape
     groups = params.groups
-    oh, ow = conv_out(x.shape, w_shape, params)
-    if (kh, kw, oh, ow, groups) == (1, 1, h, w, 1) and params.pad_top == params.pad_left == 0:
-        return x.reshape(n * h * w, 1, c)
+    oh, ow = plane_out(params, x.shape, (kh, kw))
     source = padded(x, params, pad)
+    if (kh, kw, groups, params.stride_h, params.stride_w) == (1, 1, 1, 1, 1):
+        return source.reshape(n * oh * ow, 1, c)
     rows = np.empty((n, oh, ow, groups, kh, kw, i), x.dtype)
     for ky in range(kh):
         for kx in range(kw):
             taps = tap(source, params, ky, kx, oh, ow)
             rows[:, :, :, :, ky, kx] = taps.reshape(n, oh, ow, groups, i)
     return rows.reshape(n * oh * ow, groups, kh * kw * i)
-
-
-def conv_out(x_shape: tuple[int, ...], w_shape: tuple[int, ...], params: Any) -> tuple[int, int]:
-    """(OH, OW) of a convolution."""
-    p = params
-    return (
-        window_out(x_shape[1], w_shape[1], p.stride_h, p.dilation_h, p.pad_top + p.pad_bottom),
-        window_out(x_shape[2], w_shape[2], p.stride_w, p.dilation_w, p.pad_left + p.pad_right),
-    )
 
 
 def accumulate(rows: np.ndarray, w: np.ndarray, kind: type) -> np.ndarray:
@@ -86,7 +85,7 @@ def convolve(
     """
     kind = exact_type(bound)
     o, kh, kw, i = w.shape
-    oh, ow = conv_out(x.shape, w.shape, params)
+    oh, ow = plane_out(params, x.shape, (kh, kw))
     depthwise = i == 1 and params.groups == x.shape[3] > 1
     per_image = oh * ow * (o if depthwise else max(kh * kw * i * params.groups, o))
     step = max(1, (TILE if depthwise else CHUNK) // max(per_image, 1))

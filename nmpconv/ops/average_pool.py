@@ -42,6 +42,7 @@ class AveragePool(Op):
     name = "average_pool"
     Params = AveragePoolParams
     clamps = True
+    restrictions = f"kernels of at most {AREA_MAX} pixels, every window sees a pixel"
     onnx = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -65,6 +66,8 @@ class AveragePool(Op):
         to.nchw(to.emit("average_pool", (x,), params), node.outputs[0], like=node.input(0))
 
     def infer(self, params: AveragePoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        if (area := params.kernel_h * params.kernel_w) > AREA_MAX:
+            raise Unsupported(f"a kernel of {area} pixels", hint=f"at most {AREA_MAX}")
         return [pool_out(params, inputs[0].shape)]
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:

@@ -13,12 +13,20 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, output_step, weight_shifts
+from nmpconv.ops.accumulate import (
+    K_MAX,
+    accumulator_bound,
+    check_products,
+    convolve,
+    magnitude,
+    output_step,
+    weight_shifts,
+)
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.window import window_out
+from nmpconv.ops.window import plane_out
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -42,6 +50,7 @@ class Conv2D(Op):
     name = "conv2d"
     Params = Conv2DParams
     clamps = True
+    restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Conv", "BatchNormalization")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -64,23 +73,10 @@ class Conv2D(Op):
         to.nchw(to.emit("conv2d", inputs, params), node.outputs[0], like=node.input(0))
 
     def infer(self, params: Conv2DParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        n, h, w, _ = inputs[0].shape
-        o, kh, kw, _ = inputs[1].shape
-        oh = window_out(
-            h,
-            kh,
-            params.stride_h,
-            params.dilation_h,
-            params.pad_top + params.pad_bottom,
-        )
-        ow = window_out(
-            w,
-            kw,
-            params.stride_w,
-            params.dilation_w,
-            params.pad_left + params.pad_right,
-        )
-        return [(n, oh, ow, o)]
+        o, kh, kw, i = inputs[1].shape
+        check_products(kh * kw * i)
+        oh, ow = plane_out(params, inputs[0].shape, (kh, kw))
+        return [(inputs[0].shape[0], oh, ow, o)]
 
     def reference(self, params: Conv2DParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y_c = sat(rsh(sum x*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]; padding taps see pad[c], by default 0."""
@@ -193,6 +189,7 @@ def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
 _GEOMETRIES = (
     ("1x1", (1, 5, 3, 7), (9, 1, 1, 7), Conv2DParams()),
     ("1x1/stride", (1, 5, 4, 3), (2, 1, 1, 3), Conv2DParams(2, 3)),
+    ("1x1/stride/padding", (1, 2, 2, 4), (3, 1, 1, 4), Conv2DParams(2, 2, pad_bottom=1, pad_right=1)),
     ("1x1/padding", (1, 3, 3, 4), (5, 1, 1, 4), Conv2DParams(pad_top=1, pad_right=2)),
     ("3x3", (1, 6, 5, 2), (3, 3, 3, 2), Conv2DParams()),
     ("3x3/same", (1, 4, 7, 3), (40, 3, 3, 3), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1)),

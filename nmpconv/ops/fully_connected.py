@@ -11,7 +11,16 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude, output_step, weight_shifts
+from nmpconv.ops.accumulate import (
+    K_MAX,
+    accumulate,
+    accumulator_bound,
+    check_products,
+    exact_type,
+    magnitude,
+    output_step,
+    weight_shifts,
+)
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
@@ -31,6 +40,7 @@ class FullyConnected(Op):
     name = "fully_connected"
     Params = FullyConnectedParams
     clamps = True
+    restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Gemm", "MatMul")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -50,7 +60,9 @@ class FullyConnected(Op):
             to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), shape[:-1], node.outputs[0])
 
     def infer(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [(*inputs[0].shape[:-1], inputs[1].shape[0])]
+        o, k = inputs[1].shape
+        check_products(k)
+        return [(*inputs[0].shape[:-1], o)]
 
     def reference(
         self, params: FullyConnectedParams, inputs: Sequence[QArray], outputs: Sequence[Value]

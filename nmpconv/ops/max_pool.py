@@ -37,6 +37,7 @@ class MaxPool(Op):
     name = "max_pool"
     Params = MaxPoolParams
     grid = "same"
+    restrictions = "every window sees a pixel"
     onnx = ("MaxPool", "GlobalMaxPool")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:

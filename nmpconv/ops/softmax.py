@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.fixed import div, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
+AXIS_MAX = 65536  # legal length of the axis
 EXP_BITS = 30  # exponentials are on a grid of 2^-30
 
 
@@ -31,6 +33,7 @@ class SoftmaxParams:
 class Softmax(Op):
     name = "softmax"
     Params = SoftmaxParams
+    restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("Softmax",)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -45,7 +48,10 @@ class Softmax(Op):
             to.reshape(to.emit("softmax", (flat,), SoftmaxParams(axis)), shape, node.outputs[0])
 
     def infer(self, params: SoftmaxParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [inputs[0].shape]
+        shape = inputs[0].shape
+        if shape[params.axis] > AXIS_MAX:
+            raise Unsupported(f"an axis of {shape[params.axis]}", hint=f"at most {AXIS_MAX}")
+        return [shape]
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table of exp(-d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then its multiples of 256.
@@ -62,7 +68,7 @@ class Softmax(Op):
 
     def reference(self, params: SoftmaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum E;
-        y = sat(div(E * 2^-e_y, S)), e_y in [-16, 0], axis of at most 65536.
+        y = sat(div(E * 2^-e_y, S)), e_y in [-16, 0], axis of at most AXIS_MAX.
         """
         x, table = inputs
         quant = quant_of(outputs[0])

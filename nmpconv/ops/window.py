@@ -6,34 +6,45 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
+
+SIDE_MAX = 32767  # legal strides, dilations and paddings
+
 
 def window_out(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
     """Number of positions of a window along one axis; padding is the sum of both sides."""
     return (size + padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
+def plane_out(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> tuple[int, int]:
+    """(OH, OW) of windows over x [N,H,W,C]. Raises Unsupported for sides that the format does not hold."""
+    outs = []
+    for size, extent, stride, dilation, before, after in _axes(params, shape, kernel):
+        for side, least in ((stride, 1), (dilation, 1), (before, 0), (after, 0)):
+            if not least <= side <= SIDE_MAX:
+                raise Unsupported(f"a stride, dilation or padding of {side}", hint=f"{least} to {SIDE_MAX}")
+        outs.append(window_out(size, extent, stride, dilation, before + after))
+    return outs[0], outs[1]
+
+
 def pool_out(params: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Output shape of a pool over [N,H,W,C]."""
-    n, h, w, c = shape
-    dilation_h, dilation_w = (
-        getattr(params, "dilation_h", 1),
-        getattr(params, "dilation_w", 1),
-    )
-    oh = window_out(
-        h,
-        params.kernel_h,
-        params.stride_h,
-        dilation_h,
-        params.pad_top + params.pad_bottom,
-    )
-    ow = window_out(
-        w,
-        params.kernel_w,
-        params.stride_w,
-        dilation_w,
-        params.pad_left + params.pad_right,
-    )
-    return (n, oh, ow, c)
+    """Output shape of a pool over [N,H,W,C]. Raises Unsupported, also when a window would see nothing but padding."""
+    kernel = (params.kernel_h, params.kernel_w)
+    oh, ow = plane_out(params, shape, kernel)
+    for (size, extent, stride, dilation, before, _), out in zip(_axes(params, shape, kernel), (oh, ow), strict=True):
+        for start in range(-before, (out - 1) * stride - before + 1, stride):
+            if not any(0 <= start + k * dilation < size for k in range(extent)):
+                raise Unsupported("a window that sees only padding", hint="paddings smaller than the kernel")
+    return (shape[0], oh, ow, shape[3])
+
+
+def _axes(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> list[tuple[int, ...]]:
+    """(size, kernel, stride, dilation, before, after) of H and of W."""
+    p = params
+    return [
+        (shape[1], kernel[0], p.stride_h, getattr(p, "dilation_h", 1), p.pad_top, p.pad_bottom),
+        (shape[2], kernel[1], p.stride_w, getattr(p, "dilation_w", 1), p.pad_left, p.pad_right),
+    ]
 
 
 def padded(x: np.ndarray, params: Any, value: np.ndarray | int | None = None) -> np.ndarray:

@@ -158,7 +158,7 @@ ROWS = [
         "too large",
         13,
         f"{IMAGE} {{ y = MaxPool<kernel_shape=[1,1],strides=[3000000000,1]>(x) }}",
-        "MaxPool: its result or its parameters are too large; numbers below 2^31",
+        "MaxPool: a stride, dilation or padding of 3000000000; 1 to 32767",
     ),
     (
         "concat of other shapes",

@@ -1,0 +1,30 @@
+"""check_kernels, built here: every level of this machine against the portable kernels."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
+    program = tmp_path_factory.mktemp("kernels") / "check_kernels"
+    folder = root / "interpreter"
+    sources = [folder / "tests/check_kernels.c", folder / "src/cpu.c", *sorted(folder.glob("src/kernels*.c"))]
+    flags = ["-std=c99", "-O2", "-I", folder / "include", "-I", folder / "src"]
+    subprocess.run([need_tool("cc", "gcc", "clang"), *flags, *sources, "-o", program], check=True)
+    return program
+
+
+def test_every_level_is_portable(check_kernels: Path) -> None:
+    done = subprocess.run([check_kernels], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(" 0 differ\n")
+
+
+def test_a_level_that_is_not_there_is_an_error(check_kernels: Path) -> None:
+    done = subprocess.run([check_kernels, "abacus"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "there is no CPU level 'abacus' here\n")

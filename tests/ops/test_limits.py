@@ -1,0 +1,35 @@
+"""What the format cannot hold is refused where shapes are inferred, and so while a model is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Value
+from nmpconv.ops import OPS
+from nmpconv.ops.average_pool import AveragePoolParams
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.fully_connected import FullyConnectedParams
+from nmpconv.ops.max_pool import MaxPoolParams
+from nmpconv.ops.softmax import SoftmaxParams
+
+LIMITS = (
+    ("conv2d", Conv2DParams(), [(1, 8, 8, 4096), (1, 8, 8, 4096)], "sums of 262144 products"),
+    ("conv2d", Conv2DParams(stride_w=40000), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of 40000"),
+    ("conv2d", Conv2DParams(pad_top=-1), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of -1"),
+    ("fully_connected", FullyConnectedParams(), [(1, 131072), (1, 131072)], "sums of 131072 products"),
+    ("average_pool", AveragePoolParams(300, 300), [(1, 300, 300, 1)], "a kernel of 90000 pixels"),
+    ("average_pool", AveragePoolParams(2, 2, pad_left=2), [(1, 4, 4, 1)], "a window that sees only padding"),
+    ("max_pool", MaxPoolParams(2, 2, 4, 1, pad_bottom=4), [(1, 4, 4, 1)], "a window that sees only padding"),
+    ("max_pool", MaxPoolParams(2, 1, dilation_h=3, pad_top=1, pad_bottom=1), [(1, 2, 2, 1)], "a window that sees only"),
+    ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
+)
+
+
+@pytest.mark.parametrize(("op", "params", "shapes", "message"), LIMITS)
+def test_refused(op: str, params: Any, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(Unsupported, match=message) as caught:
+        OPS[op].infer(params, [Value(f"x{i}", shape) for i, shape in enumerate(shapes)])
+    assert caught.value.hint
