@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from nmpconv.calib import evidence as calibration
-from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.engine import FloatEngine, cpu_count
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.compare import sqnr_db
@@ -23,6 +26,9 @@ from nmpconv.reference import run as run_reference
 
 GUARD_DB = 90.0  # how close an equalized float model must stay to the original; float32 noise alone leaves over 110
 GUARD_IMAGES = 8
+WORKERS = 2  # recipes tried at a time; each holds the activations of its images
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,26 @@ class Fitter:
         rest = [image for i, image in enumerate(self.images) if i % 3]
         names = heads(self.graph)
         wanted = calibration.outputs(self.graph, held, names)
-        prepared: dict[str, Prepared] = {}
-        result = []
-        for i, recipe in enumerate(recipes):
-            progress(i, len(recipes))
-            if recipe.equalize not in prepared:
-                prepared = {recipe.equalize: self.prepare(recipe.equalize, rest, Trace())}
-            got = integer_outputs(self.quantize(prepared[recipe.equalize], recipe.gptq, Trace()), held, names)
-            result.append(float(np.mean([sqnr_db(wanted[name], got[name]) for name in names])))
-        progress(len(recipes), len(recipes))
-        return result
+        steps = len({recipe.equalize for recipe in recipes}) + len(recipes)
+        finished = 0
+
+        def step(done: T) -> T:
+            nonlocal finished
+            finished += 1
+            progress(finished, steps)
+            return done
+
+        def score(recipe: Recipe) -> float:
+            integer = self.quantize(prepared[recipe.equalize], recipe.gptq, Trace())
+            got = integer_outputs(integer, held, names)
+            return float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+
+        # Most of the work is numpy's, one thread each and outside the interpreter lock.
+        with threadpool_limits(1), ThreadPoolExecutor(min(WORKERS, cpu_count())) as pool:
+            modes = list(dict.fromkeys(recipe.equalize for recipe in recipes))
+            ready = pool.map(lambda mode: self.prepare(mode, rest, Trace()), modes)
+            prepared = {mode: step(p) for mode, p in zip(modes, ready, strict=True)}
+            return [step(s) for s in pool.map(score, recipes)]
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats]]:
         graph, stats = self.graph, self.stats

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib import evidence as calibration
-from nmpconv.calib.evidence import Feeds
+from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
@@ -23,6 +23,8 @@ from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.reference import step
+
+RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 
 
 @dataclass(frozen=True)
@@ -100,20 +102,19 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     wanted = calibration.outputs(prepared.ranged, images, names)
     got = integer_outputs(planned, images, names)
     found = {name: sqnr_db(wanted[name], got[name]) for name in names}
-    # Simulated on the images that the biases were fitted on, so both sides are measured there.
-    fitted = prepared.evidence
-    cost = None
-    if fitted.rows and all(node.outputs[0] in fitted.rows for node in planned.nodes if node.op in WEIGHTED):
-        cost = _bias_rule_cost(prepared, planned, names)
+    # Simulated on images that the biases were fitted on, so both sides are measured there.
+    fitted = prepared.evidence.first(RULE_IMAGES)
+    weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
+    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if all(n in fitted.rows for n in weighted) else None
     return replace(report, layers=layers, sqnr_db=found, bias_rule_cost_db=cost)
 
 
-def _bias_rule_cost(prepared: Prepared, planned: Graph, names: Sequence[str]) -> float:
-    count = len(next(iter(prepared.evidence.inputs.values())))
-    feeds = [{n: x[i : i + 1] for n, x in prepared.evidence.inputs.items()} for i in range(count)]
-    wanted = calibration.outputs(prepared.ranged, feeds, names)
+def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequence[str]) -> float:
+    count = len(next(iter(fitted.inputs.values())))
+    feeds = [{name: x[i : i + 1] for name, x in fitted.inputs.items()} for i in range(count)]
+    wanted = calibration.outputs(ranged, feeds, names)
     ours = integer_outputs(planned, feeds, names)
-    other = bias_rule.outputs(planned, prepared.evidence, names)
+    other = bias_rule.outputs(planned, fitted, names)
     costs = []
     for name in names:
         quant = _quant(planned, name)

@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 
 ROWS = 4096  # rows kept of a tensor
-ROW_BYTES = 160 << 20  # of all tensors together
+ROW_BYTES = 96 << 20  # of all tensors together
 
 Feeds = Sequence[Mapping[str, np.ndarray]]
 """One item an image: float input by name, batch 1. Any sequence, so nothing needs to be in memory at once."""
@@ -29,6 +29,11 @@ class Evidence:
 
     inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
     rows: Mapping[str, Rows] = field(default_factory=dict)
+
+    def first(self, count: int) -> Evidence:
+        """What is known of the first images."""
+        inputs = {name: x[:count] for name, x in self.inputs.items()}
+        return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
 
 def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:

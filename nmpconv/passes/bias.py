@@ -30,7 +30,7 @@ def on_accumulator_grid(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for biases that are added to the sums before the shift, by which frameworks with s_x * s_w work."""
     first = round_half_up((np.ldexp(target, shift) - sums).mean(axis=0))
-    candidates = [first + round_half_up(np.ldexp(delta, shift)) for delta in (0, -1, 1, -0.5, 0.5)]
+    candidates = [first + round_half_up(np.ldexp(np.float64(delta), shift)) for delta in (0, -1, 1, -0.5, 0.5)]
     return _best([(b, rsh(sums + b, shift)) for b in candidates], goal, y)
 
 

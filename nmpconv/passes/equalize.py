@@ -99,14 +99,14 @@ def _reach(stats: TensorStats, channels: int) -> np.ndarray:
 
 
 def _best_sqnr_db(stats: TensorStats, factor: float) -> float:
-    """Of the tensor times factor at 8 bits, on the best power-of-two grid; a grid of the product is one of the tensor."""
+    """Of the tensor times factor at 8 bits, on its best power-of-two grid."""
     shift = math.log2(factor)
     top = smallest_exponent(stats.min * factor, stats.max * factor, 8)
     return max(sqnr_db(stats, top - k - shift, 8) for k in range(3))
 
 
 def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
-    """How much of the weights' ranges each input channel claims: max over outputs of |w| relative to that output's max. [C]"""
+    """What each input channel claims of the weights' ranges [C]: its largest |w| relative to that output's largest."""
     data = graph[weight].data
     assert data is not None
     outs, per_group = data.shape[0], data.shape[-1]

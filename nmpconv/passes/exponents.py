@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from nmpconv.calib.exponent import choose
+from nmpconv.calib.exponent import Function, choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.ir import Graph, Observed, Quant, Value
+from nmpconv.ir import Graph, Node, Observed, Quant, Value
+from nmpconv.ops.function import FUNCTIONS
 from nmpconv.passes.grids import grid_groups
 
 UNIT_RANGE = ("sigmoid", "hard_sigmoid")
@@ -34,6 +35,7 @@ class Method:
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
+    consumers = graph.consumers()
     values: list[Value] = []
     for group in grid_groups(graph):
         width = bits[group[0]]
@@ -44,13 +46,23 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             merged = deepcopy(stats[group[0]])
             for name in group[1:]:
                 merged.merge(stats[name])
-            exponent = choose(merged, width, method.name, percentile=method.percentile).exponent
+            function = _table_after(graph, consumers, group)
+            exponent = choose(merged, width, method.name, percentile=method.percentile, function=function).exponent
             how = method.name
         for name in group:
             seen = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)
             values.append(replace(graph[name], observed=seen, quant=quant))
     return graph.with_values(*values)
+
+
+def _table_after(graph: Graph, consumers: Mapping[str, list[Node]], group: list[str]) -> Function | None:
+    """Case 3: the function of the table that is the only reader of the only tensor of a group."""
+    users = consumers[group[0]]
+    if len(group) > 1 or len(users) != 1 or users[0].op != "lookup" or group[0] in graph.outputs:
+        return None
+    params = users[0].params
+    return lambda x: FUNCTIONS[params.function](x, params.alpha, params.beta)
 
 
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:

@@ -31,7 +31,7 @@ from nmpconv.passes.gptq import round_weights
 from nmpconv.passes.weighted import WEIGHTED, Matrix, gather, matrix, multiply, out_positions, second_moment
 from nmpconv.reference import step
 
-MOMENT_ROWS = 16384  # rows that a second moment is made of
+MOMENT_ROWS = 8192  # rows that a second moment is made of
 CHUNK = 2048  # rows unfolded at a time
 DAMPING = 0.1
 
@@ -128,7 +128,9 @@ class _Layer:
         self.shift = base - self.exponents
         self.pad = None
         if len(node.inputs) == 4:
-            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, self.x.lo, self.x.hi)
+            # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
+            low, high = fixed.INT_MIN[self.x.bits], fixed.INT_MAX[self.x.bits]
+            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
@@ -198,7 +200,7 @@ class _Layer:
             if fixed.INT_MIN[bits] <= low and high <= fixed.INT_MAX[bits]:
                 return bits
         raise InputError(
-            f"biases from {low} to {high} on the output's grid 2^{self.y.exponent} do not fit {INT_OF_BITS[wanted[-1]]}",
+            f"biases from {low} to {high} on the grid 2^{self.y.exponent} do not fit {INT_OF_BITS[wanted[-1]]}",
             where=f"node {self.node.name}",
             hint="leave --bias-bits out, or take more bits",
         )

@@ -1,14 +1,13 @@
-"""What happens after every pass: the stage's rules are checked, and the text is written when somebody wants to see it."""
+"""What happens after every pass: the stage's rules are checked, and the text is written on request."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nmpconv.text import to_text
-from nmpconv.verify import verify
-
 from nmpconv.errors import OutputError
 from nmpconv.ir import Graph
+from nmpconv.text import to_text
+from nmpconv.verify import verify
 
 
 class Trace:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nmpconv.ir import Graph
+from nmpconv.ir import Graph, Node
 from nmpconv.passes.grids import grid_groups
 from nmpconv.passes.weighted import WEIGHTED
 
@@ -30,18 +30,14 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
         return dict.fromkeys(names, 8)
     consumers = graph.consumers()
     head: set[str] = set(graph.outputs)
+
+    def passes_on(node: Node) -> bool:
+        known = node.op in HEAD or (node.op == "lookup" and node.params.function in HEAD_FUNCTIONS)
+        return known and all(out in head for out in node.outputs)
+
     for node in reversed(graph.nodes):
-        passes_on = node.op in HEAD or (node.op == "lookup" and node.params.function in HEAD_FUNCTIONS)
-        if passes_on and all(out in head for out in node.outputs):
-            head.update(
-                n
-                for n in node.inputs
-                if not graph[n].is_const
-                and all(
-                    other is node or all(o in head for o in other.outputs) and other.op in HEAD
-                    for other in consumers[n]
-                )
-            )
+        if passes_on(node):
+            head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
     wide: set[str] = set()
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
