@@ -59,6 +59,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "calib": {"PIL", "onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
     "evaluate": {"onnx"},
+    "fit": {"threadpoolctl"},
     "flat": {"flatbuffers"},
     "frontend": {"onnx", "onnxruntime"},
     "ops": {"onnx"},

@@ -13,7 +13,7 @@ import pytest
 
 from nmpconv import fixed
 from nmpconv.convert import Options, convert
-from nmpconv.evaluate import Feed
+from nmpconv.feed import Feed
 from nmpconv.reference import run as run_reference
 from nmpconv.runtime import Port, load
 
@@ -64,7 +64,8 @@ def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     net = load(result.data)
     feed = Feed(net, {"": data.measure})
     for i in range(2):
-        inputs = {port.name: _on_grid(feed.integers(i)[port.name], port) for port in net.inputs}
+        sample = feed.integers(feed[i])
+        inputs = {port.name: _on_grid(sample[port.name], port) for port in net.inputs}
         wanted = run_reference(result.graph, inputs)
         got = net.run(inputs)
         for port, array in zip(net.outputs, got, strict=True):
