@@ -6,20 +6,17 @@ Only simulated, for the report: no .nmp file can hold such a bias. Both sides co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
-from nmpconv.ir import Graph, Node, Quant
-from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.accumulate import accumulate, accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.bias import on_accumulator_grid
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import WEIGHTED, gather, matrix, multiply
 from nmpconv.reference import step
-
-WIDE = Quant(32, (0,), fixed.INT_MIN[32], fixed.INT_MAX[32])
 
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -49,14 +46,14 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     low, high = graph[out].clamp or (-np.inf, np.inf)
     goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
     bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, target, goal, y)
-    # The op itself gives the sums when everything is on one grid and its own bias is zero.
-    zero = graph[node.inputs[2]]
-    assert zero.data is not None
-    plain = graph.with_values(
-        replace(graph[node.inputs[0]], quant=replace(x, exponents=(0,))),
-        replace(w, quant=replace(w.quant, exponents=(0,), axis=None)),
-        replace(zero, data=np.zeros_like(zero.data), quant=replace(zero.quant or WIDE, exponents=(0,))),
-        replace(graph[out], quant=WIDE, dtype="int32"),
-    )
-    acc = step(plain, node, env)[out].astype(np.int64)
+    acc = _sums(node, env[node.inputs[0]], w.data, pad)
     return {out: fixed.sat(fixed.rsh(acc + bias, shift), y.lo, y.hi).astype(y.dtype)}
+
+
+def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> np.ndarray:
+    """The op's sums of products, int64 [N, ..., O]."""
+    bound = accumulator_bound(max(magnitude(x), 0 if pad is None else magnitude(pad)), w)
+    if node.op == "conv2d":
+        return np.concatenate([acc.astype(np.int64) for _, acc in convolve(x, w, node.params, pad, bound)])
+    rows = x.reshape(-1, 1, x.shape[-1])
+    return accumulate(rows, w, exact_type(bound)).astype(np.int64).reshape(*x.shape[:-1], -1)
