@@ -32,7 +32,7 @@ from nmpconv.writer import to_bytes
 
 Progress = Callable[[str, int, int], None]
 
-FIT_IMAGES = 128  # most images that biases and rounding are fitted on
+FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
 

@@ -5,7 +5,7 @@ Only simulated, for the report: no .nmp file can hold such a bias. Both sides co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -46,14 +46,17 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     low, high = graph[out].clamp or (-np.inf, np.inf)
     goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
     bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, target, goal, y)
-    acc = _sums(node, env[node.inputs[0]], w.data, pad)
-    return {out: fixed.sat(fixed.rsh(acc + bias, shift), y.lo, y.hi).astype(y.dtype)}
+    result = np.empty((len(env[node.inputs[0]]), *graph[out].shape[1:]), y.dtype)
+    for images, acc in _sums(node, env[node.inputs[0]], w.data, pad):
+        result[images] = fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi)
+    return {out: result}
 
 
-def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> np.ndarray:
-    """The op's sums of products, int64 [N, ..., O]."""
+def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray]]:
+    """The op's exact sums of products [n, ..., O], some images at a time."""
     bound = accumulator_bound(max(magnitude(x), 0 if pad is None else magnitude(pad)), w)
     if node.op == "conv2d":
-        return np.concatenate([acc.astype(np.int64) for _, acc in convolve(x, w, node.params, pad, bound)])
-    rows = x.reshape(-1, 1, x.shape[-1])
-    return accumulate(rows, w, exact_type(bound)).astype(np.int64).reshape(*x.shape[:-1], -1)
+        yield from convolve(x, w, node.params, pad, bound)
+    else:
+        acc = accumulate(x.reshape(-1, 1, x.shape[-1]), w, exact_type(bound))
+        yield slice(None), acc.reshape(*x.shape[:-1], -1)
