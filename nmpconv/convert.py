@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from nmpconv import __version__
 from nmpconv.calib import profile as profiles
@@ -85,9 +86,15 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
     """
     if not calib and options.load_profile is None:
         raise UsageError("nothing to calibrate with", hint="give --calib SOURCE or --load-profile FILE")
+    # With more BLAS threads, sums of floats would depend on how many CPUs there are.
+    with threadpool_limits(1):
+        return _convert(model, calib or {}, options, progress)
+
+
+def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress: Progress) -> Result:
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
-    samples = _open(imported, calib or {}, options)
+    samples = _open(imported, calib, options)
     if calib:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:

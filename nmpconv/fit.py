@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.engine import FloatEngine, cpu_count
@@ -99,8 +98,8 @@ class Fitter:
             got = integer_outputs(integer, held, names)
             return float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
 
-        # Most of the work is numpy's, one thread each and outside the interpreter lock.
-        with threadpool_limits(1), ThreadPoolExecutor(min(WORKERS, cpu_count())) as pool:
+        # Most of the work is numpy's, outside the interpreter lock.
+        with ThreadPoolExecutor(min(WORKERS, cpu_count())) as pool:
             modes = list(dict.fromkeys(recipe.equalize for recipe in recipes))
             ready = pool.map(lambda mode: self.prepare(mode, rest, Trace()), modes)
             prepared = {mode: step(p) for mode, p in zip(modes, ready, strict=True)}
