@@ -25,6 +25,7 @@ from nmpconv.reference import run as run_reference
 
 GUARD_DB = 90.0  # how close an equalized float model must stay to the original; float32 noise alone leaves over 110
 GUARD_IMAGES = 8
+BATCH = 8  # images that go through the integer reference at a time
 WORKERS = 2  # recipes tried at a time; each holds the activations of its images
 
 T = TypeVar("T")
@@ -148,8 +149,9 @@ def heads(graph: Graph) -> list[str]:
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Real values of these tensors for all images through the integer reference, [N, ...]."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for image in images:
-        feeds = {name: integers(x, graph[name]) for name, x in image.items()}
+    for start in range(0, len(images), BATCH):
+        some = [images[i] for i in range(start, min(start + BATCH, len(images)))]
+        feeds = {n: integers(np.concatenate([image[n] for image in some]), graph[n]) for n in graph.inputs}
         result = run_reference(graph, feeds, keep=names)
         for name in names:
             quant = graph[name].quant

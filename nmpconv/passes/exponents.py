@@ -48,7 +48,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
                 merged.merge(stats[name])
             function = _table_after(graph, consumers, group)
             exponent = choose(merged, width, method.name, percentile=method.percentile, function=function).exponent
-            how = method.name
+            how = "max" if width == 16 else method.name  # 16 bits have headroom instead of a search
         for name in group:
             seen = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)
