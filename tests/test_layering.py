@@ -58,6 +58,7 @@ TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 THIRD_PARTY: dict[str, set[str]] = {
     "calib": {"PIL", "onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
+    "convert": {"threadpoolctl"},
     "evaluate": {"onnx"},
     "fit": {"threadpoolctl"},
     "flat": {"flatbuffers"},
