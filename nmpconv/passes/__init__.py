@@ -1,6 +1,7 @@
-"""The pipeline by stage, as (name, function) with Graph -> Graph.
+"""The float passes in order, as (name, function) with Graph -> Graph.
 
-Passes that need more than the graph (fold_input, and those with statistics) are called by `nmpconv.convert`.
+Passes that need more than the graph are called where that is known: fold_input and plan_memory by `nmpconv.convert`,
+equalize, exponents, legalize and quantize by `nmpconv.fit`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nmpconv.ir import Graph
-from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, layout, plan_memory, prune
+from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, layout, prune
 
 Pass = Callable[[Graph], Graph]
 
@@ -23,4 +24,3 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_affine", fold_affine.run),
     ("prune", prune.run),
 )
-PLANNED: tuple[tuple[str, Pass], ...] = (("plan_memory", plan_memory.run),)
