@@ -1,6 +1,7 @@
 """The exponent of every activation, from its calibrated statistics.
 
-1. Raw pixels have exponent 0 (pixel - 128 is exact); Softmax and Sigmoid outputs have 2^-(bits - 1).
+1. Raw pixels have exponent 0 (pixel - 128 is exact); Softmax and Sigmoid outputs have 2^-(bits - 1), and what only
+   moves their data.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
 
@@ -18,6 +19,7 @@ from nmpconv.calib.exponent import Function, choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
+from nmpconv.ops import OPS
 from nmpconv.ops.function import FUNCTIONS
 from nmpconv.passes.grids import grid_groups
 
@@ -36,12 +38,14 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
     consumers = graph.consumers()
+    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
     values: list[Value] = []
     for group in grid_groups(graph):
         width = bits[group[0]]
-        known = {fixed[name] for name in group if name in fixed}
-        if len(known) == 1 and (len(group) == 1 or group[0] in fixed):
-            exponent, how = known.pop(), "fixed"
+        sources = {fixed.get(name) for name in group if name not in moved}
+        known = sources.pop() if len(sources) == 1 else None
+        if known is not None:
+            exponent, how = known, "fixed"
         else:
             merged = deepcopy(stats[group[0]])
             for name in group[1:]:

@@ -1,7 +1,8 @@
 """Makes every op legal for the runtime: exponents are raised and requantizes inserted, never left to an error there.
 
 1. Shifts and exponent differences outside the format's limits: the exponent that is too small is raised.
-2. An input of a same-grid op that is on another grid: a requantize before it.
+2. A Softmax on the grid of something larger, with which it shares a Concat: a grid of its own, a requantize after it.
+3. An input of a same-grid op that is on another grid: a requantize before it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from nmpconv.ops import OPS
 from nmpconv.passes.exponents import saturating
 from nmpconv.passes.grids import grid_groups
 from nmpconv.passes.weighted import WEIGHTED
+from nmpconv.verify import SOFTMAX_MAX, SOFTMAX_MIN
 
 ALIGN_MAX = 30  # largest exponent difference of Add's operands, and of a mean's input and output (FORMAT.md)
 
 
 def run(graph: Graph) -> Graph:
-    return _one_grid(_raise(graph))
+    return _one_grid(_softmax(_raise(graph)))
 
 
 def _raise(graph: Graph) -> Graph:
@@ -77,8 +79,24 @@ def _with_exponent(value: Value, exponent: int) -> Value:
     return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
 
 
-def _one_grid(graph: Graph) -> Graph:
+def _softmax(graph: Graph) -> Graph:
     """Case 2."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        out = graph[node.outputs[0]]
+        if node.op != "softmax" or SOFTMAX_MIN <= _exponent(graph, out.name) <= SOFTMAX_MAX:
+            nodes.append(node)
+            continue
+        assert out.quant is not None
+        fresh = f"{node.name}.output"
+        graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, 1 - out.quant.bits, None)))
+        nodes.append(replace(node, outputs=(fresh,)))
+        nodes.append(Node("requantize", fresh, (fresh,), (out.name,), OPS["requantize"].Params()))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _one_grid(graph: Graph) -> Graph:
+    """Case 3."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
