@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from float_nets import RELU, RELU6, Net, feeds, in_bits, integer, names, observed
+from float_nets import RELU, RELU6, Net, feeds, in_bits, integer, names, observed, residual
 
 from nmpconv.calib.exponent import choose
 from nmpconv.ir import Graph
@@ -115,6 +115,7 @@ def test_probabilities_next_to_each_other() -> None:
     net.op("reshape", "c", "y", shape=(1, 16, 6))
     graph, _ = ranged(net.graph("y"))
     assert {graph[name].quant.exponent for name in "spcy"} == {-7}
+    assert {graph[name].observed.method for name in "spcy"} == {"fixed"}
 
 
 def before_a_table(**more: str) -> Graph:
@@ -198,7 +199,7 @@ def test_provisional() -> None:
 
 
 def test_statistics_are_left_alone() -> None:
-    graph = head()
+    graph = residual()
     stats = observed(graph, feeds(graph))
     before = {name: (s.count, s.max, s.histogram.counts.copy()) for name, s in stats.items()}
     exponents.run(graph, stats, in_bits(graph, 8), Method())

@@ -119,6 +119,18 @@ def test_dead_channels_do_not_end_the_world() -> None:
     assert all(np.isfinite(v.data).all() for v in after.values.values() if v.data is not None)
 
 
+def test_factors_of_a_tensor_stay_close_to_each_other() -> None:
+    """A channel that is next to nothing is not blown up until it is all that its layer's weights are made of."""
+    graph = chain("dense")
+    weights = graph["a.w"].data.copy()
+    weights[2] *= 1e-7
+    graph = graph.with_values(replace(graph["a.w"], data=weights))
+    images = feeds(graph)
+    after = equalize.vector(graph, observed(graph, images), in_bits(graph, 8))
+    factors = channel_peaks(after, "a", images) / channel_peaks(graph, "a", images)
+    assert factors.max() / np.median(factors) == pytest.approx(64, rel=0.5)
+
+
 def test_wide_tensors_stay(net: Graph) -> None:
     images = feeds(net)
     stats = observed(net, images)

@@ -127,12 +127,9 @@ def test_uneven_channels_want_the_vector() -> None:
     assert scores[2] > max(scores[:2]) + 6
 
 
-@pytest.mark.parametrize("mode", ["none", "scalar", "vector"])
-@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize(("mode", "count"), [("none", 0), ("none", 4), ("scalar", 0), ("scalar", 4), ("vector", 4)])
 def test_prepare(net: Graph, mode: str, count: int) -> None:
     images = feeds(net, count)
-    if mode == "vector" and not count:
-        return  # it needs to see the equalized net again
     made = fitter(net).prepare(mode, images, Trace())
     assert [node.op for node in made.ranged.nodes] == [node.op for node in net.nodes]
     assert (made.float_graph == net) == (mode == "none")

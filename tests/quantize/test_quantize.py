@@ -222,6 +222,25 @@ def channel_errors(graph: Graph, made: Graph, images: list) -> np.ndarray:
     return np.square(results(made, "y", images) - floats(graph, "y", images)).mean(axis=(0, 1, 2))
 
 
+def test_gptq_makes_up_for_the_bias_alone() -> None:
+    """Without correction the bias is off by up to half a coarse step; the weights see that in real units."""
+    net = Net(10)
+    net.input("x", 1, 8, 8, 6)
+    net.conv("x", "y", 12, b=net.rng.uniform(-4, 4, 12))
+    graph = on_grids(net.graph("y"), x=(8, -5), y=(8, 0))
+    rng = np.random.default_rng(10)
+    images = [{"x": rng.uniform(1, 3, (1, 8, 8, 6)).astype(np.float32)} for _ in range(4)]
+    seen = evidence(graph, images)
+    wanted = floats(graph, "y", images).mean(axis=(0, 1, 2))
+
+    def worst(gptq: bool) -> float:
+        made = integer(graph, Rounding(gptq=gptq, bias_correction=False), seen)
+        return float(np.abs(results(made, "y", images).mean(axis=(0, 1, 2)) - wanted).max())
+
+    assert worst(False) > 0.3
+    assert worst(True) < 0.15
+
+
 def test_gptq_is_kept_only_where_the_error_falls() -> None:
     graph, images = wide_layer()
     seen = evidence(graph, images)
