@@ -36,6 +36,12 @@ MEMBERS = (
     "Slice",
     "Reshape",
     "Transpose",
+    "Gather",
+    "Resize",
+    "Sub",
+    "Minimum",
+    "Maximum",
+    "ConvTranspose",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -52,6 +58,12 @@ OP_TABLES = {
     "slice": "Slice",
     "reshape": "Reshape",
     "transpose": "Transpose",
+    "gather": "Gather",
+    "resize": "Resize",
+    "sub": "Sub",
+    "minimum": "Minimum",
+    "maximum": "Maximum",
+    "conv_transpose": "ConvTranspose",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -117,6 +129,32 @@ TABLES: dict[str, tuple[Field, ...]] = {
     ),
     "Reshape": (Field("shape", 0, "vector", "int", 0, False),),
     "Transpose": (Field("perm", 0, "vector", "int", 0, False),),
+    "Gather": (
+        Field("axis", 0, "scalar", "int", 0, False),
+        Field("index", 1, "vector", "int", 0, False),
+    ),
+    "Resize": (
+        Field("taps_h", 0, "scalar", "int", 1, False),
+        Field("taps_w", 1, "scalar", "int", 1, False),
+        Field("rows", 2, "vector", "int", 0, False),
+        Field("row_weights", 3, "vector", "int", 0, False),
+        Field("columns", 4, "vector", "int", 0, False),
+        Field("column_weights", 5, "vector", "int", 0, False),
+    ),
+    "Sub": (),
+    "Minimum": (),
+    "Maximum": (),
+    "ConvTranspose": (
+        Field("stride_h", 0, "scalar", "int", 1, False),
+        Field("stride_w", 1, "scalar", "int", 1, False),
+        Field("dilation_h", 2, "scalar", "int", 1, False),
+        Field("dilation_w", 3, "scalar", "int", 1, False),
+        Field("pad_top", 4, "scalar", "int", 0, False),
+        Field("pad_left", 5, "scalar", "int", 0, False),
+        Field("pad_bottom", 6, "scalar", "int", 0, False),
+        Field("pad_right", 7, "scalar", "int", 0, False),
+        Field("groups", 8, "scalar", "int", 1, False),
+    ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

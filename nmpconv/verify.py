@@ -16,9 +16,11 @@ from nmpconv.errors import VerifyError
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX, SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.add import SPREAD
+from nmpconv.ops.aligned import SPREAD, Aligned
+from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 
 ARENA_ALIGN = 16  # bytes
+WEIGHTED = ("conv2d", "fully_connected", "conv_transpose")
 SOFTMAX_MIN, SOFTMAX_MAX = -16, 0  # exponents of softmax's output
 
 Broken = Iterator[tuple[str, str]]
@@ -99,6 +101,10 @@ def _operands(graph: Graph) -> Broken:
             fits = len(shapes) in (3, 4) and len(shapes[0]) == len(shapes[1]) == 4
             fits = fits and shapes[1][3] * groups == shapes[0][3] and shapes[1][0] % groups == 0
             fits = fits and shapes[2] == shapes[1][:1] and all(shape == shapes[0][3:] for shape in shapes[3:])
+        elif node.op == "conv_transpose":
+            groups = node.params.groups
+            fits = len(shapes) == 3 and len(shapes[0]) == len(shapes[1]) == 4 and shapes[2] == shapes[1][:1]
+            fits = fits and shapes[1][3] * groups == shapes[0][3] and shapes[1][0] % groups == 0
         elif node.op == "fully_connected":
             fits = len(shapes) == 3 and shapes[1][1:] == shapes[0][-1:] and shapes[2] == shapes[1][:1]
         elif node.op == "pad":
@@ -250,10 +256,10 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
     """(what, least, most) of every shift, exponent and difference of exponents that a kernel relies on."""
     out = _quant(graph[node.outputs[0]]).exponent
     first, *others = (_quant(value).exponents for value in graph.ins(node))
-    if node.op in ("conv2d", "fully_connected"):
+    if node.op in WEIGHTED:
         for weight in others[0]:
             yield out - first[0] - weight, SHIFT_MIN, SHIFT_MAX
-    elif node.op == "add":
+    elif isinstance(OPS[node.op], Aligned):
         yield first[0] - others[0][0], -SPREAD, SPREAD
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
     elif node.op == "mul":
@@ -262,12 +268,14 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
         yield out - first[0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "average_pool":
         yield first[0] - out, -SPREAD, SPREAD
+    elif node.op == "resize":
+        yield out - first[0], RISE_MIN, RISE_MAX
     elif node.op == "softmax":
         yield out, SOFTMAX_MIN, SOFTMAX_MAX
 
 
 def _weighted(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.op in ("conv2d", "fully_connected"))
+    return (node for node in graph.nodes if node.op in WEIGHTED)
 
 
 def _quant(value: Value) -> Quant:

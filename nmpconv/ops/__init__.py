@@ -6,16 +6,22 @@ from nmpconv.ops.add import Add
 from nmpconv.ops.average_pool import AveragePool
 from nmpconv.ops.concat import Concat
 from nmpconv.ops.conv2d import Conv2D
+from nmpconv.ops.conv_transpose import ConvTranspose
 from nmpconv.ops.fully_connected import FullyConnected
+from nmpconv.ops.gather import Gather
 from nmpconv.ops.lookup import Lookup
 from nmpconv.ops.max_pool import MaxPool
+from nmpconv.ops.maximum import Maximum
+from nmpconv.ops.minimum import Minimum
 from nmpconv.ops.mul import Mul
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import Pad
 from nmpconv.ops.requantize import Requantize
 from nmpconv.ops.reshape import Reshape
+from nmpconv.ops.resize import Resize
 from nmpconv.ops.slice import Slice
 from nmpconv.ops.softmax import Softmax
+from nmpconv.ops.sub import Sub
 from nmpconv.ops.transpose import Transpose
 
 _ALL: list[Op] = [
@@ -33,6 +39,12 @@ _ALL: list[Op] = [
     Slice(),
     Reshape(),
     Transpose(),
+    Gather(),
+    Resize(),
+    Sub(),
+    Minimum(),
+    Maximum(),
+    ConvTranspose(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

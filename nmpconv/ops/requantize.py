@@ -13,6 +13,7 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
+_PAIRS = {"Min": "minimum", "Max": "maximum"}
 FLOAT_MIN, FLOAT_MAX = -3.4028234663852886e38, 3.4028234663852886e38  # what exporters write for "no bound"
 
 
@@ -36,17 +38,16 @@ class Requantize(Op):
     onnx = ("Relu", "Clip", "Min", "Max")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Relu, Clip, and Min or Max with one number."""
+        """Relu, Clip, and Min or Max with one number; other tensors are compared two at a time."""
         x, lo, hi = node.input(0), -inf, inf
         if node.op_type in ("Min", "Max"):
-            if len(node.inputs) == 2 and to.is_const(x):
-                x, bound = node.input(1), x
-            else:
-                bound = node.input(1)
-            limit = to.array(bound, "bound") if len(node.inputs) == 2 else np.zeros(2)
-            if limit.size != 1:
-                raise Unsupported("other than one tensor and one number", hint="one tensor and one number")
-            lo, hi = (lo, float(limit.item())) if node.op_type == "Min" else (float(limit.item()), hi)
+            numbers = [name for name in node.inputs if to.is_const(name) and to.array(name, "bound").size == 1]
+            if len(node.inputs) > 2 or (len(node.inputs) == 2 and len(numbers) != 1):
+                return _lower_pairs(node, to)
+            if numbers:
+                x = next(name for name in node.inputs if name != numbers[0])
+                limit = float(to.array(numbers[0], "bound").item())
+                lo, hi = (lo, limit) if node.op_type == "Min" else (limit, hi)
         elif node.op_type == "Relu":
             lo = 0.0
         else:
@@ -83,3 +84,12 @@ class Requantize(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Identity", node.inputs, node.outputs[0])
+
+
+def _lower_pairs(node: OnnxNode, to: Importer) -> None:
+    """Min and Max of tensors, from left to right."""
+    op = _PAIRS[node.op_type]
+    result = to.value(node.inputs[0])
+    for name in node.inputs[1:-1]:
+        result = to.emit(op, to.aligned(result, to.value(name)), AlignedParams())
+    to.emit(op, to.aligned(result, to.value(node.inputs[-1])), AlignedParams(), node.outputs[0])

@@ -6,6 +6,7 @@ Only simulated, for the report: no .nmp file can hold such a bias. Both sides co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, convolve, exact_type, magnitude, weight_shifts
+from nmpconv.ops.conv_transpose import spread_out
 from nmpconv.passes.bias import on_accumulator_grid
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import WEIGHTED, gather, matrix, multiply
@@ -57,6 +59,9 @@ def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> I
     bound = accumulator_bound(max(magnitude(x), 0 if pad is None else magnitude(pad)), w)
     if node.op == "conv2d":
         yield from convolve(x, w, node.params, pad, bound)
+    elif node.op == "conv_transpose":
+        dense = replace(node.params, stride_h=1, stride_w=1)
+        yield from convolve(spread_out(x, node.params), w, dense, None, bound)
     else:
         acc = accumulate(x.reshape(-1, 1, x.shape[-1]), w, exact_type(bound))
         yield slice(None), acc.reshape(*x.shape[:-1], -1)

@@ -1,6 +1,6 @@
 """Which channels of which tensors must be scaled together: a union-find over (tensor, channel).
 
-1. Ops that only pass channels on (Add, pools, Relu, spatial Pad, Slice, Concat, flattening Reshape) join the channels
+1. Ops that only pass channels on (Add and its like, pools, Resize, Relu, spatial Pad, Slice, Gather, Concat, flattening Reshape) join the channels
    of their inputs with those of their outputs.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
 3. Graph inputs and outputs, and tensors that touch any other op than convolution or fully connected, are frozen.
@@ -14,9 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS
+from nmpconv.ops.aligned import Aligned
 from nmpconv.passes.weighted import WEIGHTED
 
-PASSING = ("max_pool", "average_pool", "requantize")
+PASSING = ("max_pool", "average_pool", "requantize", "resize")
 
 
 class Channels:
@@ -76,7 +78,7 @@ class Channels:
             for a, b in zip(self._all(ins[0]), self._all(out), strict=True):
                 self._join(a, b)
             return []
-        if node.op == "add" and len(ins) == 2 and all(graph[name].shape == shape for name in ins):
+        if isinstance(OPS[node.op], Aligned) and len(ins) == 2 and all(graph[name].shape == shape for name in ins):
             for name in ins:
                 for a, b in zip(self._all(name), self._all(out), strict=True):
                     self._join(a, b)
@@ -91,6 +93,14 @@ class Channels:
                 return []
         if node.op == "concat" and node.params.axis == len(shape) - 1:
             for a, b in zip([i for name in ins for i in self._all(name)], self._all(out), strict=True):
+                self._join(a, b)
+            return []
+        if node.op == "gather":
+            channels = self._all(ins[0])
+            last = node.params.axis == len(shape) - 1
+            for a, b in zip(
+                (channels[i] for i in node.params.index) if last else channels, self._all(out), strict=True
+            ):
                 self._join(a, b)
             return []
         if node.op == "slice":

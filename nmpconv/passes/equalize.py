@@ -22,7 +22,7 @@ from nmpconv.calib.exponent import smallest_exponent, sqnr_db
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.passes.channels import Channels
-from nmpconv.passes.weighted import WEIGHTED
+from nmpconv.passes.weighted import WEIGHTED, groups_of
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
 LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
@@ -44,8 +44,8 @@ def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, in
         if node.op not in WEIGHTED:
             continue
         ids = channels.ids[node.inputs[0]]
-        need = _demand(graph, node.inputs[1], node.params.groups if node.op == "conv2d" else 1)
-        if node.op == "conv2d" and graph[node.inputs[1]].shape[-1] == 1:
+        need = _demand(graph, node.inputs[1], groups_of(node))
+        if groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1:
             continue
         np.maximum.at(demand, ids, need)
         dense[ids] = True
@@ -133,7 +133,7 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
         if np.all(before == 1) and np.all(after == 1):
             nodes.append(node)
             continue
-        groups = node.params.groups if node.op == "conv2d" else 1
+        groups = groups_of(node)
         names = list(node.inputs)
         weight = graph[names[1]].data
         assert weight is not None

@@ -3,7 +3,7 @@
 A map y[i] = scale[i] * x[source[i]] + shift[i] on the last axis, all sources different, is one of
 
 1. a 1x1 convolution with one weight per output (depthwise, or dense with one non-zero weight per row and column),
-2. add or mul with a constant that has a value per channel or one for all.
+2. add, sub or mul with a constant that has a value per channel or one for all.
 
 It is merged
 
@@ -27,7 +27,8 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.passes.rewrite import Editor, apply
 
-WEIGHTED = ("conv2d", "fully_connected")
+READERS = ("conv2d", "fully_connected")  # zeros between the pixels of a conv_transpose stand for no value of a map
+LAYERS = (*READERS, "conv_transpose")
 
 
 class Affine(NamedTuple):
@@ -51,7 +52,7 @@ def affine(editor: Editor, node: Node) -> Affine | None:
     """The map that a node computes before its clamp; None if it is none of cases 1 and 2."""
     if node.op == "conv2d":
         return _from_conv(editor, node)
-    if node.op in ("add", "mul"):
+    if node.op in ("add", "sub", "mul"):
         return _from_constant(editor, node)
     return None
 
@@ -80,14 +81,19 @@ def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
         if value.size not in (1, shape[-1]) or value.size != (value.shape[-1] if value.shape else 1):
             continue
         data = np.broadcast_to(editor.data(const).ravel(), shape[-1:])
-        plain = np.ones(shape[-1]) if node.op == "add" else np.zeros(shape[-1])
-        scale, shift = (plain, data) if node.op == "add" else (data, plain)
+        ones = np.ones(shape[-1])
+        if node.op == "mul":
+            scale, shift = data, 0 * ones
+        elif node.op == "add":
+            scale, shift = ones, data
+        else:
+            scale, shift = (ones, -data) if x == node.inputs[0] else (-ones, data)
         return Affine(x, scale, shift, np.arange(shape[-1]))
     return None
 
 
 def _groups(node: Node) -> int:
-    return int(node.params.groups) if node.op == "conv2d" else 1
+    return int(getattr(node.params, "groups", 1))
 
 
 def _backward(editor: Editor, node: Node) -> bool:  # case 3
@@ -101,7 +107,7 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
             return False
         between.append(layer)
         layer = editor.producer(layer.inputs[0])
-    if layer is None or layer.op not in WEIGHTED or not _private(editor, layer):
+    if layer is None or layer.op not in LAYERS or not _private(editor, layer):
         return False
     if editor[layer.outputs[0]].clamp is not None or (_groups(layer) > 1 and not found.keeps_order):
         return False
@@ -143,7 +149,7 @@ def _forward(editor: Editor, node: Node) -> bool:  # case 4
 
 
 def _takes(editor: Editor, layer: Node, name: str, found: Affine) -> bool:
-    if layer.op not in WEIGHTED or layer.inputs[0] != name or name in layer.inputs[1:]:
+    if layer.op not in READERS or layer.inputs[0] != name or name in layer.inputs[1:]:
         return False
     if _groups(layer) > 1 and not found.keeps_order:
         return False

@@ -2,7 +2,7 @@
 
 1. A requantize with a clamp, after an op that can saturate whose result nobody else reads: that op writes the
    requantize's output, with both clamps as one.
-2. The same with max_pool, slice, reshape or transpose in between, or a pad whose value the clamp keeps: saturation
+2. The same with max_pool, slice, gather, reshape or transpose in between, or a pad whose value the clamp keeps: saturation
    commutes with them, so the requantize first moves above them.
 """
 
@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.passes.rewrite import Editor, apply, intersect
 
-MONOTONE = ("max_pool", "slice", "reshape", "transpose", "pad")
+MONOTONE = ("max_pool", "slice", "gather", "reshape", "transpose", "pad")
 
 
 def run(graph: Graph) -> Graph:

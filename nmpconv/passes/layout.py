@@ -4,8 +4,8 @@ Down, until nothing changes:
 
 1. transpose after transpose: one transpose, or none.
 2. reshape after reshape: one, or none. A transpose that moves only axes of size 1 counts as a reshape next to one.
-3. transpose before requantize or lookup: the op first. So with slice, softmax and pad, whose axes are renamed.
-4. transpose before add, mul or concat: the op first, when that leaves less to transpose on its inputs. Constants
+3. transpose before requantize or lookup: the op first. So with slice, softmax, gather and pad, whose axes are renamed.
+4. transpose before add, sub, minimum, maximum, mul or concat: the op first, when that leaves less to transpose on its inputs. Constants
    are transposed here and now.
 5. reshape before requantize or lookup: the op first.
 6. transpose before a reshape that neither splits nor merges what the transpose tore apart: the reshape first.
@@ -36,6 +36,7 @@ from nmpconv.passes.rewrite import Editor, apply, restore_names
 
 Perm = tuple[int, ...]
 POINTWISE = ("requantize", "lookup")
+JOINING = ("add", "sub", "minimum", "maximum", "mul", "concat")
 TO_NCHW = (0, 3, 1, 2)
 
 
@@ -119,7 +120,7 @@ def _sink(editor: Editor, node: Node) -> bool:  # case 3
     back = _inverse(perm)
     if node.op in POINTWISE:
         params = node.params
-    elif node.op == "softmax":
+    elif node.op in ("softmax", "gather"):
         params = replace(node.params, axis=perm[node.params.axis])
     elif node.op == "slice":
         p = node.params
@@ -135,7 +136,7 @@ def _sink(editor: Editor, node: Node) -> bool:  # case 3
 
 
 def _sink_joined(editor: Editor, node: Node) -> bool:  # case 4
-    if node.op not in ("add", "mul", "concat"):
+    if node.op not in JOINING:
         return False
     perms = [t.params.perm for name in node.inputs if (t := _above(editor, name, "transpose")) is not None]
     for perm in dict.fromkeys(perms):

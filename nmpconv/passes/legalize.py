@@ -16,12 +16,20 @@ import numpy as np
 from nmpconv.fixed import EXPONENT_MAX, INT_MAX, SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.aligned import Aligned
+from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 from nmpconv.passes.exponents import saturating
 from nmpconv.passes.grids import grid_groups
 from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.verify import SOFTMAX_MAX, SOFTMAX_MIN
 
 ALIGN_MAX = 30  # largest exponent difference of Add's operands, and of a mean's input and output (FORMAT.md)
+# Ops with one input: how far the output's exponent may lie below the input's, and how far above it.
+_RISES = {
+    "average_pool": (ALIGN_MAX, ALIGN_MAX),
+    "requantize": (-SHIFT_MIN, SHIFT_MAX),
+    "resize": (-RISE_MIN, RISE_MAX),
+}
 
 
 def run(graph: Graph) -> Graph:
@@ -46,7 +54,7 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
     """(activation, smallest exponent that this node allows it)."""
     out = node.outputs[0]
     ins = [name for name in node.inputs if not graph[name].is_const]
-    if node.op == "add" and len(ins) == 2:
+    if isinstance(OPS[node.op], Aligned) and len(ins) == 2:
         high = max(_exponent(graph, n) for n in ins)
         for name in ins:
             yield name, high - ALIGN_MAX
@@ -62,8 +70,8 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
         peak = float(np.abs(data).max()) if data is not None and data.size else 0.0
         if peak > 0:
             yield out, _exponent(graph, ins[0]) + math.ceil(math.log2(peak / INT_MAX[8])) + SHIFT_MIN
-    elif node.op in ("average_pool", "requantize"):
-        up, down = (ALIGN_MAX, ALIGN_MAX) if node.op == "average_pool" else (-SHIFT_MIN, SHIFT_MAX)
+    elif node.op in _RISES:
+        up, down = _RISES[node.op]
         yield out, _exponent(graph, ins[0]) - up
         yield ins[0], _exponent(graph, out) - down
 

@@ -6,14 +6,15 @@ position sees, [G, K]. Rows are gathered at chosen output positions, so nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops.conv_transpose import spread_out
 
-WEIGHTED = ("conv2d", "fully_connected")
+WEIGHTED = ("conv2d", "fully_connected", "conv_transpose")
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,14 @@ class Matrix:
         return weights.reshape(self.weight_shape)
 
 
+def groups_of(node: Node) -> int:
+    """Of a weighted node."""
+    return int(getattr(node.params, "groups", 1))
+
+
 def matrix(graph: Graph, node: Node) -> Matrix:
     shape = graph[node.inputs[1]].shape
-    groups = node.params.groups if node.op == "conv2d" else 1
+    groups = groups_of(node)
     return Matrix(groups, shape[0] // groups, int(np.prod(shape[1:])), shape)
 
 
@@ -58,6 +64,8 @@ def gather(
         flat = x.reshape(x.shape[0], -1, x.shape[-1])
         return flat[images, positions][:, None, :]
     params: Any = node.params
+    if node.op == "conv_transpose":  # a convolution over the input with zeros between its pixels
+        x, params = spread_out(x, params), replace(params, stride_h=1, stride_w=1)
     _, kh, kw, per_group = geometry.weight_shape
     _, _, ow, _ = graph[node.outputs[0]].shape
     _, height, width, channels = x.shape

@@ -85,6 +85,50 @@ def _windows(shape: tuple[int, ...], p: Any, y_shape: tuple[int, ...]) -> Iterat
         yield (n, oy, ox, c), under
 
 
+def gather(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    axis, index = node.params.axis, node.params.index
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        y[at] = arrays[0][(*at[:axis], index[at[axis]], *at[axis + 1 :])]
+    return y
+
+
+def resize(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p, (qx, qy) = node.params, _quants(graph, node)
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for n, i, j, c in np.ndindex(*y.shape):
+        total = sum(
+            int(arrays[0][n, p.rows[i] + r, p.columns[j] + k, c])
+            * p.row_weights[i * p.taps_h + r]
+            * p.column_weights[j * p.taps_w + k]
+            for r, k in product(range(p.taps_h), range(p.taps_w))
+        )
+        y[n, i, j, c] = saturated(rounded(real(total, qx.exponent - 30 - qy.exponent)), qy)
+    return y
+
+
+def conv_transpose(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    """Every pixel adds the turned kernel to the outputs around it."""
+    p, (x, w, b) = node.params, arrays
+    (qx, qw), qy = _quants(graph, node)[:2], _quants(graph, node)[-1]
+    sums = np.zeros(graph[node.outputs[0]].shape, object)
+    (outs, kh, kw, per_group), (_, oh, ow, _) = w.shape, sums.shape
+    for n, iy, ix, c in np.ndindex(*x.shape):
+        group = c // per_group
+        for ky, kx in np.ndindex(kh, kw):
+            oy = iy * p.stride_h + p.pad_top - ky * p.dilation_h
+            ox = ix * p.stride_w + p.pad_left - kx * p.dilation_w
+            if 0 <= oy < oh and 0 <= ox < ow:
+                for o in range(group * outs // p.groups, (group + 1) * outs // p.groups):
+                    sums[n, oy, ox, o] += int(x[n, iy, ix, c]) * int(w[o, ky, kx, c % per_group])
+    y = np.zeros(sums.shape, object)
+    for *place, o in np.ndindex(*y.shape):
+        e_w = qw.exponents[o if len(qw.exponents) > 1 else 0]
+        step = rounded(real(sums[(*place, o)], qx.exponent + e_w - qy.exponent))
+        y[(*place, o)] = saturated(step + int(b[o]), qy)
+    return y
+
+
 def average_pool(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     qx, qy = _quants(graph, node)
     p, x = node.params, arrays[0]
@@ -181,4 +225,10 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "pad": pad,
     "slice": slice,
     "transpose": transpose,
+    "gather": gather,
+    "resize": resize,
+    "sub": _elementwise(lambda a, b: a - b),
+    "minimum": _elementwise(min),
+    "maximum": _elementwise(max),
+    "conv_transpose": conv_transpose,
 }

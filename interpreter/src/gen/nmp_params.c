@@ -66,6 +66,32 @@ static void decode_transpose(const uint8_t *table, nmp_transpose_params *p) {
   p->perm = fb_ints(table, 0, &p->perm_count);
 }
 
+static void decode_gather(const uint8_t *table, nmp_gather_params *p) {
+  p->axis = fb_i32(table, 0, 0);
+  p->index = fb_ints(table, 1, &p->index_count);
+}
+
+static void decode_resize(const uint8_t *table, nmp_resize_params *p) {
+  p->taps_h = fb_i32(table, 0, 1);
+  p->taps_w = fb_i32(table, 1, 1);
+  p->rows = fb_ints(table, 2, &p->rows_count);
+  p->row_weights = fb_ints(table, 3, &p->row_weights_count);
+  p->columns = fb_ints(table, 4, &p->columns_count);
+  p->column_weights = fb_ints(table, 5, &p->column_weights_count);
+}
+
+static void decode_conv_transpose(const uint8_t *table, nmp_conv_transpose_params *p) {
+  p->stride_h = fb_i32(table, 0, 1);
+  p->stride_w = fb_i32(table, 1, 1);
+  p->dilation_h = fb_i32(table, 2, 1);
+  p->dilation_w = fb_i32(table, 3, 1);
+  p->pad_top = fb_i32(table, 4, 0);
+  p->pad_left = fb_i32(table, 5, 0);
+  p->pad_bottom = fb_i32(table, 6, 0);
+  p->pad_right = fb_i32(table, 7, 0);
+  p->groups = fb_i32(table, 8, 1);
+}
+
 void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params) {
   switch (kind) {
     case NMP_OP_CONV2D:
@@ -94,6 +120,15 @@ void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_pa
       break;
     case NMP_OP_TRANSPOSE:
       decode_transpose(table, &params->transpose);
+      break;
+    case NMP_OP_GATHER:
+      decode_gather(table, &params->gather);
+      break;
+    case NMP_OP_RESIZE:
+      decode_resize(table, &params->resize);
+      break;
+    case NMP_OP_CONV_TRANSPOSE:
+      decode_conv_transpose(table, &params->conv_transpose);
       break;
     default:
       break;

@@ -19,7 +19,13 @@
   X(pad, PAD) \
   X(slice, SLICE) \
   X(reshape, RESHAPE) \
-  X(transpose, TRANSPOSE)
+  X(transpose, TRANSPOSE) \
+  X(gather, GATHER) \
+  X(resize, RESIZE) \
+  X(sub, SUB) \
+  X(minimum, MINIMUM) \
+  X(maximum, MAXIMUM) \
+  X(conv_transpose, CONV_TRANSPOSE)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -36,7 +42,13 @@ enum nmp_op_kind {
   NMP_OP_SLICE = 12,
   NMP_OP_RESHAPE = 13,
   NMP_OP_TRANSPOSE = 14,
-  NMP_OP_KINDS = 15
+  NMP_OP_GATHER = 15,
+  NMP_OP_RESIZE = 16,
+  NMP_OP_SUB = 17,
+  NMP_OP_MINIMUM = 18,
+  NMP_OP_MAXIMUM = 19,
+  NMP_OP_CONV_TRANSPOSE = 20,
+  NMP_OP_KINDS = 21
 };
 
 typedef struct nmp_conv2d_params {
@@ -128,6 +140,49 @@ typedef struct nmp_transpose_params {
   uint32_t perm_count;
 } nmp_transpose_params;
 
+typedef struct nmp_gather_params {
+  int32_t axis;
+  const int32_t *index;
+  uint32_t index_count;
+} nmp_gather_params;
+
+typedef struct nmp_resize_params {
+  int32_t taps_h;
+  int32_t taps_w;
+  const int32_t *rows;
+  uint32_t rows_count;
+  const int32_t *row_weights;
+  uint32_t row_weights_count;
+  const int32_t *columns;
+  uint32_t columns_count;
+  const int32_t *column_weights;
+  uint32_t column_weights_count;
+} nmp_resize_params;
+
+typedef struct nmp_sub_params {
+  char none;
+} nmp_sub_params;
+
+typedef struct nmp_minimum_params {
+  char none;
+} nmp_minimum_params;
+
+typedef struct nmp_maximum_params {
+  char none;
+} nmp_maximum_params;
+
+typedef struct nmp_conv_transpose_params {
+  int32_t stride_h;
+  int32_t stride_w;
+  int32_t dilation_h;
+  int32_t dilation_w;
+  int32_t pad_top;
+  int32_t pad_left;
+  int32_t pad_bottom;
+  int32_t pad_right;
+  int32_t groups;
+} nmp_conv_transpose_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -143,6 +198,12 @@ union nmp_params {
   nmp_slice_params slice;
   nmp_reshape_params reshape;
   nmp_transpose_params transpose;
+  nmp_gather_params gather;
+  nmp_resize_params resize;
+  nmp_sub_params sub;
+  nmp_minimum_params minimum;
+  nmp_maximum_params maximum;
+  nmp_conv_transpose_params conv_transpose;
 };
 
 /* Reads the parameters of an op of this kind from its verified table in the file. */

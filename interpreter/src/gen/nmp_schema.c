@@ -64,6 +64,32 @@ static const fb_field fields_transpose[] = {
     {FB_KIND_VECTOR, 4, 0}, /* perm */
 };
 
+static const fb_field fields_gather[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* axis */
+    {FB_KIND_VECTOR, 4, 0}, /* index */
+};
+
+static const fb_field fields_resize[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* taps_h */
+    {FB_KIND_SCALAR, 4, 0}, /* taps_w */
+    {FB_KIND_VECTOR, 4, 0}, /* rows */
+    {FB_KIND_VECTOR, 4, 0}, /* row_weights */
+    {FB_KIND_VECTOR, 4, 0}, /* columns */
+    {FB_KIND_VECTOR, 4, 0}, /* column_weights */
+};
+
+static const fb_field fields_conv_transpose[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* stride_h */
+    {FB_KIND_SCALAR, 4, 0}, /* stride_w */
+    {FB_KIND_SCALAR, 4, 0}, /* dilation_h */
+    {FB_KIND_SCALAR, 4, 0}, /* dilation_w */
+    {FB_KIND_SCALAR, 4, 0}, /* pad_top */
+    {FB_KIND_SCALAR, 4, 0}, /* pad_left */
+    {FB_KIND_SCALAR, 4, 0}, /* pad_bottom */
+    {FB_KIND_SCALAR, 4, 0}, /* pad_right */
+    {FB_KIND_SCALAR, 4, 0}, /* groups */
+};
+
 static const fb_field fields_tensor[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_VECTOR, 4, 1}, /* shape */
@@ -82,7 +108,7 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 14, 1}, /* params */
+    {FB_KIND_UNION, 20, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
@@ -151,6 +177,12 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {fields_slice, 3}, /* Slice */
     {fields_reshape, 1}, /* Reshape */
     {fields_transpose, 1}, /* Transpose */
+    {fields_gather, 2}, /* Gather */
+    {fields_resize, 6}, /* Resize */
+    {NULL, 0}, /* Sub */
+    {NULL, 0}, /* Minimum */
+    {NULL, 0}, /* Maximum */
+    {fields_conv_transpose, 9}, /* ConvTranspose */
     {fields_tensor, 12}, /* Tensor */
     {fields_op, 6}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */

@@ -1,16 +1,14 @@
 #include "window.h"
 
-#define SIDE_MAX 32767 /* of strides, dilations and paddings */
-
 nmp_rule nmp_check_axis(const nmp_axis *a) {
   NMP_REQUIRE(a->stride >= 1, "stride", a->stride, 1);
-  NMP_REQUIRE(a->stride <= SIDE_MAX, "stride", a->stride, SIDE_MAX);
+  NMP_REQUIRE(a->stride <= NMP_SIDE_MAX, "stride", a->stride, NMP_SIDE_MAX);
   NMP_REQUIRE(a->dilation >= 1, "dilation", a->dilation, 1);
-  NMP_REQUIRE(a->dilation <= SIDE_MAX, "dilation", a->dilation, SIDE_MAX);
+  NMP_REQUIRE(a->dilation <= NMP_SIDE_MAX, "dilation", a->dilation, NMP_SIDE_MAX);
   NMP_REQUIRE(a->before >= 0, "padding", a->before, 0);
-  NMP_REQUIRE(a->before <= SIDE_MAX, "padding", a->before, SIDE_MAX);
+  NMP_REQUIRE(a->before <= NMP_SIDE_MAX, "padding", a->before, NMP_SIDE_MAX);
   NMP_REQUIRE(a->after >= 0, "padding", a->after, 0);
-  NMP_REQUIRE(a->after <= SIDE_MAX, "padding", a->after, SIDE_MAX);
+  NMP_REQUIRE(a->after <= NMP_SIDE_MAX, "padding", a->after, NMP_SIDE_MAX);
   NMP_REQUIRE(a->kernel >= 1, "kernel", a->kernel, 1);
   const int64_t padded = (int64_t)a->in + a->before + a->after;
   const int64_t extent = (int64_t)a->dilation * (a->kernel - 1) + 1;

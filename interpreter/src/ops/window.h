@@ -4,6 +4,8 @@
 
 #include "check.h"
 
+#define NMP_SIDE_MAX 32767 /* of strides, dilations and paddings */
+
 typedef struct nmp_axis {
   int32_t in, out; /* pixels */
   int32_t kernel, stride, dilation, before, after;

@@ -1,0 +1,21 @@
+#include "aligned.h"
+
+#define SPREAD 30 /* of |e_a - e_b| */
+
+static int finest(const nmp_op *op) {
+  return op->in[0].exponent < op->in[1].exponent ? op->in[0].exponent : op->in[1].exponent;
+}
+
+nmp_rule nmp_check_aligned(const nmp_op *op) {
+  NMP_TRY(nmp_check_broadcast(op));
+  const int spread = op->in[0].exponent + op->in[1].exponent - 2 * finest(op);
+  NMP_REQUIRE(spread <= SPREAD, "difference of exponents", spread, SPREAD);
+  return nmp_check_shift(op->out[0].exponent - finest(op));
+}
+
+void nmp_run_aligned(const nmp_op *op, nmp_add_fn *kernel) {
+  const nmp_tensor *y = &op->out[0];
+  const int m = finest(op);
+  nmp_binary how = {0, 0, op->in[0].exponent - m, op->in[1].exponent - m, y->exponent - m, y->lo, y->hi};
+  nmp_broadcast(op, kernel, &how);
+}

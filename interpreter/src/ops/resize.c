@@ -1,0 +1,110 @@
+/* y[i,j] = sat(rsh(sum over r, c of x[rows[i] + r, columns[j] + c] * v[i,r] * h[j,c], 30 + e_y - e_x)) */
+#include "check.h"
+
+#define WEIGHT_BITS 15
+#define SUM_MAX ((int64_t)1 << (WEIGHT_BITS + 1)) /* of |weights| of an output along an axis: sums stay below 2^47 */
+#define TILE 64                                   /* channels whose sums are on the stack */
+
+static int shift_of(const nmp_op *op) {
+  return 2 * WEIGHT_BITS + op->out[0].exponent - op->in[0].exponent;
+}
+
+typedef struct axis {
+  int32_t in, out, taps;
+  const int32_t *first, *weights;
+  uint32_t first_count, weight_count;
+} axis;
+
+static nmp_rule check_axis(const axis *a) {
+  NMP_REQUIRE(a->taps >= 1, "taps", a->taps, 1);
+  NMP_REQUIRE(a->taps <= a->in, "taps", a->taps, a->in);
+  NMP_REQUIRE(a->first_count == (uint32_t)a->out, "length of rows or columns", a->first_count, a->out);
+  NMP_REQUIRE(a->weight_count == (uint64_t)a->out * (uint32_t)a->taps, "number of weights", a->weight_count,
+              (int64_t)a->out * a->taps);
+  for (uint32_t i = 0; i < a->first_count; i++) {
+    int64_t sum = 0;
+    NMP_REQUIRE(a->first[i] >= 0, "first row or column", a->first[i], 0);
+    NMP_REQUIRE(a->first[i] <= a->in - a->taps, "first row or column", a->first[i], a->in - a->taps);
+    for (uint32_t k = 0; k < (uint32_t)a->taps; k++) {
+      const int64_t weight = a->weights[i * (uint32_t)a->taps + k];
+      sum += weight < 0 ? -weight : weight;
+    }
+    NMP_REQUIRE(sum <= SUM_MAX, "sum of weights", sum, SUM_MAX);
+  }
+  return NMP_FINE;
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_resize_params *p = &op->params.resize;
+  NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
+  NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
+  NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
+  NMP_REQUIRE(y->shape[3] == x->shape[3], "channels", y->shape[3], x->shape[3]);
+  const axis v = {x->shape[1], y->shape[1], p->taps_h, p->rows, p->row_weights, p->rows_count, p->row_weights_count};
+  const axis h = {
+      x->shape[2], y->shape[2], p->taps_w, p->columns, p->column_weights, p->columns_count, p->column_weights_count};
+  NMP_TRY(check_axis(&v));
+  NMP_TRY(check_axis(&h));
+  NMP_REQUIRE(shift_of(op) >= 0, "shift", shift_of(op), 0);
+  return nmp_check_shift(shift_of(op));
+}
+
+static uint64_t work(const nmp_op *op) {
+  const nmp_resize_params *p = &op->params.resize;
+  return (uint64_t)op->out[0].size * (uint32_t)p->taps_h * (uint32_t)p->taps_w;
+}
+
+/* sums[c] += weight * x[c] */
+static void add_pixel(int64_t *sums, const nmp_tensor *x, size_t at, size_t n, int64_t weight) {
+  if (x->bits == 8) {
+    const int8_t *from = nmp_at(x, at);
+    for (size_t c = 0; c < n; c++) {
+      sums[c] += weight * from[c];
+    }
+  } else {
+    const int16_t *from = nmp_at(x, at);
+    for (size_t c = 0; c < n; c++) {
+      sums[c] += weight * from[c];
+    }
+  }
+}
+
+static void store(const nmp_tensor *y, size_t at, const int64_t *sums, size_t n, int shift) {
+  for (size_t c = 0; c < n; c++) {
+    const int32_t value = nmp_sat(nmp_rsh(sums[c], shift), y->lo, y->hi);
+    if (y->bits == 8) {
+      *(int8_t *)nmp_at(y, at + c) = (int8_t)value;
+    } else {
+      *(int16_t *)nmp_at(y, at + c) = (int16_t)value;
+    }
+  }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_resize_params *p = &op->params.resize;
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], height = (size_t)y->shape[1];
+  const size_t in_width = (size_t)x->shape[2], in_height = (size_t)x->shape[1];
+  const size_t taps_h = (size_t)p->taps_h, taps_w = (size_t)p->taps_w;
+  const int shift = shift_of(op);
+  for (size_t pixel = 0; pixel < y->size / channels; pixel++) {
+    const size_t n = pixel / width / height, i = pixel / width % height, j = pixel % width;
+    for (size_t c = 0, count; c < channels; c += count) {
+      int64_t sums[TILE] = {0};
+      count = channels - c < TILE ? channels - c : TILE;
+      for (size_t tap = 0; tap < taps_h * taps_w; tap++) {
+        const size_t r = tap / taps_w, k = tap % taps_w;
+        const int64_t weight = (int64_t)p->row_weights[i * taps_h + r] * p->column_weights[j * taps_w + k];
+        const size_t row = n * in_height + (size_t)p->rows[i] + r, column = (size_t)p->columns[j] + k;
+        if (weight != 0) {
+          add_pixel(sums, x, (row * in_width + column) * channels + c, count, weight);
+        }
+      }
+      store(y, pixel * channels + c, sums, count, shift);
+    }
+  }
+}
+
+const nmp_op_type nmp_resize_type = {check, NULL, run, 0, work};

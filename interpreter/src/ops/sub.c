@@ -1,0 +1,10 @@
+/* The difference of two aligned operands. */
+#include "aligned.h"
+
+NMP_ALIGNED_ROWS(p - q)
+
+static void run(const nmp_op *op) {
+  nmp_run_aligned(op, nmp_aligned_row(op, rows));
+}
+
+const nmp_op_type nmp_sub_type = {nmp_check_aligned, NULL, run, 1, NULL};

@@ -1,0 +1,62 @@
+"""What add, sub, minimum and maximum share: both operands are brought to the finer of their two grids, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from nmpconv.fixed import SHIFT_MAX, rsh, sat
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import elementwise
+from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+
+SPREAD = 30  # legal |e_a - e_b|
+
+
+@dataclass(frozen=True)
+class AlignedParams:
+    pass
+
+
+class Aligned(Op):
+    """numpy broadcasting of two operands; one may be constant. kind: the ONNX op that computes it in float."""
+
+    clamps = True
+    in_place = True
+    kind: ClassVar[str]
+    combine: ClassVar[np.ufunc]
+
+    def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """A constant gets 16 bits and an exponent by its largest value, at most SPREAD from the other operand's."""
+
+        def window(other: int, out: int) -> tuple[int, int]:
+            return max(other - SPREAD, out - SHIFT_MAX), other + SPREAD
+
+        return quantize_constants(node, graph, window)
+
+    def reference(self, params: AlignedParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """m = min(e_a, e_b); y = sat(rsh(a*2^(e_a-m) (+, -, min or max) b*2^(e_b-m), e_y - m)); |e_a - e_b| <= SPREAD."""
+        a, b = inputs
+        quant = quant_of(outputs[0])
+        ea, eb = a.quant.exponent, b.quant.exponent
+        m = min(ea, eb)
+        assert abs(ea - eb) <= SPREAD
+        exact = self.combine(a.q.astype(np.int64) << (ea - m), b.q.astype(np.int64) << (eb - m))
+        return [sat(rsh(exact, quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        exponents = ((-4, -4, -3), (-4, 2, 0), (3, -27, 0), (-30, 0, 5), (0, 0, -15), (0, 1, 47), (0, 0, 0))
+        return elementwise(self, self.Params(), exponents)
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node(self.kind, node.inputs, node.outputs[0])

@@ -1,0 +1,204 @@
+"""Transposed 2D convolution: x [N,H,W,C], w [O,KH,KW,C/groups], b [O]; a convolution of x with zeros between its pixels.
+
+w is turned by 180 degrees against the ONNX operator, so that it is what that convolution multiplies with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.accumulate import (
+    K_MAX,
+    accumulator_bound,
+    check_products,
+    convolve,
+    magnitude,
+    output_step,
+    weight_shifts,
+)
+from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.window import plane_out
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+
+@dataclass(frozen=True)
+class ConvTransposeParams:
+    """stride - 1 zeros lie between two pixels; pads are zeros around all of that."""
+
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    pad_top: int = 0
+    pad_left: int = 0
+    pad_bottom: int = 0
+    pad_right: int = 0
+    groups: int = 1
+
+
+class ConvTranspose(Op):
+    name = "conv_transpose"
+    Params = ConvTransposeParams
+    clamps = True
+    restrictions = f"sums of at most {K_MAX} products, pads within the kernel's reach"
+    onnx = ("ConvTranspose",)
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """ONNX pads cut off the result; here they are what is left of the zeros around the input."""
+        w = to.array(node.input(1), "weight")
+        groups = node.integer("group", 1)
+        x = to.nhwc(node.input(0))
+        _, height, width, channels = to[x].shape
+        if w.ndim not in (3, 4):
+            raise Unsupported(f"a convolution of {w.ndim - 2} dimensions", hint="1 or 2 dimensions")
+        if channels != w.shape[0] or channels % groups:
+            raise Unsupported(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        kernel = (1, w.shape[2]) if w.ndim == 3 else w.shape[2:]
+        params = _geometry(node, (height, width), kernel, w.ndim - 2, groups)
+        outs = w.shape[1]
+        split = w.reshape(groups, channels // groups, outs, *kernel)[..., ::-1, ::-1]
+        ohwi = split.transpose(0, 2, 3, 4, 1).reshape(groups * outs, *kernel, channels // groups)
+        b = to.array(node.input(2), "bias") if node.input(2) else np.zeros(groups * outs)
+        inputs = (x, to.const(ohwi, node.input(1)), to.const(b, node.input(2)))
+        to.nchw(to.emit("conv_transpose", inputs, params), node.outputs[0], like=node.input(0))
+
+    def infer(self, params: ConvTransposeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        o, kh, kw, i = inputs[1].shape
+        check_products(kh * kw * i)
+        n, h, w, _ = inputs[0].shape
+        plane_out(params, (n, h, w, 1), (1, 1))  # strides that the format does not hold
+        sparse = (n, (h - 1) * params.stride_h + 1, (w - 1) * params.stride_w + 1, 1)
+        return [(n, *plane_out(replace(params, stride_h=1, stride_w=1), sparse, (kh, kw)), o)]
+
+    def reference(
+        self, params: ConvTransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
+    ) -> list[np.ndarray]:
+        """z = x with stride - 1 zeros between pixels; y_c = sat(rsh(sum z*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]."""
+        x, w, b = inputs
+        quant = quant_of(outputs[0])
+        bound = accumulator_bound(magnitude(x.q), w.q)
+        shifts = weight_shifts(x.quant, w.quant, quant, w.q.shape[0])
+        dense = replace(params, stride_h=1, stride_w=1)
+        y = np.empty((len(x.q), *outputs[0].shape[1:]), quant.dtype)
+        for images, acc in convolve(spread_out(x.q, params), w.q, dense, None, bound):
+            y[images] = output_step(acc, bound, b.q, shifts, quant)
+        return [y]
+
+    def macs(self, params: ConvTransposeParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+        return inputs[0].size * inputs[1].size // (inputs[1].shape[3] * params.groups)
+
+    def cases(self) -> Iterator[Case]:
+        for name, x, w, params in _GEOMETRIES:
+            for bits in WIDTHS:
+                yield self._case(f"{name}/int{bits}", x, w, params, (bits,) * 3)
+        for widths, fill in product(product(WIDTHS, repeat=3), FILLS):
+            params = ConvTransposeParams(2, 2, 1, 1, 1, 1, 2, 2)
+            yield self._case(f"{fill}/{by(widths)}", (1, 3, 4, 3), (4, 3, 3, 3), params, widths, fill)
+
+    def _case(
+        self,
+        name: str,
+        x_shape: tuple[int, ...],
+        w_shape: tuple[int, ...],
+        params: ConvTransposeParams,
+        bits: tuple[int, ...],
+        fill: str = "random",
+    ) -> Case:
+        typical = bits[0] + bits[1] - bits[2] - 3 + prod(w_shape[1:]).bit_length() // 2
+        operands = [
+            fed(name + "x", x_shape, bits[0], -4, fill),
+            constant(name + "w", w_shape, bits[1], *(1 - typical - c % 3 for c in range(w_shape[0])), fill=fill),
+            constant(name + "b", w_shape[:1], 16, -3, fill=fill),
+        ]
+        return single(self, name, params, operands, grid(bits[2], -3))
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: ConvTransposeParams = node.params
+        x, w, b = graph.ins(node)
+        assert w.data is not None
+        o, kh, kw, i = w.shape
+        turned = w.data.reshape(p.groups, o // p.groups, kh, kw, i)[:, :, ::-1, ::-1]
+        iohw = turned.transpose(0, 4, 1, 2, 3).reshape(p.groups * i, o // p.groups, kh, kw)
+        reach = ((kh - 1) * p.dilation_h, (kw - 1) * p.dilation_w)
+        starts = [reach[0] - p.pad_top, reach[1] - p.pad_left]
+        ends = [reach[0] - p.pad_bottom, reach[1] - p.pad_right]
+        y = to.node(
+            "ConvTranspose",
+            (to.transpose(x.name, (0, 3, 1, 2)), to.const(np.ascontiguousarray(iohw)), b.name),
+            strides=[p.stride_h, p.stride_w],
+            dilations=[p.dilation_h, p.dilation_w],
+            pads=[max(cut, 0) for cut in (*starts, *ends)],
+            output_padding=[max(-cut, 0) for cut in ends],
+            group=p.groups,
+        )
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def spread_out(x: np.ndarray, params: Any) -> np.ndarray:
+    """x [N,H,W,C] with stride - 1 zeros between its pixels."""
+    n, h, w, c = x.shape
+    if params.stride_h == params.stride_w == 1:
+        return x
+    z = np.zeros((n, (h - 1) * params.stride_h + 1, (w - 1) * params.stride_w + 1, c), x.dtype)
+    z[:, :: params.stride_h, :: params.stride_w] = x
+    return z
+
+
+def _geometry(
+    node: OnnxNode, size: Sequence[int], kernel: Sequence[int], rank: int, groups: int
+) -> ConvTransposeParams:
+    """From strides, dilations, pads, output_padding, output_shape and auto_pad, which count from the last axis."""
+    stride, dilation, extra, wanted = (
+        [fill] * (2 - rank) + list(node.integers(name) or (default,) * rank)
+        for name, default, fill in (
+            ("strides", 1, 1),
+            ("dilations", 1, 1),
+            ("output_padding", 0, 0),
+            ("output_shape", 0, 0),
+        )
+    )
+    wanted = wanted[-2:]  # some exporters write batch and channels, too
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if not len(stride) == len(dilation) == len(extra) == len(wanted) == 2 or len(pads) != 2 * rank:
+        raise Unsupported(f"strides, dilations or pads do not fit a {rank}d kernel")
+    auto = node.text("auto_pad", "NOTSET")
+    sides: list[tuple[int, int]] = []
+    for axis in range(2):
+        start, end = (0, 0) if axis < 2 - rank else (pads[axis - 2 + rank], pads[axis - 2 + 2 * rank])
+        reach = (kernel[axis] - 1) * dilation[axis]
+        goal = wanted[axis] or (size[axis] * stride[axis] if auto.startswith("SAME") else 0)
+        if goal:
+            total = max((size[axis] - 1) * stride[axis] + extra[axis] + reach + 1 - goal, 0)
+            start, end = (total // 2, total - total // 2) if auto == "SAME_UPPER" else (total - total // 2, total // 2)
+        elif auto == "VALID":
+            start = end = 0
+        sides.append((reach - start, reach - end + extra[axis]))
+    if min(side for pair in sides for side in pair) < 0:
+        raise Unsupported("pads beyond the kernel's reach", hint="pads smaller than the kernel")
+    (top, bottom), (left, right) = sides
+    return ConvTransposeParams(stride[0], stride[1], dilation[0], dilation[1], top, left, bottom, right, groups)
+
+
+# name, x [N,H,W,C], w [O,KH,KW,I], params
+_GEOMETRIES = (
+    ("1x1", (1, 3, 4, 5), (6, 1, 1, 5), ConvTransposeParams()),
+    ("2x2/stride", (1, 3, 4, 2), (3, 2, 2, 2), ConvTransposeParams(2, 2, 1, 1, 1, 1, 1, 1)),
+    ("3x3/stride", (1, 4, 3, 3), (40, 3, 3, 3), ConvTransposeParams(2, 2, 1, 1, 1, 1, 2, 2)),
+    ("4x3/uneven", (1, 3, 5, 2), (3, 4, 3, 2), ConvTransposeParams(3, 1, 1, 2, 3, 4, 2, 0)),
+    ("dilation", (1, 4, 4, 3), (2, 3, 2, 3), ConvTransposeParams(2, 3, 2, 3, 4, 3, 4, 2)),
+    ("groups", (1, 3, 3, 6), (4, 3, 3, 3), ConvTransposeParams(2, 2, 1, 1, 1, 1, 1, 1, 2)),
+    ("depthwise", (1, 3, 4, 7), (7, 4, 4, 1), ConvTransposeParams(2, 2, 1, 1, 2, 2, 2, 2, 7)),
+    ("batch", (2, 2, 2, 2), (2, 2, 2, 2), ConvTransposeParams(2, 2, 1, 1, 1, 1, 1, 1)),
+)

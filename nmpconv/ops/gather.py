@@ -1,0 +1,84 @@
+"""Chosen slices along one axis, in any order and any number: y[..., i, ...] = x[..., index[i], ...]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+
+@dataclass(frozen=True)
+class GatherParams:
+    axis: int = 0
+    index: tuple[int, ...] = ()
+
+
+class Gather(Op):
+    name = "gather"
+    Params = GatherParams
+    grid = "same"
+    onnx = ("Tile",)
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Tile repeats every axis; Gather, Pad, Expand and Resize come here from their own files."""
+        x = to.value(node.input(0))
+        shape = to[x].shape
+        repeats = to.integers(node.input(1), "repeats")
+        if len(repeats) != len(shape):
+            raise Unsupported(f"{len(repeats)} repeats for {len(shape)} axes")
+        indices = [tuple(range(size)) * repeat for size, repeat in zip(shape, repeats, strict=True)]
+        take(to, x, indices, node.outputs[0])
+
+    def infer(self, params: GatherParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        shape, axis = inputs[0].shape, params.axis
+        outside = [i for i in params.index if not 0 <= i < shape[axis]]
+        if outside:
+            raise Unsupported(f"index {outside[0]} along an axis of {shape[axis]}", hint=f"0 to {shape[axis] - 1}")
+        return [(*shape[:axis], len(params.index), *shape[axis + 1 :])]
+
+    def reference(self, params: GatherParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """y[..., i, ...] = x[..., index[i], ...] along the axis."""
+        check_same_grid(self.name, inputs, outputs)
+        return [np.take(inputs[0].q, params.index, axis=params.axis)]
+
+    def cases(self) -> Iterator[Case]:
+        choices = (
+            ("rows", 1, (0, 0, 1, 1, 2, 2)),
+            ("columns", 2, (3, 2, 1, 0, 1, 2, 3)),
+            ("channels", 3, (4, 0, 4)),
+            ("one", 2, (2,)),
+        )
+        for (name, axis, index), bits in product(choices, WIDTHS):
+            x = fed(name, (1, 3, 4, 5), bits, -3)
+            yield single(self, f"{name}/int{bits}", GatherParams(axis, index), [x], grid(bits, -3))
+        x = fed("many", (1, 2, 1, 3, 2, 2), 8, -3)
+        yield single(self, "rank6", GatherParams(4, (1, 1, 0)), [x], grid(8, -3))
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        index = to.const(node.params.index)
+        to.node("Gather", (node.inputs[0], index), node.outputs[0], axis=node.params.axis)
+
+
+def take(to: Importer, x: str, indices: Sequence[Sequence[int]], output: str) -> str:
+    """x with these indices along each of its axes; those that make it smaller go first."""
+    shape = to[x].shape
+    changed = [axis for axis, index in enumerate(indices) if tuple(index) != tuple(range(shape[axis]))]
+    changed.sort(key=lambda axis: len(indices[axis]) / shape[axis])
+    if not changed and output:
+        to.rename(output, x)
+    for axis in changed:
+        params = GatherParams(axis, tuple(int(i) for i in indices[axis]))
+        x = to.emit("gather", (x,), params, output if axis == changed[-1] else "")
+    return x

@@ -1,0 +1,91 @@
+"""Where the elements of a resized axis come from: ONNX's coordinates, nearest neighbours and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.fixed import round_half_up
+
+WEIGHT_BITS = 15  # weights are on a grid of 2^-15
+
+
+def coordinates(mode: str, size: int, out: int, scale: float) -> np.ndarray:
+    """The place in an axis of ``size`` of each of ``out`` new elements: float32 [out], as onnxruntime computes them."""
+    i, s = np.arange(out, dtype=np.float32), np.float32(scale)
+    half = np.float32(0.5)
+    if mode in ("half_pixel", "half_pixel_symmetric"):
+        shift = np.float32(0.0)
+        if mode == "half_pixel_symmetric":
+            shift = np.float32(size / 2 * (1 - out / (scale * size)))
+        place = shift + (i + half) / s - half
+    elif mode == "pytorch_half_pixel":
+        place = (i + half) / s - half if out > 1 else np.zeros(1)
+    elif mode == "align_corners":
+        place = i * np.float32(size - 1) / np.float32(out - 1) if out > 1 else np.zeros(1)
+    elif mode == "asymmetric":
+        place = i / s
+    elif mode == "tf_half_pixel_for_nn":
+        place = (i + half) / s
+    else:
+        raise Unsupported(f"coordinate_transformation_mode {mode}", hint="half_pixel, asymmetric or align_corners")
+    return place.astype(np.float32)
+
+
+def nearest(place: np.ndarray, mode: str, size: int) -> np.ndarray:
+    """The element nearest to each place: int64, inside of the axis."""
+    floor = np.floor(place)
+    tie = place - floor == 0.5
+    modes = {
+        "round_prefer_floor": np.where(tie, floor, np.floor(place + 0.5)),
+        "round_prefer_ceil": np.floor(place + 0.5),
+        "floor": floor,
+        "ceil": np.ceil(place),
+    }
+    if mode not in modes:
+        raise Unsupported(f"nearest_mode {mode}", hint=", ".join(modes))
+    return np.clip(modes[mode], 0, size - 1).astype(np.int64)
+
+
+def linear(place: np.ndarray, size: int) -> np.ndarray:
+    """Weights [out, size], float64: of the two elements around each place; beyond the ends that of the end."""
+    inside = np.clip(place, 0, size - 1).astype(np.float64)
+    first = np.minimum(inside.astype(np.int64), max(size - 2, 0))
+    weights = np.zeros((len(place), size))
+    rows = np.arange(len(place))
+    weights[rows, first] += 1 - (inside - first)
+    if size > 1:
+        weights[rows, first + 1] += inside - first
+    return weights
+
+
+def cubic(place: np.ndarray, size: int, a: float, exclude_outside: bool) -> np.ndarray:
+    """Weights [out, size], float64, of Keys' kernel; elements beyond the ends are those of the end, or left out."""
+    floor = np.floor(place.astype(np.float64))
+    t = place - floor
+    weights = np.zeros((len(place), size))
+    for k in range(-1, 3):
+        d = np.abs(t - k)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        at = (floor + k).astype(np.int64)
+        outside = (at < 0) | (at >= size)
+        weight = np.where(exclude_outside & outside, 0.0, np.where(d <= 1, near, far))
+        np.add.at(weights, (np.arange(len(place)), np.clip(at, 0, size - 1)), weight)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def table(weights: np.ndarray) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """(taps, first element of each output, taps weights of each in turn) of weights [out, size].
+
+    Weights are rounded to multiples of 2^-15; what that leaves of a sum of 1 goes to the largest of an output.
+    """
+    size = weights.shape[1]
+    first = (weights != 0).argmax(axis=1)
+    last = size - (weights[:, ::-1] != 0).argmax(axis=1)
+    taps = int((last - first).max())
+    first = np.minimum(first, size - taps)
+    near = np.take_along_axis(weights, first[:, None] + np.arange(taps), axis=1)
+    q = round_half_up(near * 2.0**WEIGHT_BITS)
+    q[np.arange(len(q)), np.abs(q).argmax(axis=1)] += 2**WEIGHT_BITS - q.sum(axis=1)
+    return taps, tuple(map(int, first)), tuple(map(int, q.ravel()))

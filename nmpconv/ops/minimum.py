@@ -1,0 +1,14 @@
+"""Element-wise minimum of two tensors with numpy broadcasting; one may be constant."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv.ops.aligned import Aligned, AlignedParams
+
+
+class Minimum(Aligned):
+    name = "minimum"
+    Params = AlignedParams
+    kind = "Min"
+    combine = np.minimum

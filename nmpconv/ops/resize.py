@@ -1,0 +1,183 @@
+"""Linear and cubic interpolation over H and W of x [N,H,W,C], with weights that the converter computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.fixed import SHIFT_MAX, rsh, sat
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.gather import take
+from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, table
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+# Legal e_y - e_x: the shift 2 * WEIGHT_BITS + e_y - e_x is never to the left.
+RISE_MIN, RISE_MAX = -2 * WEIGHT_BITS, SHIFT_MAX - 2 * WEIGHT_BITS
+SUM_MAX = 2 ** (WEIGHT_BITS + 1)  # legal sum of |weights| of one output along one axis
+
+
+@dataclass(frozen=True)
+class ResizeParams:
+    """rows [OH]: the first row that an output sees; row_weights [OH * taps_h]: multiples of 2^-15. So columns."""
+
+    taps_h: int = 1
+    taps_w: int = 1
+    rows: tuple[int, ...] = ()
+    row_weights: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    column_weights: tuple[int, ...] = ()
+
+
+class Resize(Op):
+    name = "resize"
+    Params = ResizeParams
+    clamps = True
+    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias"
+    onnx = ("Resize", "Upsample")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Nearest neighbours are gathered, one axis after the other; everything else is a weighted sum."""
+        x = to.value(node.input(0))
+        shape = to[x].shape
+        sizes, scales = _target(node, to, shape)
+        mode = node.text("mode", "nearest")
+        if node.integer("antialias", 0):
+            raise Unsupported("antialias", hint="antialias = 0")
+        transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
+        axes = list(zip(shape, sizes, scales, strict=True))
+        places = [coordinates(transform, *axis) if axis[0] != axis[1] or axis[2] != 1.0 else None for axis in axes]
+        if mode == "nearest":
+            indices: list[Sequence[int]] = [range(size) for size in shape]
+            for axis, place in enumerate(places):
+                if place is not None:
+                    plain = "floor" if scales[axis] >= 1 else "ceil"
+                    rounding = node.text("nearest_mode", "round_prefer_floor") if node.opset >= 11 else plain
+                    indices[axis] = nearest(place, rounding, shape[axis]).tolist()
+            take(to, x, indices, node.outputs[0])
+        elif mode in ("linear", "cubic"):
+            _lower_weighted(node, to, mode, places)
+        else:
+            raise Unsupported(f"mode {mode}", hint="nearest, linear or cubic")
+
+    def infer(self, params: ResizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        n, _, _, c = inputs[0].shape
+        for taps, weights in ((params.taps_h, params.row_weights), (params.taps_w, params.column_weights)):
+            largest = int(np.abs(np.reshape(weights, (-1, taps))).sum(axis=1).max())
+            if largest > SUM_MAX:
+                raise Unsupported(f"weights of {largest * 2.0**-WEIGHT_BITS:g} in all", hint="at most 2")
+        return [(n, len(params.rows), len(params.columns), c)]
+
+    def reference(self, params: ResizeParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """y[i,j] = sat(rsh(sum over r, c of x[rows[i]+r, columns[j]+c] * v[i,r] * h[j,c], 30 + e_y - e_x)).
+
+        One rounding: a result is off by half a step of y and by |x| times 2^-15 for the weights of each axis.
+        """
+        x, quant = inputs[0], quant_of(outputs[0])
+        rise = quant.exponent - x.quant.exponent
+        assert RISE_MIN <= rise <= RISE_MAX
+        tall = _weigh(x.q.astype(np.int64), 1, params.taps_h, params.rows, params.row_weights)
+        total = _weigh(tall, 2, params.taps_w, params.columns, params.column_weights)
+        return [sat(rsh(total, 2 * WEIGHT_BITS + rise), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def macs(self, params: ResizeParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+        return outputs[0].size * params.taps_h * params.taps_w
+
+    def cases(self) -> Iterator[Case]:
+        for (name, shape, params), bits, fill in product(_geometries(), product(WIDTHS, repeat=2), FILLS):
+            case = f"{name}/{by(bits)}/{fill}"
+            yield single(self, case, params, [fed(case, shape, bits[0], -4, fill)], grid(bits[1], -4))
+        _, shape, params = next(_geometries())
+        for rise in (RISE_MIN, -1, 1, RISE_MAX):
+            yield single(self, f"rise/{rise}", params, [fed("x", shape, 16, 0)], grid(16, rise, lo=-20000))
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p, (_, height, width, _) = node.params, graph[node.inputs[0]].shape
+        tall = to.const(_dense(p.taps_h, p.rows, p.row_weights, height))
+        wide = to.const(np.ascontiguousarray(_dense(p.taps_w, p.columns, p.column_weights, width).T))
+        plane = to.transpose(node.inputs[0], (0, 3, 1, 2))
+        y = to.node("MatMul", (to.node("MatMul", (tall, plane)), wide))
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _weigh(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: Sequence[int]) -> np.ndarray:
+    """Weighted sums of int64 x along an axis."""
+    w = np.asarray(weights, np.int64).reshape(-1, taps)
+    shape = [1] * x.ndim
+    shape[axis] = len(w)
+    return np.asarray(sum(np.take(x, np.add(first, k), axis=axis) * w[:, k].reshape(shape) for k in range(taps)))
+
+
+def _dense(taps: int, first: Sequence[int], weights: Sequence[int], size: int) -> np.ndarray:
+    """The weights as a matrix [out, size] of float32."""
+    matrix = np.zeros((len(first), size), np.float32)
+    w = np.asarray(weights).reshape(-1, taps) * 2.0**-WEIGHT_BITS
+    for k in range(taps):
+        matrix[np.arange(len(first)), np.add(first, k)] = w[:, k]
+    return matrix
+
+
+def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
+    """(sizes, scales) of all axes: from scales or sizes, which are an attribute, an input, or for some axes only."""
+    at = 1 if node.opset < 11 else 2
+    given = None if node.op_type == "Upsample" and node.opset < 9 else to.array(node.input(at), "scales")
+    scales = node.attributes.get("scales", ()) if given is None else given.ravel()
+    wanted = to.integers(node.input(3), "sizes") if node.input(3) else ()
+    axes = [axis % len(shape) for axis in node.integers("axes") or range(len(shape))]
+    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Unsupported("a keep_aspect_ratio_policy", hint="stretch")
+    if len(scales) + len(wanted) != len(axes):
+        raise Unsupported(f"{len(scales)} scales and {len(wanted)} sizes for {len(axes)} axes")
+    sizes, factors = list(shape), [1.0] * len(shape)
+    for i, axis in enumerate(axes):
+        factors[axis] = float(scales[i]) if len(scales) else wanted[i] / shape[axis]
+        sizes[axis] = int(np.floor(np.float32(shape[axis]) * np.float32(scales[i]))) if len(scales) else wanted[i]
+    return sizes, factors
+
+
+def _lower_weighted(node: OnnxNode, to: Importer, mode: str, places: Sequence[np.ndarray | None]) -> None:
+    if any(place is not None for place in places[:2]):
+        raise Unsupported(f"mode {mode} over the batch or the channels", hint="over H and W of [N,C,H,W]")
+    x = to.nhwc(node.input(0))
+    _, *plane, _ = to[x].shape
+    found: dict[str, Any] = {}
+    spatial = [None] * (4 - len(places)) + list(places[2:])
+    for (taps, first, weights), size, place in zip(_FIELDS, plane, spatial, strict=True):
+        if place is None:
+            matrix = np.eye(size)
+        elif mode == "linear":
+            matrix = linear(place, size)
+        else:
+            a = node.number("cubic_coeff_a", -0.75)
+            matrix = cubic(place, size, a, bool(node.integer("exclude_outside", 0)))
+        found[taps], found[first], found[weights] = table(matrix)
+    to.nchw(to.emit("resize", (x,), ResizeParams(**found)), node.outputs[0], like=node.input(0))
+
+
+_FIELDS = (("taps_h", "rows", "row_weights"), ("taps_w", "columns", "column_weights"))
+
+
+def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
+    """name, x [N,H,W,C], params"""
+
+    def both(rows: np.ndarray, columns: np.ndarray) -> ResizeParams:
+        (taps_h, *v), (taps_w, *h) = table(rows), table(columns)
+        return ResizeParams(taps_h, taps_w, v[0], v[1], h[0], h[1])
+
+    def place(size: int, out: int) -> np.ndarray:
+        return coordinates("half_pixel", size, out, out / size)
+
+    yield "twice", (1, 3, 4, 5), both(linear(place(3, 6), 3), linear(place(4, 8), 4))
+    yield "uneven", (1, 5, 3, 70), both(linear(place(5, 7), 5), linear(place(3, 2), 3))
+    yield "one row", (1, 1, 4, 2), both(linear(place(1, 3), 1), np.eye(4))
+    yield "cubic", (1, 5, 6, 3), both(cubic(place(5, 8), 5, -0.75, False), cubic(place(6, 9), 6, -0.5, True))
+    yield "batch", (2, 2, 2, 2), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
