@@ -45,7 +45,7 @@ class Aligned(Op):
         return quantize_constants(node, graph, window)
 
     def reference(self, params: AlignedParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
-        """m = min(e_a, e_b); y = sat(rsh(a*2^(e_a-m) (+, -, min or max) b*2^(e_b-m), e_y - m)); |e_a - e_b| <= SPREAD."""
+        """m = min(e_a, e_b); y = sat(rsh(f(a*2^(e_a-m), b*2^(e_b-m)), e_y - m)); |e_a - e_b| <= SPREAD."""
         a, b = inputs
         quant = quant_of(outputs[0])
         ea, eb = a.quant.exponent, b.quant.exponent

@@ -1,6 +1,7 @@
-"""Transposed 2D convolution: x [N,H,W,C], w [O,KH,KW,C/groups], b [O]; a convolution of x with zeros between its pixels.
+"""Transposed 2D convolution: x [N,H,W,C], w [O,KH,KW,C/groups], b [O].
 
-w is turned by 180 degrees against the ONNX operator, so that it is what that convolution multiplies with.
+It is a convolution of x with zeros between its pixels; w is turned by 180 degrees against the ONNX
+operator, so that it is what that convolution multiplies with.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class ConvTranspose(Op):
     def reference(
         self, params: ConvTransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
-        """z = x with stride - 1 zeros between pixels; y_c = sat(rsh(sum z*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]."""
+        """z = x with stride - 1 zeros between pixels; y_c = sat(rsh(sum z*w_c, s_c) + b_c), as conv2d."""
         x, w, b = inputs
         quant = quant_of(outputs[0])
         bound = accumulator_bound(magnitude(x.q), w.q)
@@ -161,13 +162,8 @@ def _geometry(
 ) -> ConvTransposeParams:
     """From strides, dilations, pads, output_padding, output_shape and auto_pad, which count from the last axis."""
     stride, dilation, extra, wanted = (
-        [fill] * (2 - rank) + list(node.integers(name) or (default,) * rank)
-        for name, default, fill in (
-            ("strides", 1, 1),
-            ("dilations", 1, 1),
-            ("output_padding", 0, 0),
-            ("output_shape", 0, 0),
-        )
+        [plain] * (2 - rank) + list(node.integers(name) or (plain,) * rank)
+        for name, plain in (("strides", 1), ("dilations", 1), ("output_padding", 0), ("output_shape", 0))
     )
     wanted = wanted[-2:]  # some exporters write batch and channels, too
     pads = node.integers("pads") or (0,) * (2 * rank)

@@ -1,7 +1,7 @@
 """Which channels of which tensors must be scaled together: a union-find over (tensor, channel).
 
-1. Ops that only pass channels on (Add and its like, pools, Resize, Relu, spatial Pad, Slice, Gather, Concat, flattening Reshape) join the channels
-   of their inputs with those of their outputs.
+1. Ops that only pass channels on (Add and its like, pools, Resize, Relu, spatial Pad, Slice, Gather, Concat, flattening
+   Reshape) join the channels of their inputs with those of their outputs.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
 3. Graph inputs and outputs, and tensors that touch any other op than convolution or fully connected, are frozen.
 """
@@ -97,10 +97,9 @@ class Channels:
             return []
         if node.op == "gather":
             channels = self._all(ins[0])
-            last = node.params.axis == len(shape) - 1
-            for a, b in zip(
-                (channels[i] for i in node.params.index) if last else channels, self._all(out), strict=True
-            ):
+            if node.params.axis == len(shape) - 1:
+                channels = [channels[i] for i in node.params.index]
+            for a, b in zip(channels, self._all(out), strict=True):
                 self._join(a, b)
             return []
         if node.op == "slice":

@@ -2,8 +2,8 @@
 
 1. A requantize with a clamp, after an op that can saturate whose result nobody else reads: that op writes the
    requantize's output, with both clamps as one.
-2. The same with max_pool, slice, gather, reshape or transpose in between, or a pad whose value the clamp keeps: saturation
-   commutes with them, so the requantize first moves above them.
+2. The same with max_pool, slice, gather, reshape or transpose in between, or a pad whose value the clamp keeps:
+   saturation commutes with them, so the requantize first moves above them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 At 8 bits, 16 are used where they cost next to nothing (unless strict):
 
 1. a graph input that is not an image, and what only moves its data;
-2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Gather, Resize, Sigmoid or Softmax;
+2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Gather, Resize,
+   Sigmoid or Softmax;
 3. tensors with one position (a 1x1 plane, a vector).
 4. precise: also outputs of convolutions whose only consumer is an Add or a table.
 """
