@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from nmpconv.fixed import div, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ class AveragePool(Op):
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type == "ReduceMean":
-            return _lower_mean(node, to)
+
+            def mean(x: str, height: int, width: int) -> str:
+                return to.emit("average_pool", (x,), AveragePoolParams(height, width))
+
+            return lower_reduction(node, to, to.value(node.input(0)), mean)
         x = to.nhwc(node.input(0))
         _, height, width, _ = to[x].shape
         if node.op_type == "GlobalAveragePool":
@@ -124,44 +128,6 @@ def _sums(x: np.ndarray, params: AveragePoolParams, oh: int, ow: int) -> np.ndar
         for kx in range(params.kernel_w):
             total += tap(source, params, ky, kx, oh, ow)
     return total
-
-
-def _lower_mean(node: OnnxNode, to: Importer) -> None:
-    """The mean over neighbouring axes: over the plane of an [N,C,H,W] or [N,H,W,C] tensor, else of a reshaped one."""
-    x = to.value(node.input(0))
-    shape = to[x].shape
-    axes = _reduced_axes(node, to, len(shape))
-    if not axes:
-        return to.rename(node.outputs[0], x)
-    first, last = axes[0], axes[-1] + 1
-    if axes != tuple(range(first, last)):
-        raise Unsupported(f"a mean over the axes {list(axes)}", hint="neighbouring axes")
-    if len(shape) == 4 and axes == (2, 3):
-        x = to.nhwc(node.input(0))
-    elif len(shape) != 4 or axes != (1, 2):
-        batch = shape[:1] if first else (1,)
-        x = to.reshape(x, (*batch, prod(shape[1:first]), prod(shape[first:last]), prod(shape[last:])))
-    _, height, width, _ = to[x].shape
-    whole = len(shape) == 4 and axes in ((1, 2), (2, 3))
-    y = to.emit("average_pool", (x,), AveragePoolParams(kernel_h=height if whole else 1, kernel_w=width))
-    if node.integer("keepdims", 1):
-        result = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    else:
-        result = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    if len(shape) == 4 and axes == (2, 3) and len(result) == 4:
-        to.nchw(y, node.outputs[0], like=node.input(0))
-    else:
-        to.reshape(y, result, node.outputs[0])
-
-
-def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
-    """In ascending order; an attribute before opset 18, an input since. None given: all, unless the node says none."""
-    axes = node.integers("axes")
-    if axes is None and node.input(1):
-        axes = to.integers(node.input(1), "axes")
-    if not axes:
-        return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axis % rank for axis in axes))
 
 
 # name, x [N,H,W,C], params

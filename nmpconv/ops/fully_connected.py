@@ -23,12 +23,24 @@ from nmpconv.ops.accumulate import (
 )
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.reduction import lower_reduction
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+
+# What is summed, as a function of x, and what is taken of the sum.
+SUMS = {
+    "ReduceSum": ("", ""),
+    "ReduceL1": ("abs", ""),
+    "ReduceL2": ("square", "sqrt"),
+    "ReduceSumSquare": ("square", ""),
+    "ReduceLogSum": ("", "log"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,10 +53,12 @@ class FullyConnected(Op):
     Params = FullyConnectedParams
     clamps = True
     restrictions = f"sums of at most {K_MAX} products"
-    onnx = ("Gemm", "MatMul")
+    onnx = ("Gemm", "MatMul", *SUMS)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """The constant operand is the weight: x @ w directly, w @ x through transposes."""
+        if node.op_type in SUMS:
+            return _lower_sum(node, to)
         if node.op_type == "Gemm":
             return _lower_gemm(node, to)
         left, right = node.input(0), node.input(1)
@@ -112,6 +126,26 @@ class FullyConnected(Op):
         data = graph[w].data
         assert data is not None
         to.node("Add", (to.node("MatMul", (x, to.const(np.ascontiguousarray(data.T)))), b), node.outputs[0])
+
+
+def _lower_sum(node: OnnxNode, to: Importer) -> None:
+    """A sum is a product with ones; what is summed and what follows are functions of their own."""
+    before, after = SUMS[node.op_type]
+    x = to.value(node.input(0))
+    if before == "square":
+        x = to.emit("mul", (x, x), MulParams())
+    elif before:
+        x = to.emit("lookup", (x,), LookupParams(before))
+
+    def total(value: str, height: int, width: int) -> str:
+        n, _, _, c = to[value].shape
+        k = height * width
+        rows = to.transpose(to.reshape(value, (n, to[value].size // (n * k * c), k, c)), (0, 1, 3, 2))
+        ones, zero = to.const(np.ones((1, k)), ""), to.const(np.zeros(1), "")
+        y = to.transpose(to.emit("fully_connected", (rows, ones, zero), FullyConnectedParams()), (0, 1, 3, 2))
+        return to.emit("lookup", (y,), LookupParams(after)) if after else y
+
+    lower_reduction(node, to, x, total)
 
 
 def _lower_gemm(node: OnnxNode, to: Importer) -> None:

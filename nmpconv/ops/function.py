@@ -26,6 +26,12 @@ def _elu(x: Array, alpha: float) -> Array:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
 
 
+def _power(x: Array, alpha: float) -> Array:
+    """Negative numbers have no power of a fraction; theirs is that of 0, and that of 0 is finite."""
+    sign = np.where(x < 0, (-1.0) ** alpha, 1.0) if alpha == int(alpha) else np.asarray(x > 0, np.float64)
+    return np.power(np.maximum(np.abs(x), 2.0**-40), alpha) * sign
+
+
 def _softplus(x: Array) -> Array:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
@@ -47,5 +53,9 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "erf": lambda x, alpha, beta: _erf(x),
     "exp": lambda x, alpha, beta: _exp(x),
     "abs": lambda x, alpha, beta: np.abs(x),
+    "log": lambda x, alpha, beta: np.log(np.maximum(x, 2.0**-80)),
+    "reciprocal": lambda x, alpha, beta: 1.0 / np.where(x == 0, 2.0**-80, x),
+    "power": lambda x, alpha, beta: _power(x, alpha),
+    "shrink": lambda x, alpha, beta: np.maximum(1.0 + beta * x, 2.0**-80) ** -alpha,
     "sqrt": lambda x, alpha, beta: np.sqrt(np.maximum(x, 0.0)),
 }

@@ -29,12 +29,18 @@ class Gather(Op):
     name = "gather"
     Params = GatherParams
     grid = "same"
-    onnx = ("Tile",)
+    onnx = ("Tile", "Expand")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Tile repeats every axis; Gather, Pad, Expand and Resize come here from their own files."""
+        """Tile repeats all of an axis, Expand its only element. Gather, Pad and Resize emit gathers, too."""
         x = to.value(node.input(0))
         shape = to[x].shape
+        if node.op_type == "Expand":
+            target = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
+            shape = (*(1,) * (len(target) - len(shape)), *shape)
+            spread = [range(size) if size == goal else (0,) * goal for size, goal in zip(shape, target, strict=True)]
+            take(to, to.reshape(x, shape), spread, node.outputs[0])
+            return
         repeats = to.integers(node.input(1), "repeats")
         if len(repeats) != len(shape):
             raise Unsupported(f"{len(repeats)} repeats for {len(shape)} axes")

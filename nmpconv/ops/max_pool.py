@@ -11,7 +11,9 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.window import padded, pool_out, tap
 
 if TYPE_CHECKING:
@@ -38,9 +40,11 @@ class MaxPool(Op):
     Params = MaxPoolParams
     grid = "same"
     restrictions = "every window sees a pixel"
-    onnx = ("MaxPool", "GlobalMaxPool")
+    onnx = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
+        if node.op_type in ("ReduceMax", "ReduceMin"):
+            return _lower_reduction(node, to)
         x = to.nhwc(node.input(0))
         _, height, width, _ = to[x].shape
         if node.op_type == "GlobalMaxPool":
@@ -80,6 +84,20 @@ class MaxPool(Op):
             pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _lower_reduction(node: OnnxNode, to: Importer) -> None:
+    """The least is the negative of the largest of the negatives."""
+
+    def negative(x: str) -> str:
+        if node.op_type == "ReduceMax":
+            return x
+        return to.emit("mul", (x, to.const(np.full((1,) * len(to[x].shape), -1.0), "")), MulParams())
+
+    def largest(x: str, height: int, width: int) -> str:
+        return negative(to.emit("max_pool", (x,), MaxPoolParams(height, width)))
+
+    lower_reduction(node, to, negative(to.value(node.input(0))), largest)
 
 
 # name, x [N,H,W,C], params

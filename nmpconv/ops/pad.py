@@ -13,6 +13,7 @@ from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
+from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ class Pad(Op):
     onnx = ("Pad",)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Pads and value are attributes before opset 11, inputs since."""
+        """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers."""
         mode = node.text("mode", "constant")
-        if mode != "constant":
-            raise Unsupported(f"mode {mode}", hint="mode constant")
+        if mode not in ("constant", "reflect", "edge", "wrap"):
+            raise Unsupported(f"mode {mode}", hint="constant, reflect, edge or wrap")
         x = to.value(node.input(0))
         rank = len(to[x].shape)
         if node.opset < 11:
@@ -50,11 +51,16 @@ class Pad(Op):
             raise Unsupported(f"negative pads {list(pads)}", hint="Slice")
         if not any(pads):
             return to.rename(node.outputs[0], x)
-        if not np.isfinite(value):
-            raise Unsupported(f"padding with {value}", hint="a finite value; MaxPool's own pads never win")
         both = [0] * (2 * rank)
         for i, axis in enumerate(axes):
             both[axis % rank * 2], both[axis % rank * 2 + 1] = pads[i], pads[len(axes) + i]
+        if mode != "constant":
+            sides = zip(to[x].shape, both[::2], both[1::2], strict=True)
+            indices = [np.pad(np.arange(size), side, mode=mode).tolist() for size, *side in sides]  # type: ignore[call-overload]
+            take(to, x, indices, node.outputs[0])
+            return
+        if not np.isfinite(value):
+            raise Unsupported(f"padding with {value}", hint="a finite value; MaxPool's own pads never win")
         to.emit("pad", (x, to.const(value.reshape(1), node.input(2))), PadParams(tuple(both)), node.outputs[0])
 
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:

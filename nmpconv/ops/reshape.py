@@ -29,7 +29,7 @@ class Reshape(Op):
     Params = ReshapeParams
     grid = "same"
     in_place = True
-    onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Identity", "Dropout", "Cast")
+    onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "Cast")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Everything that changes at most the shape: the target is computed here, from constants and known shapes."""
@@ -96,13 +96,6 @@ def _axes(node: OnnxNode, to: Importer, rank: int) -> list[int]:
     return [axis % rank for axis in axes]
 
 
-def _expand(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
-    target = np.broadcast_shapes(tuple(shape), to.integers(node.input(1), "shape"))
-    if prod(target) != prod(shape):
-        raise Unsupported(f"it repeats {list(shape)} to {list(target)}", hint="Concat, or an Add that broadcasts")
-    return target
-
-
 def _same(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
     if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
         raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
@@ -116,7 +109,6 @@ _TARGETS = {
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Expand": _expand,
     "Identity": _same,
     "Dropout": _same,
     "Cast": _same,

@@ -129,8 +129,7 @@ def _dense(taps: int, first: Sequence[int], weights: Sequence[int], size: int) -
 def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
     """(sizes, scales) of all axes: from scales or sizes, which are an attribute, an input, or for some axes only."""
     at = 1 if node.opset < 11 else 2
-    given = None if node.op_type == "Upsample" and node.opset < 9 else to.array(node.input(at), "scales")
-    scales = node.attributes.get("scales", ()) if given is None else given.ravel()
+    scales = to.array(node.input(at), "scales").ravel() if node.input(at) else node.attributes.get("scales", ())
     wanted = to.integers(node.input(3), "sizes") if node.input(3) else ()
     axes = [axis % len(shape) for axis in node.integers("axes") or range(len(shape))]
     if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":

@@ -12,6 +12,7 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Slice(Op):
     onnx = ("Slice", "Split", "Gather")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Split and Gather of neighbours are slices too."""
+        """Split and a Gather of evenly spaced indices are slices too; any other Gather is one."""
         x = to.value(node.input(0))
         shape = to[x].shape
         if node.op_type == "Split":
@@ -136,9 +137,11 @@ def _lower_gather(node: OnnxNode, to: Importer, x: str) -> None:
     indices = to.array(node.input(1), "index")
     flat = [int(i) % shape[axis] for i in indices.ravel()]
     step = flat[1] - flat[0] if len(flat) > 1 else 1
-    if indices.ndim > 1 or step == 0 or not flat or flat != [flat[0] + i * step for i in range(len(flat))]:
-        raise Unsupported("its indices are not evenly spaced", hint="a scalar, or indices with a constant step")
-    stop = flat[-1] + (1 if step > 0 else -1)
-    block = _emit(to, x, _along(shape, axis, range(flat[0], stop, step)), "" if indices.ndim == 0 else node.outputs[0])
-    if indices.ndim == 0:
-        to.reshape(block, shape[:axis] + shape[axis + 1 :], node.outputs[0])
+    output = node.outputs[0] if indices.ndim == 1 else ""
+    if step == 0 or flat != [flat[0] + i * step for i in range(len(flat))]:
+        block = to.emit("gather", (x,), GatherParams(axis, tuple(flat)), output)
+    else:
+        stop = flat[-1] + (1 if step > 0 else -1)
+        block = _emit(to, x, _along(shape, axis, range(flat[0], stop, step)), output)
+    if indices.ndim != 1:
+        to.reshape(block, (*shape[:axis], *indices.shape, *shape[axis + 1 :]), node.outputs[0])

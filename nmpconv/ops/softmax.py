@@ -13,8 +13,12 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import div, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
+from nmpconv.ops.fully_connected import FullyConnectedParams
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
@@ -34,18 +38,19 @@ class Softmax(Op):
     name = "softmax"
     Params = SoftmaxParams
     restrictions = f"an axis of at most {AXIS_MAX}"
-    onnx = ("Softmax",)
+    onnx = ("Softmax", "LogSoftmax")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Before opset 13 all axes from ``axis`` on are one."""
         x = to.value(node.input(0))
         shape = to[x].shape
         axis = node.integer("axis", -1 if node.opset >= 13 else 1) % len(shape)
+        emit = _log_softmax if node.op_type == "LogSoftmax" else _softmax
         if node.opset >= 13 or prod(shape[axis + 1 :]) == 1:
-            to.emit("softmax", (x,), SoftmaxParams(axis), node.outputs[0])
+            emit(to, x, axis, node.outputs[0])
         else:
             flat = to.reshape(x, (*shape[:axis], prod(shape[axis:])))
-            to.reshape(to.emit("softmax", (flat,), SoftmaxParams(axis)), shape, node.outputs[0])
+            to.reshape(emit(to, flat, axis, ""), shape, node.outputs[0])
 
     def infer(self, params: SoftmaxParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape = inputs[0].shape
@@ -100,3 +105,23 @@ class Softmax(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)
+
+
+def _softmax(to: Importer, x: str, axis: int, output: str) -> str:
+    return to.emit("softmax", (x,), SoftmaxParams(axis), output)
+
+
+def _log_softmax(to: Importer, x: str, axis: int, output: str) -> str:
+    """d - log(sum of exp(d)), d = x - max(x)."""
+    shape = to[x].shape
+    last = (*(i for i in range(len(shape)) if i != axis), axis)
+    rows = to.transpose(x, last)
+    before, n = prod(shape) // shape[axis], shape[axis]
+    kept = (*(shape[i] for i in last[:-1]), 1)
+    largest = to.emit("max_pool", (to.reshape(rows, (1, before, n, 1)),), MaxPoolParams(1, n))
+    d = to.emit("sub", (rows, to.reshape(largest, kept)), AlignedParams())
+    ones, zero = to.const(np.ones((1, n)), ""), to.const(np.zeros(1), "")
+    e = to.emit("lookup", (d,), LookupParams("exp"))
+    total = to.emit("fully_connected", (e, ones, zero), FullyConnectedParams())
+    y = to.emit("sub", (d, to.emit("lookup", (total,), LookupParams("log"))), AlignedParams())
+    return to.transpose(y, tuple(int(i) for i in np.argsort(last)), output)

@@ -6,7 +6,8 @@ At 8 bits, 16 are used where they cost next to nothing (unless strict):
 2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Gather, Resize,
    Sigmoid or Softmax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. precise: also outputs of convolutions whose only consumer is an Add or a table.
+4. squares (a tensor times itself), their pools, and the tables after those: LRN is one, and 8 bits do not hold squares.
+5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in reversed(graph.nodes):
         if passes_on(node):
             head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
+    squares: set[str] = set()
+    for node in graph.nodes:
+        after = node.op in ("reshape", "transpose", "average_pool", "lookup") and node.inputs[0] in squares
+        if after or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
+            squares.update(node.outputs)
     wide: set[str] = set()
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
             continue
-        small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
+        small = any(n in squares for n in group) or all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
         if small or inputs or any(n in head for n in group):
             wide.update(group)
     if widths == "precise":

@@ -11,8 +11,11 @@ from nmpconv.ir import Value
 from nmpconv.ops import OPS
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.conv_transpose import ConvTransposeParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
+from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.max_pool import MaxPoolParams
+from nmpconv.ops.resize import ResizeParams
 from nmpconv.ops.softmax import SoftmaxParams
 
 LIMITS = (
@@ -24,6 +27,9 @@ LIMITS = (
     ("average_pool", AveragePoolParams(2, 2, pad_left=2), [(1, 4, 4, 1)], "a window that sees only padding"),
     ("max_pool", MaxPoolParams(2, 2, 4, 1, pad_bottom=4), [(1, 4, 4, 1)], "a window that sees only padding"),
     ("max_pool", MaxPoolParams(2, 1, dilation_h=3, pad_top=1, pad_bottom=1), [(1, 2, 2, 1)], "a window that sees only"),
+    ("gather", GatherParams(1, (0, 4)), [(1, 4)], "index 4 along an axis of 4"),
+    ("resize", ResizeParams(1, 1, (0,), (70000,), (0,), (32768,)), [(1, 2, 2, 1)], "weights of 2.13623 in all"),
+    ("conv_transpose", ConvTransposeParams(40000), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of"),
     ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
 )
 

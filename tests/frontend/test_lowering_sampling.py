@@ -1,0 +1,109 @@
+"""Resizing, transposed convolution, gathers, reductions and LRN: imported and exported they agree with onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_text import build, feeds
+from test_lowering import IMAGE, SIGNAL, run
+
+from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.onnx import load
+
+SMALL = "(float[1,3,5,4] x) => (y)"
+MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _resize(attributes, scales="{1,1,2.5,1.5}"):
+    call = f"Resize<{attributes}>" if attributes else "Resize"
+    return f"{SMALL} <float[4] s = {scales}> {{ y = {call}(x, , s) }}"
+
+
+def _mode(mode):
+    return f'coordinate_transformation_mode="{mode}"'
+
+
+CASES = [
+    *((f"nearest/{m}/{n}", 13, _resize(f'{_mode(m)},nearest_mode="{n}"')) for m in MODES for n in NEAREST),
+    *((f"linear/{m}", 13, _resize(f'{_mode(m)},mode="linear"')) for m in MODES),
+    *((f"cubic/{m}", 13, _resize(f'{_mode(m)},mode="cubic",cubic_coeff_a=-0.5')) for m in MODES),
+    ("cubic/outside", 13, _resize('mode="cubic",exclude_outside=1')),
+    ("nearest/smaller", 13, _resize("", "{1,1,0.5,0.75}")),
+    ("linear/smaller", 13, _resize('mode="linear"', "{1,1,0.5,0.75}")),
+    ("nearest/channels", 13, _resize("", "{1,2,1,1}")),
+    ("linear/symmetric", 19, _resize(f'{_mode("half_pixel_symmetric")},mode="linear"')),
+    ("sizes", 13, f'{SMALL} <int64[4] n = {{1,3,7,9}}> {{ y = Resize<mode="linear">(x, , , n) }}'),
+    ("sizes/axes", 18, f"{SMALL} <int64[2] n = {{7,9}}> {{ y = Resize<axes=[2,-1]>(x, , , n) }}"),
+    ("resize/10", 10, f"{SMALL} <float[4] s = {{1,1,2,3}}> {{ y = Resize(x, s) }}"),
+    ("upsample/7", 7, f"{SMALL} {{ y = Upsample<scales=[1.0,1.0,2.0,3.0]>(x) }}"),
+    ("upsample/9", 9, f'{SMALL} <float[4] s = {{1,1,2,2}}> {{ y = Upsample<mode="linear">(x, s) }}'),
+    ("linear/1d", 13, f'{SIGNAL} <float[3] s = {{1,1,2}}> {{ y = Resize<mode="linear">(x, , s) }}'),
+    # transposed convolution
+    ("deconv", 11, f"{SMALL} <float[3,2,3,3] w, float[2] b> {{ y = ConvTranspose(x, w, b) }}"),
+    ("deconv/pads", 11, f"{SMALL} <float[3,2,4,3] w> {{ y = ConvTranspose<strides=[2,3],pads=[1,0,2,1]>(x, w) }}"),
+    (
+        "deconv/output padding",
+        11,
+        f"{SMALL} <float[3,2,3,3] w> {{ y = ConvTranspose<strides=[2,2],pads=[1,1,1,1],output_padding=[1,1]>(x, w) }}",
+    ),
+    (
+        "deconv/extra beyond",
+        11,
+        f"{SMALL} <float[3,2,2,2] w> {{ y = ConvTranspose<strides=[3,2],output_padding=[2,1]>(x, w) }}",
+    ),
+    ("deconv/dilation", 11, f"{SMALL} <float[3,2,2,3] w> {{ y = ConvTranspose<strides=[2,1],dilations=[3,2]>(x, w) }}"),
+    ("deconv/groups", 11, f"{IMAGE} <float[4,3,3,3] w> {{ y = ConvTranspose<group=2,strides=[2,2]>(x, w) }}"),
+    ("deconv/shape", 11, f"{SMALL} <float[3,2,3,3] w> {{ y = ConvTranspose<strides=[2,2],output_shape=[9,8]>(x, w) }}"),
+    (
+        "deconv/same",
+        11,
+        f'{SMALL} <float[3,2,3,4] w> {{ y = ConvTranspose<strides=[2,2],auto_pad="SAME_UPPER">(x, w) }}',
+    ),
+    ("deconv/1d", 11, f"{SIGNAL} <float[4,2,3] w> {{ y = ConvTranspose<strides=[2],pads=[1,1]>(x, w) }}"),
+    # two tensors
+    ("sub", 13, f"{IMAGE} {{ t = Relu(x) y = Sub(t, x) }}"),
+    ("sub/broadcast", 13, f"{IMAGE} {{ t = GlobalAveragePool(x) y = Sub(x, t) }}"),
+    ("min", 13, f"{IMAGE} {{ t = Tanh(x) y = Min(x, t) }}"),
+    ("max/three", 13, f"{IMAGE} <float[8] c> {{ t = Tanh(x) y = Max(x, t, c) }}"),
+    ("max/constant", 13, f"{IMAGE} <float[4,1,1] c> {{ y = Max(c, x) }}"),
+    # gathers
+    ("gather", 13, f"{IMAGE} <int64[3] i = {{0,2,3}}> {{ y = Gather<axis=1>(x, i) }}"),
+    ("gather/2d", 13, f"{IMAGE} <int64[2,2] i = {{0,2,-1,3}}> {{ y = Gather<axis=-1>(x, i) }}"),
+    ("tile", 13, f"{SMALL} <int64[4] r = {{1,2,1,3}}> {{ y = Tile(x, r) }}"),
+    ("expand", 13, "(float[1,4,1,1] x) => (y) <int64[4] s = {1,4,2,3}> { y = Expand(x, s) }"),
+    ("expand/rank", 13, "(float[1,4] x) => (y) <int64[3] s = {3,1,4}> { y = Expand(x, s) }"),
+    ("pad/reflect", 13, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="reflect">(x, p) }}'),
+    ("pad/edge", 13, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="edge">(x, p) }}'),
+    ("pad/wrap", 19, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="wrap">(x, p) }}'),
+    # reductions
+    ("mean/far", 13, f"{IMAGE} {{ y = ReduceMean<axes=[1,3]>(x) }}"),
+    *((f"{kind}/far", 11, f"{IMAGE} {{ y = {kind}<axes=[1,3],keepdims=0>(x) }}") for kind in (
+        "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")),
+    ("sum/plane", 13, f"{IMAGE} <int64[2] a = {{2,3}}> {{ y = ReduceSum(x, a) }}"),
+    ("sum/nhwc", 13, f"{IMAGE} <int64[2] a = {{1,2}}> {{ y = ReduceSum<keepdims=0>(x, a) }}"),
+    ("max/plane", 13, f"{IMAGE} {{ y = ReduceMax<axes=[2,3]>(x) }}"),
+    ("max/all", 13, f"{SIGNAL} {{ y = ReduceMax(x) }}"),
+    ("log of a sum", 11, f"{IMAGE} {{ t = Exp(x) y = ReduceLogSum<axes=[1]>(t) }}"),
+    # functions
+    ("log softmax", 13, f"{IMAGE} {{ y = LogSoftmax<axis=1>(x) }}"),
+    ("log softmax/old", 11, f"{SIGNAL} {{ y = LogSoftmax(x) }}"),
+    ("lrn", 13, f"{IMAGE} {{ y = LRN<size=3,alpha=0.3,beta=0.6,bias=2.0>(x) }}"),
+    ("lrn/wide", 13, f"{IMAGE} {{ y = LRN<size=5>(x) }}"),
+    ("log", 13, f"{IMAGE} {{ t = Exp(x) y = Log(t) }}"),
+    ("reciprocal", 13, f"{IMAGE} {{ t = Exp(x) y = Reciprocal(t) }}"),
+    ("pow/2", 13, f"{IMAGE} <float e = {{2.0}}> {{ y = Pow(x, e) }}"),
+    ("pow/3", 13, f"{IMAGE} <float e = {{3.0}}> {{ y = Pow(x, e) }}"),
+    ("pow/fraction", 13, f"{IMAGE} <float e = {{0.3}}> {{ t = Exp(x) y = Pow(t, e) }}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("opset", "text"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
+def test_equals_onnxruntime(opset, text, tmp_path):
+    """Interpolation weights are rounded to 2^-15, hence the tolerance."""
+    model = build(text, opset, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    for a, b in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=2e-4 * np.abs(a).max())
