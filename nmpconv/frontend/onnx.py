@@ -28,8 +28,7 @@ _NO_CONTROL_FLOW = "export the model without control flow"
 NEAREST = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"), _FLOAT_MODEL),
     **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
-    **dict.fromkeys(("Resize", "Upsample", "ConvTranspose"), "Conv followed by DepthToSpace"),
-    **dict.fromkeys(("LRN", "InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
+    **dict.fromkeys(("InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
     **dict.fromkeys(("ArgMax", "TopK", "NonMaxSuppression"), "cut the graph before it with --outputs"),
 }

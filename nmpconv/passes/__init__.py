@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nmpconv.ir import Graph
-from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, layout, prune
+from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, fuse_pointwise, layout, prune
 
 Pass = Callable[[Graph], Graph]
 
-# Affine maps go before clamps, which would end up between them and the layer; pads come last, as they may need to know
-# clamps, and set free the affine maps above them.
+# Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and the
+# layer; pads come last, as they may need to know clamps, and set free the affine maps above them.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
+    ("fuse_pointwise", fuse_pointwise.run),
     ("layout", layout.run),
     ("fold_affine", fold_affine.run),
     ("fuse_clamp", fuse_clamp.run),
