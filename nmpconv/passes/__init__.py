@@ -13,8 +13,8 @@ from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, fuse_pointwise, la
 
 Pass = Callable[[Graph], Graph]
 
-# Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and the
-# layer; pads come last, as they may need to know clamps, and set free the affine maps above them.
+# Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
+# the layer; pads come last, as they may need to know clamps, and set free the affine maps above them.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("fuse_pointwise", fuse_pointwise.run),

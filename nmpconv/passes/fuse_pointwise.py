@@ -1,7 +1,7 @@
 """Recognise what exporters write out: a function of one tensor, made of several ops, becomes one table.
 
-A cone is a node with the nodes above it that only it needs, all pointwise (add, sub, mul with numbers or with each other,
-saturations, tables), and all functions of one tensor. Its values at some points are compared with those of
+A cone is a node with the nodes above it that only it needs, all pointwise (add, sub, mul with numbers or with each
+other, saturations, tables), and all functions of one tensor. Its values at some points are compared with those of
 
 1. SiLU: x * sigmoid(x);
 2. HardSwish: x * clip(x + 3, 0, 6) / 6;
