@@ -45,6 +45,8 @@ _OF_ONNX = {
     "Reciprocal": ("reciprocal", _NONE, _NONE),
 }
 
+COARSEST, FINEST = 9, 12  # log2 of the number of chords of an int16 table
+CHORD_MAX = 0.25  # steps of the output that a chord may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 
@@ -85,15 +87,18 @@ class Lookup(Op):
         return [inputs[0].shape]
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
-        """The table: 256 results for int8; for int16, 513 samples with 8 bits below the output's grid.
+        """The table: 256 results for int8; for int16, 513 or more samples with 8 bits below the output's grid.
 
-        Between two samples the function is a chord: off by at most max|f''| * (128 * 2^e_x)^2 / 8, plus half a step of
-        the output and 2^-9 of a step for the samples' own rounding.
+        Between two samples, d apart, the function is a chord: off by at most max|f''| * d^2 / 8, plus half a step of
+        the output and 2^-9 of a step for the samples' own rounding. There are as many samples as it takes to keep the
+        chords within CHORD_MAX steps of the output, but at most 2^FINEST + 1.
         """
         x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
         function = FUNCTIONS[node.params.function]
-        points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769, 128)
+        points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
         exact = function(np.ldexp(points.astype(np.float64), x.exponent), node.params.alpha, node.params.beta)
+        if x.bits == 16:
+            exact = _samples(exact, y)
         if x.bits == 8:
             grid = Quant(y.bits, (y.exponent,), y.lo, y.hi)
         else:
@@ -101,8 +106,8 @@ class Lookup(Op):
         return with_constant(node, "table", quantize(exact, grid.exponent, grid.lo, grid.hi), grid)
 
     def reference(self, params: LookupParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
-        """int8: y = t[x + 128]. int16: i = (x + 32768) >> 7, f = (x + 32768) & 127,
-        y = sat(rsh(t[i] * 128 + (t[i+1] - t[i]) * f, 15)).
+        """int8: y = t[x + 128]. int16, t of 2^(16-k) + 1: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
+        y = sat(rsh(t[i] * 2^k + (t[i+1] - t[i]) * f, k + 8)).
         """
         x, table = inputs
         quant = quant_of(outputs[0])
@@ -110,9 +115,10 @@ class Lookup(Op):
             return [table.q[x.q.astype(np.int64) + 128]]
         t = table.q.astype(np.int64)
         position = x.q.astype(np.int64) + 32768
-        i, f = position >> 7, position & 127
-        between = t[i] * 128 + (t[i + 1] - t[i]) * f
-        return [sat(rsh(between, 7 + TABLE_BITS), quant.lo, quant.hi).astype(quant.dtype)]
+        k = 17 - len(t).bit_length()
+        i, f = position >> k, position & ((1 << k) - 1)
+        between = (t[i] << k) + (t[i + 1] - t[i]) * f
+        return [sat(rsh(between, k + TABLE_BITS), quant.lo, quant.hi).astype(quant.dtype)]
 
     def cases(self) -> Iterator[Case]:
         """Every integer of the type through every function."""
@@ -144,6 +150,20 @@ class Lookup(Op):
         _, (first, _), (second, _) = _OF_ONNX[kind]
         attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
         to.node(kind, (x,), y, **attributes)
+
+
+def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:
+    """The samples of an int16 table, from the function at all 65537 points."""
+    places = np.arange(len(exact))
+    low, high = np.ldexp(float(y.lo), y.exponent), np.ldexp(float(y.hi), y.exponent)
+    for bits in range(COARSEST, FINEST + 1):
+        step = 1 << (16 - bits)
+        samples = exact[::step]
+        chords = np.interp(places, places[::step], samples)
+        off = np.clip(chords, low, high) - np.clip(exact, low, high)
+        if np.abs(off).max() <= np.ldexp(CHORD_MAX, y.exponent):
+            break
+    return samples
 
 
 def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:

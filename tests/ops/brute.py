@@ -206,9 +206,10 @@ def lookup(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
         if qx.bits == 8:
             values.append(int(t[q + 128]))
         else:
-            i, part = divmod(q + 32768, 128)
+            step = 65536 // (len(t) - 1)
+            i, part = divmod(q + 32768, step)
             left, right = int(t[i]), int(t[i + 1])
-            values.append(saturated(rounded((left + Fraction(part, 128) * (right - left)) / 256), qy))
+            values.append(saturated(rounded((left + Fraction(part, step) * (right - left)) / 256), qy))
     return np.array(values, object).reshape(x.shape)
 
 
