@@ -10,6 +10,7 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.interpolation import coordinates, linear, table
 
 
 class Maker:
@@ -49,6 +50,7 @@ class Maker:
         x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
+        kinds += ["gather"] + ["resize", "conv_transpose"] * (rank == 4)
         kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
             rank == 4
         )
@@ -87,7 +89,8 @@ class Maker:
         return self.dice.choice(same)
 
     def add(self, x: str, shape: tuple[int, ...]) -> None:
-        self.emit("add", (x, self._partner(x, shape)), self.dice.choice([None, (0.0, 6.0)]))
+        op = self.dice.choice(["add", "add", "sub", "minimum", "maximum"])
+        self.emit(op, (x, self._partner(x, shape)), self.dice.choice([None, (0.0, 6.0)]))
 
     def mul(self, x: str, shape: tuple[int, ...]) -> None:
         gates = [n for n, v in self.values.items() if len(v.shape) == len(shape) and v.size < math.prod(shape)]
@@ -98,7 +101,7 @@ class Maker:
         axis = self.dice.randrange(len(shape))
         channel = tuple(size if i == axis else 1 for i, size in enumerate(shape))
         const = self.const(*self.dice.choice([channel[axis:], channel, (), (1,), shape]), near=1.0)
-        self.emit(self.dice.choice(["add", "mul"]), (x, const))
+        self.emit(self.dice.choice(["add", "mul", "sub"]), self.dice.choice([(x, const), (const, x)]))
 
     def join(self, x: str, shape: tuple[int, ...]) -> None:
         self.emit(
@@ -110,6 +113,23 @@ class Maker:
         starts = tuple(self.dice.randrange(size) for size in shape)
         sizes = tuple((size - 1 - start) // step + 1 for size, start, step in zip(shape, starts, steps, strict=True))
         self.emit("slice", (x,), starts=starts, steps=steps, sizes=sizes)
+
+    def gather(self, x: str, shape: tuple[int, ...]) -> None:
+        axis = self.dice.randrange(min(1, len(shape) - 1), len(shape))
+        index = tuple(self.dice.randrange(shape[axis]) for _ in range(self.dice.randint(1, 5)))
+        self.emit("gather", (x,), axis=axis, index=index)
+
+    def resize(self, x: str, shape: tuple[int, ...]) -> None:
+        (taps_h, *v), (taps_w, *h) = (
+            table(linear(coordinates("half_pixel", n, n + 1, (n + 1) / n), n)) for n in shape[1:3]
+        )
+        sides = {"rows": v[0], "row_weights": v[1], "columns": h[0], "column_weights": h[1]}
+        self.emit("resize", (x,), self.dice.choice([None, (0.0, 6.0)]), taps_h=taps_h, taps_w=taps_w, **sides)
+
+    def conv_transpose(self, x: str, shape: tuple[int, ...]) -> None:
+        pads = {f"pad_{side}": self.dice.choice((0, 1)) for side in ("top", "left", "bottom", "right")}
+        inputs = (x, self.const(3, 2, 2, shape[3]), self.const(3))
+        self.emit("conv_transpose", inputs, stride_h=self.dice.choice((1, 2)), stride_w=2, **pads)
 
     def pad(self, x: str, shape: tuple[int, ...]) -> None:
         pads = (0, 0, *(self.dice.choice((0, 0, 1)) for _ in shape[1:] for _ in range(2)))
