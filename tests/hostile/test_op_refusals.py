@@ -1,0 +1,71 @@
+"""Ops whose parameters a file may not have: each case changes one field of a case that is fine, and C refuses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmpconv import _nmp, flat
+from nmpconv.ops import OPS
+from nmpconv.passes import plan_memory
+from nmpconv.writer import to_bytes
+
+OP = 6  # NMP_E_OP
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a gather along an axis that is not there": ("gather/rows/int8", {"axis": 4}),
+    "a gather along a negative axis": ("gather/rows/int8", {"axis": -1}),
+    "an index beyond the axis": ("gather/rows/int8", {"index": [0, 0, 1, 1, 2, 3]}),
+    "a negative index": ("gather/rows/int8", {"index": [0, 0, 1, -1, 2, 2]}),
+    "an index too few": ("gather/rows/int8", {"index": [0, 0, 1, 1, 2]}),
+    "no taps": ("resize/twice/8x8/random", {"taps_h": 0}),
+    "more taps than rows": ("resize/twice/8x8/random", {"taps_h": 4}),
+    "taps that do not fit the weights": ("resize/twice/8x8/random", {"taps_w": 1}),
+    "a row beyond the last": ("resize/twice/8x8/random", {"rows": [0, 0, 0, 1, 1, 2]}),
+    "a negative column": ("resize/twice/8x8/random", {"columns": [-1, 0, 0, 1, 1, 2, 2, 2]}),
+    "a row too few": ("resize/twice/8x8/random", {"rows": [0, 0, 0, 1, 1]}),
+    "weights of more than 2": ("resize/twice/8x8/random", {"row_weights": [2**16, 1] * 6}),
+    "weights whose sum wraps": ("resize/twice/8x8/random", {"row_weights": [-(2**31), -(2**31)] * 6}),
+    "a stride of 0": ("conv_transpose/3x3/stride/int8", {"stride_h": 0}),
+    "a negative stride": ("conv_transpose/3x3/stride/int8", {"stride_w": -2}),
+    "a stride of 2^31 - 1": ("conv_transpose/3x3/stride/int8", {"stride_w": 2**31 - 1}),
+    "a negative padding": ("conv_transpose/3x3/stride/int8", {"pad_top": -1}),
+    "no groups": ("conv_transpose/3x3/stride/int8", {"groups": 0}),
+    "groups that do not divide the channels": ("conv_transpose/3x3/stride/int8", {"groups": 3}),
+    "a dilation of 0": ("conv_transpose/3x3/stride/int8", {"dilation_h": 0}),
+}
+CHANGED = ("gather", "resize", "conv_transpose", "lookup")
+GRAPHS = {case.id: case.graph for name in CHANGED for case in OPS[name].cases()}
+
+
+def status(data: bytes) -> int:
+    memory = np.zeros(len(data) + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    try:
+        _nmp.inspect(memory[start : start + len(data)])
+    except _nmp.Fault as fault:
+        return int(fault.args[0])
+    return 0
+
+
+def tables(case: str) -> dict[str, Any]:
+    return flat.unpack(to_bytes(plan_memory.run(GRAPHS[case]), {}))
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_refused(sentence: str) -> None:
+    case, changes = CASES[sentence]
+    root = tables(case)
+    assert status(flat.pack(root)) == 0
+    root["ops"][0]["params"][1].update(changes)
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize("entries", [0, 1, 256, 512, 514, 1024, 131073])
+def test_tables_of_another_length(entries: int) -> None:
+    root = tables("lookup/tanh/16to16")
+    (table,) = (tensor for tensor in root["tensors"] if tensor["dtype"] == 2)
+    table.update(shape=[max(entries, 1)], data=np.zeros(4 * max(entries, 1), np.uint8))
+    assert status(flat.pack(root)) == OP
