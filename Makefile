@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build demo test test-slow test-all lint lint-c format size zoo generate clean
+.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo generate clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ size:  ## lines of source per folder
 	@git ls-files | grep -E '\.(py|c|h|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
+
+firmware:  ## the firmware of BOARD, or of the agent on this machine: build/firmware/BOARD.elf
+	@$(MAKE) --no-print-directory -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors

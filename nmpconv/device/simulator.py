@@ -63,6 +63,18 @@ def _folders() -> Iterator[Path]:
     yield Path("build") / "firmware"
 
 
+def missing(board: str) -> str:
+    """What keeps a board from being simulated here, and what to do about it; '' for nothing."""
+    machine = MACHINES.get(board)
+    if machine is not None and shutil.which(machine.program) is None:
+        return f"{machine.program} is missing: apt-get install {machine.package}"
+    try:
+        firmware(board)
+    except DeviceError:
+        return f"no firmware: make firmware BOARD={board}"
+    return ""
+
+
 def start(board: str) -> Transport:
     """A simulated board, running; closing the line stops it."""
     path = firmware(board)
