@@ -1,0 +1,104 @@
+"""Lines that misbehave, each in its own way."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from nmpconv.device.transport import Transport
+
+
+class Faulty:
+    """A line that loses, flips, doubles bytes with these probabilities, in both directions."""
+
+    def __init__(self, line: Transport, seed: int, *, lost: float = 0.0, flipped: float = 0.0, doubled: float = 0.0):
+        self.name, self._line, self._random = "faulty", line, random.Random(seed)
+        self._rates = (lost, lost + flipped, lost + flipped + doubled)
+        self.faults = 0
+
+    def _harm(self, data: bytes) -> bytes:
+        out = bytearray()
+        for byte in data:
+            chance = self._random.random()
+            if chance >= self._rates[2]:
+                out.append(byte)
+                continue
+            self.faults += 1
+            if self._rates[0] <= chance < self._rates[1]:
+                out.append(byte ^ 1 << self._random.randrange(8))
+            elif chance >= self._rates[1]:
+                out += bytes([byte, byte])
+        return bytes(out)
+
+    def read(self, seconds: float) -> bytes:
+        return self._harm(self._line.read(seconds))
+
+    def write(self, data: bytes) -> None:
+        self._line.write(self._harm(data))
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Cut:
+    """A line that is dead, silently, after so many bytes to the device."""
+
+    def __init__(self, line: Transport, after: int) -> None:
+        self.name, self._line, self._left = "cut", line, after
+
+    def read(self, seconds: float) -> bytes:
+        return self._line.read(seconds)
+
+    def write(self, data: bytes) -> None:
+        passed = data[: self._left]
+        self._left -= len(passed)
+        self._line.write(passed)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Silent:
+    """Nobody there."""
+
+    name = "silent"
+
+    def read(self, seconds: float) -> bytes:
+        time.sleep(seconds)
+        return b""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Chatter(Silent):
+    """Another program, that talks without being asked: text, zeros and noise."""
+
+    name = "chatter"
+
+    def __init__(self) -> None:
+        self._random = random.Random(5)
+
+    def read(self, seconds: float) -> bytes:
+        time.sleep(min(seconds, 0.01))
+        return b"\0login: \0" + self._random.randbytes(40) + b"\0\0\x01\0"
+
+
+class Old(Silent):
+    """Firmware of another version of the link."""
+
+    name = "old"
+
+    def __init__(self) -> None:
+        self._answers = b""
+
+    def write(self, data: bytes) -> None:
+        from nmpconv.device import protocol
+
+        for frame in protocol.Parser().push(data):
+            self._answers += protocol.encode(protocol.Frame(frame.type | protocol.REPLY, frame.seq, b"\x63old"))
+
+    def read(self, seconds: float) -> bytes:
+        found, self._answers = self._answers, b""
+        return found
