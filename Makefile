@@ -43,10 +43,15 @@ $(VENV)/linters: $(BIN)/python pyproject.toml $(VENV)/installed
 
 build: $(VENV)/installed  ## the virtual environment with nmpconv in it
 
-demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measure it
+demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measure it here and on a simulated device
 	PATH="$(abspath $(BIN)):$$PATH" samples/shapes/run.sh build/demo
 	$(BIN)/nmpconv bench build/demo/shapes.nmp
-	@echo "All of this ran on this machine's processor; a simulated device is not part of this version."
+	@if command -v qemu-system-arm > /dev/null && command -v arm-none-eabi-gcc > /dev/null; then \
+	  $(MAKE) --no-print-directory firmware BOARD=mps2-an386 && \
+	  $(BIN)/nmpconv bench build/demo/shapes.nmp --device sim:mps2-an386; \
+	else \
+	  echo "Left out: the simulated device, which needs qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
+	fi
 
 test: $(VENV)/installed  ## the quick tests
 	$(BIN)/pytest -q -n auto -m "not slow"
@@ -88,8 +93,8 @@ size:  ## lines of source per folder
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
 
-firmware:  ## the firmware of BOARD, or of the agent on this machine: build/firmware/BOARD.elf
-	@$(MAKE) --no-print-directory -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
+firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, or host)
+	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors

@@ -64,7 +64,8 @@ static void refuse(agent *a, const frame *f, const nmp_fault *fault) {
   send(a, REFUSED, f->seq, payload, (size_t)(p - payload));
 }
 
-static void refuse_link(agent *a, const frame *f, enum refusal why, const char *what, uint64_t found, uint64_t allowed) {
+static void refuse_link(agent *a, const frame *f, enum refusal why, const char *what, uint64_t found,
+                        uint64_t allowed) {
   nmp_fault fault = {(nmp_status)why, -1, -1, (int64_t)found, (int64_t)allowed, what};
   refuse(a, f, &fault);
 }
@@ -142,7 +143,11 @@ static nmp_status stage(agent *a, uint32_t size, nmp_fault *fault) {
   }
   size_t needed = at + align(bytes) + (size_t)a->info.ops * 8;
   if (needed > a->board.model_bytes) {
-    *fault = (nmp_fault){(nmp_status)E_MEMORY, -1, -1, (int64_t)needed, (int64_t)a->board.model_bytes,
+    *fault = (nmp_fault){(nmp_status)E_MEMORY,
+                         -1,
+                         -1,
+                         (int64_t)needed,
+                         (int64_t)a->board.model_bytes,
                          "bytes of memory for the model and its inputs"};
     return fault->status;
   }
@@ -337,11 +342,10 @@ static const struct command {
   uint16_t least, most; /* bytes of the payload */
   uint8_t loaded;       /* needs a model */
 } commands[] = {
-    [HELLO] = {hello, 0, 0, 0},       [BEGIN] = {begin, 8, 8, 0},
-    [DATA] = {data, 5, 260, 0},       [LOAD] = {load, 4, 4, 0},
-    [INPUT] = {input, 5, 260, 1},     [RUN] = {run, 12, 12, 1},
-    [PROFILE] = {profile, 4, 4, 1},   [DIGESTS] = {digests, 16, 268, 1},
-    [READ] = {read, 12, 12, 1},       [RESET] = {reset, 0, 0, 0},
+    [HELLO] = {hello, 0, 0, 0},     [BEGIN] = {begin, 8, 8, 0},        [DATA] = {data, 5, 260, 0},
+    [LOAD] = {load, 4, 4, 0},       [INPUT] = {input, 5, 260, 1},      [RUN] = {run, 12, 12, 1},
+    [PROFILE] = {profile, 4, 4, 1}, [DIGESTS] = {digests, 16, 268, 1}, [READ] = {read, 12, 12, 1},
+    [RESET] = {reset, 0, 0, 0},
 };
 
 static void serve(agent *a, const frame *f) {

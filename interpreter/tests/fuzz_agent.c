@@ -1,7 +1,7 @@
 /* fuzz_agent SEED FRAMES MODEL.nmp...: hostile frames for the device's agent, to be built with sanitizers.
  *
- * Frames are right, wrong in one place, or noise; numbers are mostly those at the edges of what is allowed. In between a
- * model is uploaded and loaded as it should be. Prints how many frames the agent answered, and how many it refused.
+ * Frames are right, wrong in one place, or noise; numbers are mostly those at the edges of what is allowed. In between
+ * a model is uploaded and loaded as it should be. Prints how many frames the agent answered, and how many it refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void put(void *to, const uint8_t *data, size_t bytes) {
 }
 
 static uint32_t number(void) {
-  const uint32_t edges[] = {0,           1,   2,     3,          5,          254,
-                            255,         256, 257,   MODEL_BYTES, ARENA_BYTES, (uint32_t)file_bytes,
+  const uint32_t edges[] = {0,           1,   2,           3,           5,           254,
+                            255,         256, 257,         MODEL_BYTES, ARENA_BYTES, (uint32_t)file_bytes,
                             0x7FFFFFFFu, 64,  0x80000000u, 0xFFFFFFFFu, 0xFFFFFF00u, frame_crc32(0, file, file_bytes)};
   uint32_t edge = edges[pick(sizeof(edges) / sizeof(edges[0]))];
   return pick(8) ? edge + pick(3) - 1 : edge ^ pick(0xFFFFFFFFu);
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
   }
   unsigned long frames = strtoul(argv[2], NULL, 10);
   state = strtoull(argv[1], NULL, 10) * 0x9E3779B97F4A7C15u + 1;
-  agent_config board = {"fuzz", "fuzz", "none", 1, 1, 4096, 0, aligned(MODEL_BYTES), aligned(ARENA_BYTES),
+  agent_config board = {"fuzz",      "fuzz",      "none", 1,   1,   4096, 0, aligned(MODEL_BYTES), aligned(ARENA_BYTES),
                         MODEL_BYTES, ARENA_BYTES, cycles, put, NULL};
   agent a;
   agent_init(&a, &board);

@@ -102,7 +102,10 @@ def _show(name: str, net: Net, found: Measured) -> None:
             ("counter", f"{found.hello.counter}: {unit}" + (", simulated: no memory or pipeline" * simulated)),
             ("runs", str(len(found.runs))),
             (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
-            ("latency", f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)"),
+            (
+                "latency",
+                f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)",
+            ),
             ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} per {_ONE[unit]}"),
             ("arena", f"{show.size(found.loaded.arena_bytes)} of {show.size(found.hello.arena_bytes)}"),
             ("model", f"{show.size(found.upload.size)}, {_arrival(found)}"),

@@ -20,7 +20,9 @@ def command(
     ],
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."),
+        typer.Option(
+            "--input", metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:

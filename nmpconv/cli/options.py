@@ -20,7 +20,10 @@ DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
 DeviceName = Annotated[
     str | None,
     typer.Option(
-        "--device", metavar=DEVICE_NAME, help="On a device; `nmpconv device list` shows what is here.", show_default=False
+        "--device",
+        metavar=DEVICE_NAME,
+        help="On a device; `nmpconv device list` shows what is here.",
+        show_default=False,
     ),
 ]
 Cpu = Annotated[

@@ -107,24 +107,17 @@ def encode(frame: Frame) -> bytes:
 
 
 class Parser:
-    """Finds frames in what comes from the line; what is not a whole, right frame is dropped and counted in `dropped`."""
+    """Finds frames in what comes from the line; what is not a whole, right frame is dropped."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self.dropped = 0
 
     def push(self, data: bytes) -> list[Frame]:
         self._rest += data
         *pieces, rest = bytes(self._rest).split(b"\0")
         self._rest = bytearray(rest[: _ENCODED_MAX + 1])  # too long already: it will be dropped
-        found = []
-        for piece in filter(None, pieces):
-            frame = _decode(piece)
-            if frame is None:
-                self.dropped += 1
-            else:
-                found.append(frame)
-        return found
+        frames = [_decode(piece) for piece in pieces if piece]
+        return [frame for frame in frames if frame is not None]
 
 
 def _decode(piece: bytes) -> Frame | None:
@@ -146,16 +139,14 @@ def hello(payload: bytes) -> Hello | None:
     texts = payload[_HELLO.size :].split(b"\0")
     if len(texts) != 5:
         return None
-    numbers = _HELLO.unpack_from(payload)[1:]
-    version, board, cpu, counter = (text.decode("utf-8", "replace") for text in texts[:4])
-    return Hello(*numbers, version, board, cpu, counter)
+    return Hello(*[*_HELLO.unpack_from(payload)[1:], *(text.decode("utf-8", "replace") for text in texts[:4])])
 
 
 def refusal(payload: bytes) -> Refusal | None:
     if len(payload) <= _REFUSAL.size:
         return None
     what = payload[_REFUSAL.size :].rstrip(b"\0").decode("utf-8", "replace")
-    return Refusal(*_REFUSAL.unpack_from(payload), what)
+    return Refusal(*[*_REFUSAL.unpack_from(payload), what])
 
 
 def numbers(*values: int) -> bytes:

@@ -48,7 +48,9 @@ def test_bad_line_often(agent: Path, model: bytes, net: Net, inputs: Inputs, see
     assert upload_and_run(agent, model, net, inputs, seed, **BAD) > 20
 
 
-def test_resumes_after_a_reset(agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, monkeypatch) -> None:
+def test_resumes_after_a_reset(
+    agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
     memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
     line = lines.Cut(Program([agent], memory), 15_000)

@@ -132,7 +132,8 @@ uint64_t board_cycles(void) {
     before = wraps;
     value = SYST_CVR;
   } while (before != wraps);
-  uint64_t ticks = (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - 1 - value);
+  uint64_t ticks =
+      (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
   SYST_CVR = 0;
   wraps = 0;
   return ticks;
