@@ -36,7 +36,7 @@ def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, j
 
 
 def given(net: Net, sources: Sequence[str]) -> list[list[np.ndarray]]:
-    """The first sample of what --input names, one list of arrays per sample."""
+    """The samples that --input names, each as the arrays of all inputs."""
     from nmpconv.feed import Feed
 
     feed = Feed(net, options.sources(sources, "--input"))

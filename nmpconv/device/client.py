@@ -155,14 +155,13 @@ class Device:
         return QUIET_SECONDS + 1e-5 * len(self._model)
 
     def _upload(self, data: bytes, crc: int) -> Upload:
-        begun = self._begin(data, crc)
+        begun = at = self._begin(data, crc)
         start = time.monotonic()
-        at = begun
-        while at < len(data):
-            at = self._send_from(data, at)
-            if at < len(data):  # the device lost its upload
-                at = self._begin(data, crc)
-        return Upload(len(data), begun, time.monotonic() - start)
+        for _ in range(RECOVERIES):
+            if self._send_from(data, at) == len(data):
+                return Upload(len(data), begun, time.monotonic() - start)
+            at = self._begin(data, crc)
+        raise DeviceError("the device loses its upload again and again", where=self.name)
 
     def _begin(self, data: bytes, crc: int) -> int:
         answer = self._link.ask(Type.BEGIN, protocol.numbers(len(data), crc), quiet=self._load_seconds())
@@ -195,7 +194,8 @@ class Device:
                     continue
                 has = self._received(frame.payload, data)
                 if has > received:
-                    received, wait, moved = has, link.wait, time.monotonic()
+                    received, wait = has, link.wait
+                    moved = link.heard = time.monotonic()
                     self._progress("upload", received, len(data))
                 sent = flying.pop(frame.seq, None)
                 if sent is not None and has < sent[0]:

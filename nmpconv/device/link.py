@@ -67,7 +67,7 @@ class Link:
         self._seq = random.Random().randrange(1 << 16)
         self._round_trip = 0.0
         self._spread = 0.0
-        self.heard = time.monotonic()
+        self.heard = time.monotonic()  # when something was last answered, or moved on
 
     @property
     def wait(self) -> float:
@@ -88,8 +88,6 @@ class Link:
         frames = self._parser.push(data)
         self.bytes_seen += len(data)
         self.frames_seen += len(frames)
-        if frames:
-            self.heard = time.monotonic()
         return frames
 
     def took(self, seconds: float) -> None:
@@ -128,6 +126,7 @@ class Link:
         waiting = deque(range(len(requests)))
         flying: dict[int, _Flight] = {}
         done = 0
+        step = b""  # the last PROGRESS: only another one is a sign of life
         self.heard = time.monotonic()
         while waiting or flying:
             while waiting and len(flying) < self.window:
@@ -139,11 +138,13 @@ class Link:
                 if flight is None:
                     continue
                 if frame.type == protocol.PROGRESS and patience is not None:
-                    quiet = patience(frame.payload)
+                    if frame.payload != step:
+                        step, quiet, self.heard = frame.payload, patience(frame.payload), time.monotonic()
                 elif frame.type == protocol.REFUSED and (why := protocol.refusal(frame.payload)):
                     raise Refused(why, self.line.name)
                 elif frame.type == flight.frame.type | protocol.REPLY:
                     answers[flight.index] = frame.payload
+                    self.heard = time.monotonic()
                     if flight.tries == 1 and patience is None:
                         self.took(time.monotonic() - flight.sent)
                     del flying[frame.seq]

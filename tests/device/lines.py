@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import time
 
+from nmpconv.device import protocol
+from nmpconv.device.protocol import Frame, Type
 from nmpconv.device.transport import Transport
 
 
@@ -93,12 +95,35 @@ class Old(Silent):
     def __init__(self) -> None:
         self._answers = b""
 
-    def write(self, data: bytes) -> None:
-        from nmpconv.device import protocol
+    def answer(self, frame: Frame) -> Frame:
+        return Frame(frame.type | protocol.REPLY, frame.seq, b"\x63old")
 
+    def write(self, data: bytes) -> None:
         for frame in protocol.Parser().push(data):
-            self._answers += protocol.encode(protocol.Frame(frame.type | protocol.REPLY, frame.seq, b"\x63old"))
+            self._answers += protocol.encode(self.answer(frame))
 
     def read(self, seconds: float) -> bytes:
         found, self._answers = self._answers, b""
         return found
+
+
+class Busy(Old):
+    """Firmware that never gets beyond an op, and then sends that it is at work for ever."""
+
+    name = "busy"
+
+    def answer(self, frame: Frame) -> Frame:
+        return Frame(protocol.PROGRESS, frame.seq, bytes(4))
+
+
+class Stuck(Old):
+    """Firmware that answers everything, and keeps nothing of an upload."""
+
+    name = "stuck"
+
+    def answer(self, frame: Frame) -> Frame:
+        payload = bytes(4)
+        if frame.type == Type.HELLO:
+            numbers = b"".join(n.to_bytes(4, "little") for n in (4000, 1, 1, 1 << 20, 1 << 20, 0))
+            payload = b"\x01\x00\x01" + numbers + b"v\0b\0c\0t\0"
+        return Frame(frame.type | protocol.REPLY, frame.seq, payload)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from nmpconv import ondevice
 from nmpconv.device import client, link
 from nmpconv.device.client import Device
+from nmpconv.device.connect import connect
 from nmpconv.device.transport import Program
 from nmpconv.errors import DeviceError
 from nmpconv.runtime import Net
@@ -90,7 +93,12 @@ def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Input
 
 @pytest.mark.parametrize(
     ("peer", "message"),
-    [(lines.Silent, "no answer"), (lines.Chatter, "no frame"), (lines.Old, "speaks version 99")],
+    [
+        (lines.Silent, "no answer"),
+        (lines.Chatter, "no frame"),
+        (lines.Busy, "stopped answering"),
+        (lines.Old, "speaks version 99"),
+    ],
 )
 def test_no_agent_there(peer: type, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "HELLO_SECONDS", 0.6)
@@ -98,6 +106,28 @@ def test_no_agent_there(peer: type, message: str, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DeviceError, match=message):
         Device(peer())
     assert time.monotonic() - start < 3
+
+
+def test_an_upload_that_does_not_move(model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
+    start = time.monotonic()
+    with pytest.raises(DeviceError, match="stopped answering"):
+        ondevice.load(Device(lines.Stuck()), net, model)
+    assert time.monotonic() - start < 3
+
+
+def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:
+    """The agent behind a port, as ser2net or a simulator puts a serial line there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = connect(f"tcp:127.0.0.1:{server.getsockname()[1]}")
+        behind = server.accept()[0]
+        with subprocess.Popen([agent], stdin=behind, stdout=behind) as process:
+            behind.close()
+            device = Device(line)
+            ondevice.load(device, net, model)
+            ondevice.verify(device, net, inputs)
+            line.close()
+            process.wait(5)
 
 
 def test_the_program_ends(line: Program, model: bytes, net: Net) -> None:
