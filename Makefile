@@ -88,10 +88,18 @@ format: $(VENV)/linters  ## rewrite the sources in the project's style
 generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
 	$(BIN)/python schema/generate.py
 
-size:  ## lines of source per folder
+MLPERF_TINY := conv2d fully_connected add average_pool softmax reshape
+
+size:  ## lines of source per folder; bytes of firmware
 	@git ls-files | grep -E '\.(py|c|h|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
+	@if command -v arm-none-eabi-gcc > /dev/null; then \
+	  $(MAKE) --no-print-directory -s -C interpreter/firmware NAME=mlperf-tiny OPS="$(MLPERF_TINY)" && \
+	  echo "Firmware for Cortex-M4 with $(MLPERF_TINY)" && $(MAKE) --no-print-directory firmware; \
+	else \
+	  echo "Left out: bytes of firmware, which need gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
+	fi
 
 firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, or host)
 	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
