@@ -9,10 +9,11 @@ from statistics import median
 
 import numpy as np
 
-from nmpconv.device.client import Device, Upload
+from nmpconv.device.client import RECOVERIES, Device, Upload
+from nmpconv.device.link import Refused
 from nmpconv.device.protocol import Hello, Loaded
 from nmpconv.device.simulator import MACHINES
-from nmpconv.errors import MismatchError
+from nmpconv.errors import DeviceError, MismatchError
 from nmpconv.runtime import Net
 
 Progress = Callable[[str, int, int], None]
@@ -85,7 +86,18 @@ def load(device: Device, net: Net, data: bytes) -> tuple[Upload, Loaded]:
 
 
 def run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
-    """The outputs of one inference on the device. inputs: integers, or what `Net.run` takes."""
+    """The outputs of one inference on the device, which may be reset meanwhile. inputs: what `Net.run` takes."""
+    for _ in range(RECOVERIES):
+        try:
+            return _run(device, net, inputs)
+        except Refused as refused:
+            if not refused.forgot:
+                raise
+        device.reload()
+    raise DeviceError(f"the device was reset {RECOVERIES} times during a run", where=device.name)
+
+
+def _run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     device.set_inputs(_bytes(net, inputs))
     digest = device.run().digest
     found = [device.read(port.tensor, net.model.tensors[port.tensor].nbytes) for port in net.model.outputs]

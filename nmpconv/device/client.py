@@ -86,6 +86,10 @@ class Device:
             return sent, found
         raise DeviceError("the model does not arrive as it is sent", where=self.name)
 
+    def reload(self) -> None:
+        """Sends what a reset of the device has lost of the model."""
+        self.load(self._model, self._macs)
+
     def set_inputs(self, data: bytes) -> None:
         """The bytes of all inputs, one after another."""
         self._inputs = data
@@ -141,9 +145,9 @@ class Device:
             try:
                 return self._link.ask(kind, payload, patience=self._patience)
             except Refused as refused:
-                if refused.refusal.status not in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT):
+                if not refused.forgot:
                     raise
-            self.load(self._model, self._macs)
+            self.reload()
             self.set_inputs(self._inputs)
         raise DeviceError(f"the device was reset {RECOVERIES} times during a run", where=self.name)
 

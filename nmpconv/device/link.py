@@ -35,6 +35,11 @@ class Refused(NmpError):
             where=where,
         )
 
+    @property
+    def forgot(self) -> bool:
+        """The device was reset meanwhile: once it has model and inputs again, it will do as it is asked."""
+        return self.refusal.status in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT)
+
 
 def _numbers(refusal: Refusal) -> str:
     return f"found {refusal.found}, allowed {refusal.allowed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 from nmpconv.device import protocol
 from nmpconv.device.protocol import Frame, Type
@@ -55,6 +56,29 @@ class Cut:
         passed = data[: self._left]
         self._left -= len(passed)
         self._line.write(passed)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Reset:
+    """A device that is reset once, after so many bytes to it: its program starts again, its memory stays."""
+
+    name = "reset"
+
+    def __init__(self, start: Callable[[], Transport], after: int) -> None:
+        self._start, self._left = start, after
+        self._line = start()
+
+    def read(self, seconds: float) -> bytes:
+        return self._line.read(seconds)
+
+    def write(self, data: bytes) -> None:
+        self._left -= len(data)
+        if -len(data) <= self._left < 0:
+            self._line.close()
+            self._line = self._start()
+        self._line.write(data)
 
     def close(self) -> None:
         self._line.close()

@@ -82,6 +82,17 @@ def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tm
     assert upload.resumed == 0
 
 
+@pytest.mark.parametrize("after", [40, 5_000, 20_000, 26_500, 27_500, 28_700, 28_740, 28_760, 28_780])
+def test_reset_in_the_middle(agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, after: int) -> None:
+    memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
+    line = lines.Reset(lambda: Program([agent], memory), after)
+    device = Device(line)
+    ondevice.load(device, net, model)
+    ondevice.verify(device, net, inputs)
+    line.close()
+    assert line._left < 0 or after > 28_000
+
+
 def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
     device = Device(line)
     ondevice.load(device, net, model)
