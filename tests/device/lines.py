@@ -67,15 +67,15 @@ class Reset:
     name = "reset"
 
     def __init__(self, start: Callable[[], Transport], after: int) -> None:
-        self._start, self._left = start, after
+        self._start, self.left = start, after
         self._line = start()
 
     def read(self, seconds: float) -> bytes:
         return self._line.read(seconds)
 
     def write(self, data: bytes) -> None:
-        self._left -= len(data)
-        if -len(data) <= self._left < 0:
+        self.left -= len(data)
+        if -len(data) <= self.left < 0:
             self._line.close()
             self._line = self._start()
         self._line.write(data)

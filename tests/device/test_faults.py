@@ -82,15 +82,23 @@ def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tm
     assert upload.resumed == 0
 
 
-@pytest.mark.parametrize("after", [40, 5_000, 20_000, 26_500, 27_500, 28_700, 28_740, 28_760, 28_780])
-def test_reset_in_the_middle(agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, after: int) -> None:
-    memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
-    line = lines.Reset(lambda: Program([agent], memory), after)
-    device = Device(line)
-    ondevice.load(device, net, model)
-    ondevice.verify(device, net, inputs)
-    line.close()
-    assert line._left < 0 or after > 28_000
+@pytest.mark.parametrize("before_end", [10, 30, 50, 500, 2_000, 3_000, 10_000, 25_000])
+def test_reset_in_the_middle(
+    agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, before_end: int
+) -> None:
+    """While outputs are read, in the run, in the inputs, in the upload: counted from the end of a whole session."""
+
+    def session(after: int) -> int:
+        memory = {"NMP_AGENT_MEMORY": str(tmp_path / f"memory{after}")}
+        line = lines.Reset(lambda: Program([agent], memory), after)
+        device = Device(line)
+        ondevice.load(device, net, model)
+        ondevice.verify(device, net, inputs)
+        line.close()
+        return line.left
+
+    whole = 1_000_000
+    assert session(whole - session(whole) - before_end) < 0
 
 
 def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
