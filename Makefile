@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build demo test test-slow test-all lint lint-c format size zoo generate clean
+.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo generate clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -43,10 +43,15 @@ $(VENV)/linters: $(BIN)/python pyproject.toml $(VENV)/installed
 
 build: $(VENV)/installed  ## the virtual environment with nmpconv in it
 
-demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measure it
+demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measure it here and on a simulated device
 	PATH="$(abspath $(BIN)):$$PATH" samples/shapes/run.sh build/demo
 	$(BIN)/nmpconv bench build/demo/shapes.nmp
-	@echo "All of this ran on this machine's processor; a simulated device is not part of this version."
+	@if command -v qemu-system-arm > /dev/null && command -v arm-none-eabi-gcc > /dev/null; then \
+	  $(MAKE) --no-print-directory firmware BOARD=mps2-an386 && \
+	  $(BIN)/nmpconv bench build/demo/shapes.nmp --device sim:mps2-an386; \
+	else \
+	  echo "Left out: the simulated device, which needs qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
+	fi
 
 test: $(VENV)/installed  ## the quick tests
 	$(BIN)/pytest -q -n auto -m "not slow"
@@ -83,10 +88,21 @@ format: $(VENV)/linters  ## rewrite the sources in the project's style
 generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
 	$(BIN)/python schema/generate.py
 
-size:  ## lines of source per folder
+MLPERF_TINY := conv2d fully_connected add average_pool softmax reshape
+
+size:  ## lines of source per folder; bytes of firmware
 	@git ls-files | grep -E '\.(py|c|h|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
+	@if command -v arm-none-eabi-gcc > /dev/null; then \
+	  $(MAKE) --no-print-directory -s -C interpreter/firmware NAME=mlperf-tiny OPS="$(MLPERF_TINY)" && \
+	  echo "Firmware for Cortex-M4 with $(MLPERF_TINY)" && $(MAKE) --no-print-directory firmware; \
+	else \
+	  echo "Left out: bytes of firmware, which need gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
+	fi
+
+firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, or host)
+	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors

@@ -45,8 +45,9 @@ PARTS: dict[str, set[str]] = {
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
+    "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
-    | {"benchmark", "feed"}
+    | {"benchmark", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "frontend", "ops", "reader", "report", "runtime", "writer"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
@@ -59,6 +60,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "calib": {"PIL", "onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
     "convert": {"threadpoolctl"},
+    "device": {"cobs", "serial"},
     "evaluate": {"onnx"},
     "fit": {"threadpoolctl"},
     "flat": {"flatbuffers"},
@@ -134,7 +136,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
     ("src/nmp.c", r"(nmp|cpu|model|gen/nmp_schema)\.h"),
     ("python/*", r"nmp\.h|nanobind/[\w/.]+"),
-    ("firmware/*", r"nmp\.h|board\.h|frame\.h"),
+    ("firmware/*", r"(nmp|board|config|agent|frame)\.h"),
     ("tests/*", r"(gen/)?\w+\.h"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(nanobind/[^>]+)>)', re.MULTILINE)

@@ -1,4 +1,4 @@
-"""nmpconv bench: how long a model takes here."""
+"""nmpconv bench: how long a model takes, here or on a device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import options, show
+from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
     from nmpconv.benchmark import Timing
@@ -21,19 +22,39 @@ def command(
     model: options.ModelFile,
     runs: Annotated[
         int | None,
-        typer.Option(min=1, max=1_000_000, help="Measured runs; default: two seconds' worth, 10 to 1000."),
+        typer.Option(
+            min=1, max=1_000_000, help="Measured runs; default: two seconds' worth, 10 to 1000; on a device 3."
+        ),
     ] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Runs before, that do not count.")] = 3,
     cpu: options.Cpu = None,
+    device: options.DeviceName = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="[NAME=]SOURCE", help="Verify a device on these; default: test vectors of the file."
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Measure a model on this machine: the distribution of its latency, and where the time goes op by op.
+
+    On a device: counts and latency, and the outputs are verified against this machine's (exit code 4 if they differ).
 
     \b
     Examples:
       nmpconv bench model.nmp
       nmpconv bench model.nmp --runs 500 --cpu portable --json
+      nmpconv bench model.nmp --device /dev/ttyUSB0
+      nmpconv bench model.nmp --device sim:mps2-an386
     """
+    if device is not None:
+        from nmpconv.cli.bench_device import bench
+
+        bench(model, device, inputs or [], runs=runs, json=json)
+        return
+    if inputs:
+        raise UsageError("--input is for --device; without it the inputs are random", where="--input")
     from nmpconv.benchmark import measure
     from nmpconv.runtime import load
 

@@ -16,6 +16,16 @@ SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.nmp", help="The converted model.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar=DEVICE_NAME,
+        help="On a device; `nmpconv device list` shows what is here.",
+        show_default=False,
+    ),
+]
 Cpu = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),

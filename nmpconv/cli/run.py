@@ -17,7 +17,7 @@ from nmpconv.compare import top_k
 from nmpconv.writer import write_file
 
 if TYPE_CHECKING:
-    from nmpconv.feed import Feed
+    from nmpconv.feed import Arrays, Feed
     from nmpconv.runtime import Net
 
 NAME = "run"
@@ -42,6 +42,7 @@ def command(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Write integers, not reals.")] = False,
     cpu: options.Cpu = None,
+    device: options.DeviceName = None,
     json: options.Json = False,
 ) -> None:
     """Run a model: the best classes of each image, or all outputs as arrays.
@@ -61,15 +62,16 @@ def command(
         options.check_output(target, model)
     feeds = _feeds(net, inputs)
     paths = [path for feed in feeds for path in feed.paths]
-    results = [net.run(feed.integers(feed[i])) for feed in feeds for i in range(len(feed))]
+    samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
+    results = [net.run(sample) for sample in samples] if device is None else _on_device(model, net, device, samples)
     if target is not None:
         write_file(target, _npz(net, results, raw))
     best = [_best(net, result, top) if ranked else [] for result in results]
     if json:
-        samples = [
+        found = [
             {"file": path, "top": rows} if ranked else {"file": path} for path, rows in zip(paths, best, strict=True)
         ]
-        show.as_json({"model": str(model), "output": None if target is None else str(target), "samples": samples})
+        show.as_json({"model": str(model), "output": None if target is None else str(target), "samples": found})
         return
     for path, rows in zip(paths, best, strict=True):
         cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
@@ -84,6 +86,21 @@ def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
 
     groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
     return [Feed(net, options.sources(group, "SOURCE")) for group in groups]
+
+
+def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
+    """The outputs of every sample, computed by a device."""
+    from nmpconv import ondevice
+    from nmpconv.cli.device import opened
+    from nmpconv.reader import read_bytes
+
+    results = []
+    with show.progress() as progress, opened(name, progress) as device:
+        ondevice.load(device, net, read_bytes(model))
+        for i, sample in enumerate(samples):
+            results.append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
+            progress("run", i + 1, len(samples))
+    return results
 
 
 def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, Any]]:

@@ -1,0 +1,19 @@
+/* A board: five functions and a linker script. PORTING.md tells how to write one. */
+#ifndef NMP_BOARD_H
+#define NMP_BOARD_H
+
+#include "agent.h"
+
+void board_init(void);
+
+/* The next byte from the host; waits for it, asleep where the processor can. -1: the line is closed for good. */
+int board_getc(void);
+void board_putc(uint8_t byte);
+
+/* Ticks of the counter since the call before; what it counts is told by board_memory. */
+uint64_t board_cycles(void);
+
+/* Fills in the facts and the memory, but not the functions. */
+void board_memory(agent_config *config);
+
+#endif

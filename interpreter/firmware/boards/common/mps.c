@@ -1,0 +1,154 @@
+/* Arm's MPS boards: a CMSDK UART whose input comes by interrupt, and the cycle counter or SysTick. */
+#include "board.h"
+#include "config.h"
+
+#define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
+
+#define UART_DATA REG(UART + 0x00)
+#define UART_STATE REG(UART + 0x04) /* bit 0: cannot take a byte; bit 1: has one */
+#define UART_CTRL REG(UART + 0x08)
+#define UART_INTSTATUS REG(UART + 0x0C) /* write 1 to clear */
+#define UART_BAUDDIV REG(UART + 0x10)
+#define BAUD 115200u
+
+#define SYST_CSR REG(0xE000E010)
+#define SYST_RVR REG(0xE000E014)
+#define SYST_CVR REG(0xE000E018)
+#define NVIC_ISER(n) REG(0xE000E100 + 4 * (n))
+#define CPACR REG(0xE000ED88)
+#define DEMCR REG(0xE000EDFC)
+#define DWT_CTRL REG(0xE0001000)
+#define DWT_CYCCNT REG(0xE0001004)
+
+#define RING 4096u
+#define SYSTICK_RANGE 0x1000000u
+
+extern uint32_t __stack_top[], __data_start[], __data_end[], __data_load[], __bss_start[], __bss_end[];
+extern uint8_t __program_start[], __program_end[];
+int main(void);
+void reset_handler(void);
+
+static volatile uint8_t ring[RING];
+static volatile uint32_t head, tail; /* written by the interrupt, by board_getc */
+static volatile uint32_t wraps;
+static int has_cyccnt;
+
+/* Cleared before, so that a byte that comes meanwhile interrupts again. */
+static void uart_handler(void) {
+  UART_INTSTATUS = 2u;
+  while (UART_STATE & 2u) {
+    uint8_t byte = (uint8_t)UART_DATA;
+    if (head - tail < RING) {
+      ring[head % RING] = byte;
+      head++;
+    }
+  }
+}
+
+static void systick_handler(void) {
+  wraps++;
+}
+
+/* A fault ends in a reset, and the host finds the upload where it was. */
+static void fault_handler(void) {
+  REG(0xE000ED0C) = 0x05FA0004u;
+  for (;;) {
+  }
+}
+
+typedef void (*handler)(void);
+
+__attribute__((section(".vectors"), used)) static const struct {
+  uint32_t *stack;
+  handler reset, faults[13], systick, irqs[UART_RX_IRQ + 1];
+} vectors = {
+    __stack_top,
+    reset_handler,
+    {fault_handler, fault_handler, fault_handler, fault_handler, fault_handler},
+    systick_handler,
+    {[UART_RX_IRQ] = uart_handler},
+};
+
+void reset_handler(void) {
+  uint32_t *from = __data_load;
+  for (uint32_t *to = __data_start; to < __data_end;) {
+    *to++ = *from++;
+  }
+  for (uint32_t *to = __bss_start; to < __bss_end;) {
+    *to++ = 0;
+  }
+  CPACR |= 0xFu << 20; /* the coprocessors that compilers may use */
+  __asm volatile("dsb\n isb");
+  main();
+  for (;;) {
+  }
+}
+
+void board_init(void) {
+  UART_BAUDDIV = CLOCK_HZ / BAUD;
+  UART_CTRL = 0xB; /* send, receive, interrupt on receive */
+  NVIC_ISER(UART_RX_IRQ / 32) = 1u << (UART_RX_IRQ % 32);
+  DEMCR |= 1u << 24;
+  DWT_CYCCNT = 0;
+  DWT_CTRL |= 1u;
+  for (volatile int i = 0; i < 100; i++) {
+  }
+  has_cyccnt = DWT_CYCCNT != 0; /* simulators have none */
+  SYST_RVR = SYSTICK_RANGE - 1;
+  SYST_CVR = 0;
+  SYST_CSR = 7;
+}
+
+/* The test and the sleep are one step: an interrupt in between still ends wfi. */
+int board_getc(void) {
+  for (;;) {
+    __asm volatile("cpsid i" ::: "memory");
+    if (head != tail) {
+      break;
+    }
+    __asm volatile("wfi\n cpsie i\n isb" ::: "memory");
+  }
+  __asm volatile("cpsie i" ::: "memory");
+  uint8_t byte = ring[tail % RING];
+  tail++;
+  return byte;
+}
+
+void board_putc(uint8_t byte) {
+  while (UART_STATE & 1u) {
+  }
+  UART_DATA = byte;
+}
+
+/* Both counters start anew at every call, so equal work counts equally. */
+uint64_t board_cycles(void) {
+  if (has_cyccnt) {
+    uint32_t cycles = DWT_CYCCNT;
+    DWT_CYCCNT = 0;
+    return cycles;
+  }
+  uint32_t value, before;
+  do {
+    before = wraps;
+    value = SYST_CVR;
+  } while (before != wraps);
+  uint64_t ticks =
+      (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
+  SYST_CVR = 0;
+  wraps = 0;
+  return ticks;
+}
+
+void board_memory(agent_config *config) {
+  config->board = BOARD;
+  config->cpu = CPU;
+  config->counter = has_cyccnt ? "cycles" : "systick";
+  config->clock_hz = CLOCK_HZ;
+  config->counter_hz = CLOCK_HZ;
+  config->ring_bytes = RING;
+  config->program_bytes = (uint32_t)(__program_end - __program_start) + (uint32_t)((__data_end - __data_start) * 4);
+  config->model = (uint8_t *)(uintptr_t)MODEL_ADDRESS;
+  config->model_bytes = MODEL_BYTES;
+  config->arena = (uint8_t *)(uintptr_t)ARENA_ADDRESS;
+  config->arena_bytes = ARENA_BYTES;
+}

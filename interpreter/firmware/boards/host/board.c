@@ -1,0 +1,79 @@
+/* The agent as a program on this machine, over stdin and stdout. With NMP_AGENT_MEMORY=FILE the model's memory is that
+ * file, so that it survives the program as RAM survives a reset. */
+#define _POSIX_C_SOURCE 200112L
+#include "board.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MODEL_BYTES ((size_t)16 << 20)
+#define ARENA_BYTES ((size_t)4 << 20)
+#define ALIGNMENT 64
+
+static uint8_t *model, *arena;
+
+static uint8_t *memory(size_t bytes, const char *path) {
+  if (path != NULL) {
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, (off_t)bytes) != 0) {
+      _exit(1);
+    }
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
+  }
+  void *made = NULL;
+  return posix_memalign(&made, ALIGNMENT, bytes) == 0 ? made : NULL;
+}
+
+void board_init(void) {
+  model = memory(MODEL_BYTES, getenv("NMP_AGENT_MEMORY"));
+  arena = memory(ARENA_BYTES, NULL);
+  if (model == NULL || arena == NULL) {
+    _exit(1);
+  }
+}
+
+int board_getc(void) {
+  static uint8_t buffer[4096];
+  static ssize_t used, at;
+  if (at == used) {
+    used = read(STDIN_FILENO, buffer, sizeof(buffer));
+    at = 0;
+    if (used <= 0) {
+      return -1;
+    }
+  }
+  return buffer[at++];
+}
+
+void board_putc(uint8_t byte) {
+  if (write(STDOUT_FILENO, &byte, 1) != 1) {
+    _exit(0);
+  }
+}
+
+uint64_t board_cycles(void) {
+  static uint64_t before;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  uint64_t passed = ns - before;
+  before = ns;
+  return passed;
+}
+
+void board_memory(agent_config *config) {
+  config->board = "host";
+  config->cpu = "this machine";
+  config->counter = "ns";
+  config->clock_hz = 1000000000u;
+  config->counter_hz = 1000000000u;
+  config->ring_bytes = 4096;
+  config->model = model;
+  config->model_bytes = MODEL_BYTES;
+  config->arena = arena;
+  config->arena_bytes = ARENA_BYTES;
+}

@@ -1,0 +1,4 @@
+CROSS :=
+PACKAGES := gcc
+SOURCES += boards/host/board.c
+HOSTED := yes

@@ -1,0 +1,5 @@
+CROSS := arm-none-eabi-
+PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi
+CFLAGS += -mcpu=cortex-m7 -mthumb
+LDFLAGS += --specs=nosys.specs
+SOURCES += boards/common/mps.c

@@ -1,0 +1,148 @@
+/* fuzz_agent SEED FRAMES MODEL.nmp...: hostile frames for the device's agent, to be built with sanitizers.
+ *
+ * Frames are right, wrong in one place, or noise; numbers are mostly those at the edges of what is allowed. In between
+ * a model is uploaded and loaded as it should be. Prints how many frames the agent answered, and how many it refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent.h"
+
+enum { HELLO = 1, BEGIN, DATA, LOAD, INPUT, RUN, PROFILE, DIGESTS, READ, RESET, TYPES };
+enum { REFUSED = 0xFF };
+
+#define MODEL_BYTES 32768
+#define ARENA_BYTES 16384
+
+static uint64_t state;
+static uint8_t *file;
+static size_t file_bytes;
+static frame_parser answers;
+static unsigned long answered, refused, runs;
+
+static uint32_t pick(uint32_t below) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (uint32_t)(state >> 32) % below;
+}
+
+static uint64_t cycles(void) {
+  return 1;
+}
+
+static void put(void *to, const uint8_t *data, size_t bytes) {
+  frame f;
+  (void)to;
+  for (size_t i = 0; i < bytes; i++) {
+    if (frame_push(&answers, data[i], &f)) {
+      answered++;
+      refused += f.type == REFUSED;
+      runs += f.type == (RUN | 0x80);
+    }
+  }
+}
+
+static uint32_t number(void) {
+  const uint32_t edges[] = {0,           1,   2,           3,           5,           254,
+                            255,         256, 257,         MODEL_BYTES, ARENA_BYTES, (uint32_t)file_bytes,
+                            0x7FFFFFFFu, 64,  0x80000000u, 0xFFFFFFFFu, 0xFFFFFF00u, frame_crc32(0, file, file_bytes)};
+  uint32_t edge = edges[pick(sizeof(edges) / sizeof(edges[0]))];
+  return pick(8) ? edge + pick(3) - 1 : edge ^ pick(0xFFFFFFFFu);
+}
+
+static void line(agent *a, uint8_t type, const uint8_t *payload, size_t bytes, int harm) {
+  uint8_t data[FRAME_ENCODED + 2];
+  size_t length = frame_encode(data, type, (uint16_t)pick(4), payload, bytes);
+  if (harm) {
+    data[pick((uint32_t)length)] = (uint8_t)pick(256);
+    length -= pick(4) ? 0 : pick((uint32_t)length);
+  }
+  for (size_t i = 0; i < length; i++) {
+    agent_push(a, data[i]);
+  }
+}
+
+/* A whole upload, as a host does it, and inputs that are all zero. */
+static void upload(agent *a) {
+  uint8_t payload[FRAME_PAYLOAD];
+  frame_put(frame_put(payload, file_bytes, 4), frame_crc32(0, file, file_bytes), 4);
+  line(a, RESET, NULL, 0, 0);
+  line(a, BEGIN, payload, 8, 0);
+  for (size_t at = 0; at < file_bytes; at += AGENT_CHUNK) {
+    size_t bytes = file_bytes - at < AGENT_CHUNK ? file_bytes - at : AGENT_CHUNK;
+    frame_put(payload, at, 4);
+    memcpy(payload + 4, file + at, bytes);
+    line(a, DATA, payload, 4 + bytes, 0);
+  }
+  frame_put(payload, frame_crc32(0, file, file_bytes), 4);
+  line(a, LOAD, payload, 4, 0);
+}
+
+static void run(agent *a) {
+  uint8_t payload[12], *p = frame_put(payload, frame_crc32(0, file, file_bytes), 4);
+  p = frame_put(p, a->net ? frame_crc32(0, a->inputs, a->input_bytes) : 0, 4);
+  frame_put(p, a->info.ops + (pick(4) ? 0 : number()), 4);
+  line(a, RUN, payload, 12, 0);
+}
+
+static void hostile(agent *a) {
+  static const uint8_t sizes[TYPES] = {0, 0, 8, 20, 4, 20, 12, 4, 16, 12, 0};
+  uint8_t payload[FRAME_PAYLOAD], type = (uint8_t)(pick(64) ? 1 + pick(TYPES - 2) : pick(256));
+  if ((type == BEGIN || type == RESET) && pick(32)) {
+    type = READ; /* most frames meet a loaded model */
+  }
+  size_t bytes = type < TYPES && pick(4) ? sizes[type] : pick(FRAME_PAYLOAD + 1);
+  for (size_t at = 0; at < bytes; at += 4) {
+    uint8_t word[4];
+    frame_put(word, number(), 4);
+    memcpy(payload + at, word, bytes - at < 4 ? bytes - at : 4);
+  }
+  line(a, type, payload, bytes, pick(8) == 0);
+}
+
+static uint8_t *aligned(size_t bytes) {
+  void *made = NULL;
+  if (posix_memalign(&made, 64, bytes) != 0) {
+    exit(2);
+  }
+  memset(made, 0xA5, bytes);
+  return made;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 4) {
+    return 2;
+  }
+  unsigned long frames = strtoul(argv[2], NULL, 10);
+  state = strtoull(argv[1], NULL, 10) * 0x9E3779B97F4A7C15u + 1;
+  agent_config board = {"fuzz",      "fuzz",      "none", 1,   1,   4096, 0, aligned(MODEL_BYTES), aligned(ARENA_BYTES),
+                        MODEL_BYTES, ARENA_BYTES, cycles, put, NULL};
+  agent a;
+  agent_init(&a, &board);
+  file = malloc(MODEL_BYTES);
+  for (unsigned long i = 0; i < frames; i++) {
+    if (i % 2048 == 0) {
+      FILE *from = fopen(argv[3 + i / 2048 % (unsigned long)(argc - 3)], "rb");
+      if (from == NULL) {
+        return 2;
+      }
+      file_bytes = fread(file, 1, MODEL_BYTES, from);
+      fclose(from);
+    }
+    if (i % 128 == 0) {
+      upload(&a);
+    }
+    if (i % 16 == 15) {
+      run(&a);
+    } else {
+      hostile(&a);
+    }
+  }
+  printf("%lu answered %lu refused %lu runs\n", answered, refused, runs);
+  free(file);
+  free(board.model);
+  free(board.arena);
+  return 0;
+}

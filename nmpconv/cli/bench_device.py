@@ -1,0 +1,126 @@
+"""nmpconv bench --device: a model on a device, verified and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmpconv.cli import device as devices
+from nmpconv.cli import options, show
+
+if TYPE_CHECKING:
+    from nmpconv.ondevice import Measured
+    from nmpconv.runtime import Net
+
+_ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns"}
+RUNS = 3  # simulated boards count the same every time
+
+
+def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, json: bool) -> None:
+    from nmpconv import ondevice
+    from nmpconv.reader import read_bytes
+    from nmpconv.runtime import load
+
+    data = read_bytes(model)
+    net = load(model)
+    cases = given(net, sources) if sources else ondevice.cases(net)
+    with show.progress() as progress, devices.opened(name, progress) as device:
+        found = ondevice.measure(device, net, data, cases, runs=runs or RUNS, progress=progress)
+    if json:
+        show.as_json(_json(name, net, found))
+    else:
+        _show(name, net, found)
+
+
+def given(net: Net, sources: Sequence[str]) -> list[list[np.ndarray]]:
+    """The samples that --input names, each as the arrays of all inputs."""
+    from nmpconv.feed import Feed
+
+    feed = Feed(net, options.sources(sources, "--input"))
+    samples = [feed.integers(feed[i]) for i in range(len(feed))]
+    return [[sample[port.name] for port in net.inputs] for sample in samples]
+
+
+def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
+    unit, count = found.counter.unit, found.counter.count
+    hello = found.hello
+    return {
+        "device": name,
+        "board": hello.board,
+        "cpu": hello.cpu,
+        "clock_hz": hello.clock_hz,
+        "counter": hello.counter,
+        "runs": len(found.runs),
+        "latency_ms": {
+            "min": 1e3 * found.least * found.counter.seconds,
+            "median": 1e3 * found.median * found.counter.seconds,
+        },
+        unit: count(found.least),
+        "ops": [
+            {"name": op.name, "kind": op.kind, unit: count(ticks), "macs": op.macs}
+            for op, ticks in zip(net.model.ops, found.ops, strict=True)
+        ],
+        "arena_bytes": found.loaded.arena_bytes,
+        "arena_available": hello.arena_bytes,
+        "model_bytes": found.upload.size,
+        "firmware_bytes": hello.program_bytes,
+        "upload_bytes_per_second": found.upload.rate,
+        "verified": found.verified > 0,
+        "verified_inputs": found.verified,
+    }
+
+
+def _show(name: str, net: Net, found: Measured) -> None:
+    unit, count = found.counter.unit, found.counter.count
+    total, most = sum(found.ops) or 1, max(found.ops) or 1
+    show.table(
+        ("#", "op", "name", f">{unit}", ">share", ">MACs", f">MAC/{_ONE[unit]}", ""),
+        [
+            [
+                str(i),
+                op.kind,
+                op.name,
+                str(count(ticks)),
+                show.percent(ticks / total, 1),
+                show.scaled(op.macs) if op.macs else show.NOTHING,
+                _per(op.macs, count(ticks)),
+                show.bar(ticks / most),
+            ]
+            for i, (op, ticks) in enumerate(zip(net.model.ops, found.ops, strict=True))
+        ],
+        title="Ops",
+    )
+    seconds, macs = found.counter.seconds, sum(op.macs for op in net.model.ops)
+    simulated = name.startswith("sim:") and unit == "instructions"
+    show.facts(
+        [
+            ("device", name),
+            *devices.facts(found.hello),
+            ("counter", f"{found.hello.counter}: {unit}" + (", simulated: no memory or pipeline" * simulated)),
+            ("runs", str(len(found.runs))),
+            (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
+            (
+                "latency",
+                f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)",
+            ),
+            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} per {_ONE[unit]}"),
+            ("arena", f"{show.size(found.loaded.arena_bytes)} of {show.size(found.hello.arena_bytes)}"),
+            ("model", f"{show.size(found.upload.size)}, {_arrival(found)}"),
+            ("verified", f"{found.verified} input(s): the same bytes as here"),
+        ]
+    )
+
+
+def _arrival(found: Measured) -> str:
+    upload = found.upload
+    if upload.resumed == upload.size:
+        return "was there already"
+    resumed = f", resumed at {upload.resumed}" if upload.resumed else ""
+    return f"uploaded at {show.scaled(upload.rate)}B/s{resumed}"
+
+
+def _per(macs: int, count: int) -> str:
+    return f"{macs / count:.3f}" if macs and count else show.NOTHING

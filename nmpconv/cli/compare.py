@@ -1,0 +1,68 @@
+"""nmpconv compare: a device against this machine, op by op."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import device as devices
+from nmpconv.cli import options, show
+from nmpconv.errors import MismatchError
+
+NAME = "compare"
+
+
+def command(
+    model: options.ModelFile,
+    device: Annotated[
+        str, typer.Option("--device", metavar=options.DEVICE_NAME, help="The device.", show_default=False)
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that differs.
+
+    \b
+    Example:
+      nmpconv compare model.nmp --device sim:mps2-an386
+    """
+    from nmpconv import ondevice
+    from nmpconv.cli.bench_device import given
+    from nmpconv.reader import read_bytes
+    from nmpconv.runtime import load
+
+    net = load(model)
+    cases = given(net, inputs) if inputs else ondevice.cases(net)
+    ops = len(net.model.ops)
+    with show.progress() as progress, devices.opened(device, progress) as found:
+        ondevice.load(found, net, read_bytes(model))
+        for i, case in enumerate(cases):
+            first = ondevice.first_difference(found, net, case)
+            if first is not None:
+                break
+            progress("compare", i + 1, len(cases))
+    where = None
+    if first is not None:
+        op, difference = first
+        where = {
+            "input": i,
+            "op": op,
+            "name": net.model.ops[op].name,
+            "tensor": net.model.tensors[difference.tensor].name,
+            "differ": difference.count,
+            "values": difference.size,
+            "first": [{"index": k, "device": got, "host": wanted} for k, got, wanted in difference.first],
+        }
+    if json:
+        show.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": where is None, "difference": where})
+    if first is not None:
+        name = net.model.ops[op].name
+        raise MismatchError(f"input {i}, op {op} {name!r}: {difference}", where=device)
+    if not json:
+        show.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")

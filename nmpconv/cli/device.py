@@ -1,0 +1,72 @@
+"""nmpconv device: what is at the other end of a line; and what other commands do with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+
+if TYPE_CHECKING:
+    from nmpconv.device.client import Device
+    from nmpconv.device.protocol import Hello
+
+NAME = "device"
+app = typer.Typer(help="Look for devices, and at one.", no_args_is_help=True)
+
+
+@contextmanager
+def opened(name: str, progress: show.Reporter) -> Iterator[Device]:
+    """The device at a line, which is closed, and a simulator stopped, at the end."""
+    from nmpconv.device.client import Device
+    from nmpconv.device.connect import connect
+
+    line = connect(name)
+    try:
+        yield Device(line, progress)
+    finally:
+        line.close()
+
+
+def facts(hello: Hello) -> list[tuple[str, str]]:
+    return [
+        ("board", f"{hello.board}, {hello.cpu}, {show.scaled(hello.clock_hz)}Hz"),
+        ("firmware", f"nmpconv {hello.version}, {show.size(hello.program_bytes)}"),
+    ]
+
+
+@app.command("info")
+def info(
+    name: Annotated[str, typer.Argument(metavar=options.DEVICE_NAME, help="The device.", show_default=False)],
+    json: options.Json = False,
+) -> None:
+    """Ask a device what it is."""
+    with show.progress() as progress, opened(name, progress) as device:
+        hello = device.hello
+    if json:
+        found = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}
+        sizes = {key: getattr(hello, key) for key in ("program_bytes", "model_bytes", "arena_bytes")}
+        show.as_json({"device": name, **found, **sizes})
+        return
+    memory = f"{show.size(hello.model_bytes)} for models, {show.size(hello.arena_bytes)} for activations"
+    counter = f"{hello.counter}, {show.scaled(hello.counter_hz)}Hz"
+    show.facts([("device", name), *facts(hello), ("memory", memory), ("counter", counter)])
+
+
+@app.command("list")
+def listed(json: options.Json = False) -> None:
+    """Show the serial ports and the boards that can be simulated here."""
+    from nmpconv.device import simulator
+    from nmpconv.device.transport import ports
+
+    found, boards = ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
+    if json:
+        simulated = [{"device": name, "missing": lacks or None} for name, lacks in boards.items()]
+        show.as_json({"ports": found, "simulated": simulated})
+        return
+    rows = [[port, "serial port"] for port in found]
+    rows += [[name, lacks or "ready"] for name, lacks in boards.items()]
+    show.table(("device", ""), rows)

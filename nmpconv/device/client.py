@@ -1,0 +1,231 @@
+"""What can be asked of a device: load a model, run it, count, and look at its tensors."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nmpconv.device import protocol
+from nmpconv.device.link import QUIET_SECONDS, WAIT_MAX, WINDOW, Link, Refused
+from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, Frame, Hello, Loaded, Status, Type
+from nmpconv.device.transport import Transport
+from nmpconv.errors import DeviceError
+
+HELLO_SECONDS = 4.0  # a simulator may notice an opened port only after a second
+FRAME_BYTES = 280  # on the line, at most
+RECOVERIES = 3  # resets in a row that are lived through
+OP_SECONDS, MAC_SECONDS = 10.0, 5e-6  # the slowest device that is waited for
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """resumed: bytes that the device had already. seconds: of the rest."""
+
+    size: int
+    resumed: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second."""
+        return (self.size - self.resumed) / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """ticks: of the device's counter, all ops. digest: CRC-32 of all outputs, 0 for a run that ended before them."""
+
+    ticks: int
+    digest: int
+
+
+class Device:
+    """A device that answered. Raises DeviceError, Refused (a ModelError's or a DeviceError's code)."""
+
+    def __init__(self, line: Transport, progress: Progress = lambda stage, done, total: None) -> None:
+        self._link = Link(line)
+        self._progress = progress
+        self._model = b""
+        self._macs: Sequence[int] = ()
+        self._inputs = b""
+        self.name = line.name
+        self.hello = self._hello()
+        self._link.window = max(1, min(WINDOW, self.hello.ring // 2 // FRAME_BYTES))
+
+    def _hello(self) -> Hello:
+        answer = self._link.ask(Type.HELLO, quiet=HELLO_SECONDS)
+        found = protocol.hello(answer)
+        if found is None:
+            version = answer[0] if answer else 0
+            raise DeviceError(
+                f"its firmware speaks version {version} of the link, version {protocol.VERSION} is needed",
+                where=self.name,
+                hint="build and flash the firmware of this nmpconv: make firmware BOARD=...",
+            )
+        return found
+
+    def load(self, model: bytes, macs: Sequence[int] = ()) -> tuple[Upload, Loaded]:
+        """Sends the model, or what is missing of it, and has it verified. macs: of its ops, for how long to wait."""
+        self._model, self._macs = model, macs
+        crc = zlib.crc32(model)
+        for _ in range(RECOVERIES):
+            sent = self._upload(model, crc)
+            try:
+                found = protocol.loaded(self._link.ask(Type.LOAD, protocol.numbers(crc), quiet=self._load_seconds()))
+            except Refused as refused:
+                if refused.refusal.status not in (Status.INCOMPLETE, Status.DIGEST):
+                    raise
+                continue
+            if found is None:
+                raise self._nonsense(Type.LOAD)
+            return sent, found
+        raise DeviceError("the model does not arrive as it is sent", where=self.name)
+
+    def reload(self) -> None:
+        """Sends what a reset of the device has lost of the model."""
+        self.load(self._model, self._macs)
+
+    def set_inputs(self, data: bytes) -> None:
+        """The bytes of all inputs, one after another."""
+        self._inputs = data
+        pieces = range(0, len(data), CHUNK)
+        self._link.ask_all([(Type.INPUT, protocol.numbers(at) + data[at : at + CHUNK]) for at in pieces])
+
+    def run(self, last: int | None = None) -> Run:
+        """Runs all ops, or the first ``last``, on the inputs that were set."""
+        count = len(self._macs) if last is None else last
+        found = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
+        if found is None:
+            raise self._nonsense(Type.RUN)
+        return Run(*found)
+
+    def profile(self, ops: int) -> list[int]:
+        """Ticks of each op in the last run."""
+        found: list[int] = []
+        while len(found) < ops:
+            page = protocol.ticks(self._link.ask(Type.PROFILE, protocol.numbers(len(found))))
+            if not page:
+                raise self._nonsense(Type.PROFILE)
+            found += page
+        return found[:ops]
+
+    def digests(self, tensors: Sequence[int]) -> list[int]:
+        """CRC-32 of one tensor per op, right after the op."""
+        found: list[int] = []
+        for first in range(0, len(tensors), DIGESTS_MAX):
+            wanted = tensors[first : first + DIGESTS_MAX]
+            page = self._execute(Type.DIGESTS, protocol.numbers(first, *wanted))
+            if len(page) != 4 * len(wanted):
+                raise self._nonsense(Type.DIGESTS)
+            found += struct.unpack(f"<{len(wanted)}I", page)
+        return found
+
+    def read(self, tensor: int, size: int) -> bytes:
+        """The bytes of a tensor as it is now."""
+        pieces = [(at, min(CHUNK, size - at)) for at in range(0, size, CHUNK)]
+        answers = self._link.ask_all([(Type.READ, protocol.numbers(tensor, at, n)) for at, n in pieces])
+        for (at, n), answer in zip(pieces, answers, strict=True):
+            if answer[:4] != protocol.numbers(at) or len(answer) != 4 + n:
+                raise self._nonsense(Type.READ)
+        return b"".join(answer[4:] for answer in answers)
+
+    def reset(self) -> None:
+        """The device forgets its model."""
+        self._link.ask(Type.RESET)
+
+    def _execute(self, kind: Type, what: bytes) -> bytes:
+        """A request that runs ops; after a reset of the device model and inputs are sent again."""
+        payload = protocol.numbers(zlib.crc32(self._model), zlib.crc32(self._inputs)) + what
+        for _ in range(RECOVERIES):
+            try:
+                return self._link.ask(kind, payload, patience=self._patience)
+            except Refused as refused:
+                if not refused.forgot:
+                    raise
+            self.reload()
+            self.set_inputs(self._inputs)
+        raise DeviceError(f"the device was reset {RECOVERIES} times during a run", where=self.name)
+
+    def _patience(self, progress: bytes) -> float:
+        op = int.from_bytes(progress[:4], "little")
+        return OP_SECONDS + MAC_SECONDS * (self._macs[op] if op < len(self._macs) else 0)
+
+    def _load_seconds(self) -> float:
+        return QUIET_SECONDS + 1e-5 * len(self._model)
+
+    def _upload(self, data: bytes, crc: int) -> Upload:
+        begun = at = self._begin(data, crc)
+        start = time.monotonic()
+        for _ in range(RECOVERIES):
+            if self._send_from(data, at) == len(data):
+                return Upload(len(data), begun, time.monotonic() - start)
+            at = self._begin(data, crc)
+        raise DeviceError("the device loses its upload again and again", where=self.name)
+
+    def _begin(self, data: bytes, crc: int) -> int:
+        answer = self._link.ask(Type.BEGIN, protocol.numbers(len(data), crc), quiet=self._load_seconds())
+        return self._received(answer, data)
+
+    def _received(self, answer: bytes, data: bytes) -> int:
+        found = protocol.unpack(answer, "<I")
+        if found is None or found[0] > len(data):
+            raise self._nonsense(Type.DATA)
+        return found[0]
+
+    def _send_from(self, data: bytes, received: int) -> int:
+        """Sends data from an offset, several frames ahead of the acknowledgements; returns how much the device has.
+
+        The line keeps the order, so an acknowledgement that does not cover its own frame tells of a loss at once.
+        """
+        link = self._link
+        flying: dict[int, tuple[int, float]] = {}  # seq: end of its data, when sent
+        at, wait = received, link.wait
+        link.heard = moved = time.monotonic()
+        while received < len(data):
+            while len(flying) < link.window and at < len(data):
+                frame = link.send(Type.DATA, protocol.numbers(at) + data[at : at + CHUNK])
+                at = min(at + CHUNK, len(data))
+                flying[frame.seq] = (at, time.monotonic())
+            for frame in link.receive(moved + wait - time.monotonic()):
+                if self._lost(frame, flying):
+                    return received
+                if frame.type != Type.DATA | protocol.REPLY:
+                    continue
+                has = self._received(frame.payload, data)
+                if has > received:
+                    received, wait = has, link.wait
+                    moved = link.heard = time.monotonic()
+                    self._progress("upload", received, len(data))
+                sent = flying.pop(frame.seq, None)
+                if sent is not None and has < sent[0]:
+                    at = received
+                    flying.clear()
+                    moved = time.monotonic()
+                elif sent is not None:
+                    link.took(time.monotonic() - sent[1])
+            at = max(at, received)
+            flying = {seq: sent for seq, sent in flying.items() if sent[0] > received}
+            if time.monotonic() >= moved + wait:
+                at, moved, wait = received, time.monotonic(), min(2 * wait, WAIT_MAX)
+                flying.clear()
+            link.check_quiet()
+        return received
+
+    def _lost(self, frame: Frame, flying: dict[int, tuple[int, float]]) -> bool:
+        """Whether the device says that it has no upload; other refusals are raised."""
+        if frame.type != protocol.REFUSED or frame.seq not in flying:
+            return False
+        why = protocol.refusal(frame.payload)
+        if why is None:
+            raise self._nonsense(Type.DATA)
+        if why.status in (Status.INCOMPLETE, Status.RANGE):
+            return True
+        raise Refused(why, self.name)
+
+    def _nonsense(self, kind: Type) -> DeviceError:
+        return DeviceError(f"the answer to {kind.name} makes no sense", where=self.name, hint="other firmware?")

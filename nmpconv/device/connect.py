@@ -1,0 +1,23 @@
+"""Which line the name of a device means."""
+
+from __future__ import annotations
+
+from nmpconv.device import simulator
+from nmpconv.device.transport import Serial, Tcp, Transport
+from nmpconv.errors import UsageError
+
+
+def connect(name: str) -> Transport:
+    """The line of a --device: PORT[:baud], tcp:host:port or sim:BOARD. Raises UsageError, DeviceError."""
+    kind, _, rest = name.partition(":")
+    if kind == "sim":
+        return simulator.start(rest)
+    if kind == "tcp":
+        host, _, port = rest.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageError(f"{name!r} is not tcp:host:port", where="--device")
+        return Tcp(host, int(port))
+    path, colon, baud = name.rpartition(":")
+    if colon and baud.isdecimal() and int(baud) > 0 and path:
+        return Serial(path, int(baud))
+    return Serial(name)

@@ -1,0 +1,180 @@
+"""Questions and answers over a line that loses, flips and repeats bytes. Every wait has a limit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nmpconv.device import protocol
+from nmpconv.device.protocol import Frame, Parser, Refusal, Status, Type
+from nmpconv.device.transport import Transport
+from nmpconv.errors import DeviceError, ExitCode, NmpError
+
+QUIET_SECONDS = 8.0  # without any answer: the device is gone
+WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent again
+WINDOW = 8  # requests on their way at once
+
+Request = tuple[Type, bytes]
+
+
+class Refused(NmpError):
+    """The device's own answer to a request that it does not carry out."""
+
+    def __init__(self, refusal: Refusal, where: str) -> None:
+        self.refusal = refusal
+        memory = refusal.status == Status.MEMORY
+        self.code = ExitCode.MODEL if memory or refusal.status < Status.REQUEST else ExitCode.DEVICE
+        place = f", op {refusal.op}" if refusal.op >= 0 else ""
+        place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""
+        numbers = f"needs {refusal.found}, has {refusal.allowed}" if memory else _numbers(refusal)
+        super().__init__(
+            f"the device refuses {_name(refusal.request)}: {refusal.what}{place} ({numbers}; status {refusal.status})",
+            where=where,
+        )
+
+    @property
+    def forgot(self) -> bool:
+        """The device was reset meanwhile: once it has model and inputs again, it will do as it is asked."""
+        return self.refusal.status in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT)
+
+
+def _numbers(refusal: Refusal) -> str:
+    return f"found {refusal.found}, allowed {refusal.allowed}"
+
+
+def _name(request: int) -> str:
+    return Type(request).name if request in list(Type) else f"request {request}"
+
+
+@dataclass
+class _Flight:
+    """A request that waits for its answer. wait: seconds until it is sent again."""
+
+    index: int
+    frame: Frame
+    sent: float
+    wait: float
+    tries: int = 1
+
+
+class Link:
+    """One line with its parser, its sequence numbers and what is known about its speed."""
+
+    def __init__(self, line: Transport) -> None:
+        self.line = line
+        self.window = 1
+        self.bytes_seen = 0
+        self.frames_seen = 0
+        self._parser = Parser()
+        self._seq = random.Random().randrange(1 << 16)
+        self._round_trip = 0.0
+        self._spread = 0.0
+        self.heard = time.monotonic()  # when something was last answered, or moved on
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which an answer is late."""
+        if not self._round_trip:
+            return WAIT_FIRST
+        return min(max(self._round_trip + 4 * self._spread, WAIT_MIN), WAIT_MAX)
+
+    def send(self, kind: int, payload: bytes) -> Frame:
+        self._seq = (self._seq + 1) % (1 << 16)
+        frame = Frame(kind, self._seq, payload)
+        self.line.write(protocol.encode(frame))
+        return frame
+
+    def receive(self, seconds: float) -> list[Frame]:
+        """The frames that have come; waits at most so long for bytes."""
+        data = self.line.read(max(seconds, 0.0))
+        frames = self._parser.push(data)
+        self.bytes_seen += len(data)
+        self.frames_seen += len(frames)
+        return frames
+
+    def took(self, seconds: float) -> None:
+        """Learns from an answer to a request that was sent once."""
+        if not self._round_trip:
+            self._round_trip, self._spread = seconds, seconds / 2
+        self._spread += (abs(seconds - self._round_trip) - self._spread) / 4
+        self._round_trip += (seconds - self._round_trip) / 8
+
+    def check_quiet(self, limit: float = QUIET_SECONDS) -> None:
+        """DeviceError after so many seconds without an answer."""
+        if time.monotonic() - self.heard > limit:
+            raise silence(self)
+
+    def ask(
+        self,
+        kind: Type,
+        payload: bytes = b"",
+        *,
+        patience: Callable[[bytes], float] | None = None,
+        quiet: float = QUIET_SECONDS,
+    ) -> bytes:
+        """The answer to one request. patience: seconds that the device may be silent after this PROGRESS."""
+        return self.ask_all([(kind, payload)], patience=patience, quiet=quiet)[0]
+
+    def ask_all(
+        self,
+        requests: Sequence[Request],
+        *,
+        patience: Callable[[bytes], float] | None = None,
+        quiet: float = QUIET_SECONDS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[bytes]:
+        """The answers to requests that do not depend on each other. Raises Refused, DeviceError."""
+        answers: list[bytes] = [b""] * len(requests)
+        waiting = deque(range(len(requests)))
+        flying: dict[int, _Flight] = {}
+        done = 0
+        step = b""  # the last PROGRESS: only another one is a sign of life
+        self.heard = time.monotonic()
+        while waiting or flying:
+            while waiting and len(flying) < self.window:
+                index = waiting.popleft()
+                frame = self.send(*requests[index])
+                flying[frame.seq] = _Flight(index, frame, time.monotonic(), self.wait)
+            for frame in self.receive(min(f.sent + f.wait for f in flying.values()) - time.monotonic()):
+                flight = flying.get(frame.seq)
+                if flight is None:
+                    continue
+                if frame.type == protocol.PROGRESS and patience is not None:
+                    if frame.payload != step:
+                        step, quiet, self.heard = frame.payload, patience(frame.payload), time.monotonic()
+                elif frame.type == protocol.REFUSED and (why := protocol.refusal(frame.payload)):
+                    raise Refused(why, self.line.name)
+                elif frame.type == flight.frame.type | protocol.REPLY:
+                    answers[flight.index] = frame.payload
+                    self.heard = time.monotonic()
+                    if flight.tries == 1 and patience is None:
+                        self.took(time.monotonic() - flight.sent)
+                    del flying[frame.seq]
+                    done += 1
+                    progress(done)
+            self._send_again(flying.values())
+            self.check_quiet(quiet)
+        return answers
+
+    def _send_again(self, flights: Iterable[_Flight]) -> None:
+        now = time.monotonic()
+        for flight in flights:
+            if now >= flight.sent + flight.wait:
+                self.line.write(protocol.encode(flight.frame))
+                flight.sent, flight.tries = now, flight.tries + 1
+                flight.wait = min(2 * flight.wait, WAIT_MAX)
+
+
+def silence(link: Link) -> DeviceError:
+    """Why nothing was understood, as far as one can tell from here."""
+    if link.frames_seen:
+        why, hint = "the device stopped answering", "check cable and power; start again: an upload goes on where it was"
+    elif link.bytes_seen:
+        why = f"{link.bytes_seen} bytes came, but no frame of the device link"
+        hint = "another program on the port, another baud rate, or firmware that is not nmpconv's"
+    else:
+        why, hint = "no answer", "is the firmware running, and is this the right port?"
+    return DeviceError(why, where=link.line.name, hint=hint)

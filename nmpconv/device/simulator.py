@@ -1,0 +1,138 @@
+"""Boards that QEMU simulates: started on firmware that `make firmware` built, and stopped at the end."""
+
+from __future__ import annotations
+
+import re
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmpconv.device.transport import Program, Serial, Transport, end
+from nmpconv.errors import DeviceError, UsageError
+
+START_SECONDS = 10.0
+PTY = re.compile(rb"redirected to (\S+)")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """shift: an instruction takes 2^shift ns of the simulated time."""
+
+    program: str
+    arguments: tuple[str, ...]
+    package: str
+    shift: int
+
+
+ARM = ("qemu-system-arm", "qemu-system-arm")
+MACHINES = {
+    **{name: Machine(ARM[0], ("-M", name), ARM[1], 6) for name in ("mps2-an386", "mps2-an500", "mps3-an547")},
+    "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
+}
+HOST = "host"  # the agent as a program on this machine
+
+
+def boards() -> list[str]:
+    return [*MACHINES, HOST]
+
+
+def firmware(board: str) -> Path:
+    """The firmware of a board, of the installed package or built in a checkout. Raises UsageError, DeviceError."""
+    if board not in boards():
+        raise UsageError(f"there is no simulated board {board!r}; there are {', '.join(boards())}", where="--device")
+    name = f"{board}.elf"
+    for folder in _folders():
+        if (folder / name).is_file():
+            return folder / name
+    raise DeviceError(
+        f"there is no firmware {name}",
+        where=f"sim:{board}",
+        hint=f"`make firmware BOARD={board}` in a checkout of nmpconv builds it, and says which compiler it needs",
+    )
+
+
+def _folders() -> Iterator[Path]:
+    package = Path(__file__).resolve().parent.parent
+    yield package / "firmware"
+    yield package.parent / "build" / "firmware"
+    yield Path("build") / "firmware"
+
+
+def missing(board: str) -> str:
+    """What keeps a board from being simulated here, and what to do about it; '' for nothing."""
+    machine = MACHINES.get(board)
+    if machine is not None and shutil.which(machine.program) is None:
+        return f"{machine.program} is missing: apt-get install {machine.package}"
+    try:
+        firmware(board)
+    except DeviceError:
+        return f"no firmware: make firmware BOARD={board}"
+    return ""
+
+
+def start(board: str) -> Transport:
+    """A simulated board, running; closing the line stops it."""
+    path = firmware(board)
+    if board == HOST:
+        return Program([path.resolve()])
+    return Simulator(board, path)
+
+
+class Simulator:
+    """QEMU with the board's UART on a pty."""
+
+    def __init__(self, board: str, path: Path) -> None:
+        machine = MACHINES[board]
+        self.name = f"sim:{board}"
+        program = shutil.which(machine.program)
+        if program is None:
+            raise DeviceError(
+                f"{machine.program} is missing", where=self.name, hint=f"apt-get install {machine.package}"
+            )
+        options = ["-display", "none", "-monitor", "none", "-serial", "pty", "-icount", f"shift={machine.shift}"]
+        self._process = subprocess.Popen(
+            [program, *machine.arguments, *options, "-kernel", str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+        )
+        try:
+            self._line = Serial(self._pty())
+        except BaseException:
+            self.close()
+            raise
+
+    def _pty(self) -> str:
+        """The port that QEMU announces."""
+        assert self._process.stdout is not None
+        said = b""
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            if select.select([self._process.stdout], [], [], 0.1)[0]:
+                piece = self._process.stdout.read(4096)
+                if not piece:
+                    break
+                said += piece
+            if (found := PTY.search(said)) and b"\n" in said:
+                return found[1].decode()
+        text = said.decode("utf-8", "replace").strip() or "it said nothing"
+        raise DeviceError(f"QEMU did not start: {text}", where=self.name)
+
+    def read(self, seconds: float) -> bytes:
+        return self._line.read(seconds)
+
+    def write(self, data: bytes) -> None:
+        self._line.write(data)
+
+    def close(self) -> None:
+        with suppress(AttributeError):  # the line never came to be
+            self._line.close()
+        end(self._process)
+        if self._process.stdout is not None:
+            self._process.stdout.close()

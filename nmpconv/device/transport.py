@@ -1,0 +1,153 @@
+"""Lines to a device: a serial port, a TCP port, a simulated board, the agent as a program on this machine."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import serial
+from serial.tools import list_ports
+
+from nmpconv.errors import DeviceError
+
+BAUD = 115200
+CONNECT_SECONDS = 5.0
+END_SECONDS = 2.0  # that a program gets to end by itself
+
+
+class Transport(Protocol):
+    """A line. Both methods raise DeviceError when it is gone."""
+
+    name: str
+
+    def read(self, seconds: float) -> bytes:
+        """What has come, at once when there is something; b'' when nothing came in so many seconds."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Serial:
+    """A serial port, or the pty of a simulator."""
+
+    def __init__(self, port: str, baud: int = BAUD) -> None:
+        self.name = port
+        try:
+            self._port = serial.Serial(port, baud, timeout=0, write_timeout=CONNECT_SECONDS, exclusive=True)
+        except (serial.SerialException, OSError, ValueError) as error:
+            found = ", ".join(ports()) or "none"
+            raise DeviceError(f"cannot open the port: {error}", where=port, hint=f"ports found: {found}") from None
+
+    def read(self, seconds: float) -> bytes:
+        try:
+            self._port.timeout = seconds
+            first = self._port.read(1)
+            return first + self._port.read(self._port.in_waiting) if first else b""
+        except (serial.SerialException, OSError) as error:
+            raise _gone(self.name, error) from None
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._port.write(data)
+        except (serial.SerialException, OSError) as error:
+            raise _gone(self.name, error) from None
+
+    def close(self) -> None:
+        with suppress(serial.SerialException, OSError):
+            self._port.close()
+
+
+class Tcp:
+    """A TCP port that a serial line, or a simulator, is behind."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.name = f"tcp:{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout=CONNECT_SECONDS)
+        except OSError as error:
+            raise DeviceError(f"cannot connect: {error.strerror or error}", where=self.name) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def read(self, seconds: float) -> bytes:
+        try:
+            if not select.select([self._socket], [], [], seconds)[0]:
+                return b""
+            data = self._socket.recv(65536)
+        except OSError as error:
+            raise _gone(self.name, error) from None
+        if not data:
+            raise _gone(self.name, "the other side closed the connection")
+        return data
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise _gone(self.name, error) from None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Program:
+    """A program that is the device, over its stdin and stdout."""
+
+    def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        self.name = Path(command[0]).name
+        variables = {**os.environ, **(environment or {})}
+        try:
+            self._process = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=variables
+            )
+        except OSError as error:
+            raise DeviceError(f"cannot start: {error.strerror}", where=str(command[0])) from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+
+    def read(self, seconds: float) -> bytes:
+        if not select.select([self._out], [], [], seconds)[0]:
+            return b""
+        data = os.read(self._out.fileno(), 65536)
+        if not data:
+            raise _gone(self.name, "the program has ended")
+        return data
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._in.write(data)
+        except OSError as error:
+            raise _gone(self.name, error) from None
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._in.close()
+        end(self._process)
+        self._out.close()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a program that was started here, one that does not listen too."""
+    process.terminate()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def ports() -> list[str]:
+    """The serial ports of this machine."""
+    return sorted(port.device for port in list_ports.comports())
+
+
+def _gone(name: str, reason: object) -> DeviceError:
+    return DeviceError(
+        f"the line is gone: {reason}", where=name, hint="plug it in and start again: an upload goes on where it was"
+    )

@@ -1,0 +1,60 @@
+"""The agent as a program on this machine, and a model of the size of a keyword spotter."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv.device.transport import Program
+from nmpconv.ir import Graph
+from nmpconv.runtime import Net, load
+from nmpconv.writer import to_bytes
+
+INPUTS, CLASSES = 2000, 12
+
+
+@pytest.fixture(scope="session")
+def agent(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
+    """The program; NMP_AGENT_MEMORY names the file that is its model's memory."""
+    need_tool("gcc")
+    need_tool("make")
+    out = tmp_path_factory.mktemp("firmware")
+    command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
+    subprocess.run(command, check=True, capture_output=True)
+    return out / "host.elf"
+
+
+@pytest.fixture
+def line(agent: Path) -> Iterator[Program]:
+    found = Program([agent])
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def model() -> bytes:
+    """One fully connected layer, 24 kB of weights."""
+    rng = np.random.default_rng(2)
+    values = [
+        nets.active("x", (1, INPUTS), nets.grid(8, 0), 0),
+        nets.constant("w", rng.integers(-127, 128, (CLASSES, INPUTS)), nets.grid(8, -12)),
+        nets.constant("b", rng.integers(-127, 128, CLASSES), nets.grid(8, -2)),
+        nets.active("y", (1, CLASSES), nets.grid(8, -2), INPUTS),
+    ]
+    nodes = (nets.node("fully_connected", "x w b", "y"),)
+    return to_bytes(Graph("wide", ("x",), ("y",), nodes, {v.name: v for v in values}), {})
+
+
+@pytest.fixture
+def net(model: bytes) -> Net:
+    return load(model)
+
+
+@pytest.fixture
+def inputs(net: Net) -> list[np.ndarray]:
+    return [np.random.default_rng(4).integers(-128, 128, net.inputs[0].shape).astype(np.int8)]

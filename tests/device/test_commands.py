@@ -1,0 +1,137 @@
+"""bench, run, compare and device on the agent of this machine, and on a board that QEMU simulates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmpconv.cli import main
+from nmpconv.device import simulator
+from nmpconv.device.client import Device
+from nmpconv.errors import ExitCode
+
+KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
+
+
+@pytest.fixture
+def here(agent: Path, model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("m.nmp").write_bytes(model)
+    monkeypatch.setattr(simulator, "_folders", lambda: [agent.parent])
+    return tmp_path
+
+
+def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "m.nmp", "--device", "sim:host", "--runs", "2"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "the same bytes as here" in out and "host" in out
+
+
+def test_run_and_compare(here: Path, net, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("x.npy", inputs[0].astype(np.float32))
+    assert main(["run", "m.nmp", "x.npy", "--device", "sim:host", "--raw", "-o", "y.npz"]) == ExitCode.OK
+    assert np.array_equal(np.load("y.npz")["y"], net.run(*inputs)[0])
+    capsys.readouterr()
+    assert main(["compare", "m.nmp", "--device", "sim:host", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["equal"] is True
+
+
+def test_a_difference_is_exit_code_4(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device whose first input byte is always another one."""
+    honest = Device.set_inputs
+
+    def wrong(device: Device, data: bytes) -> None:
+        honest(device, bytes([data[0] ^ 0x40]) + data[1:])
+
+    monkeypatch.setattr(Device, "set_inputs", wrong)
+    assert main(["bench", "m.nmp", "--device", "sim:host"]) == ExitCode.MISMATCH
+    assert "differs from the host's" in capsys.readouterr().err
+    assert main(["compare", "m.nmp", "--device", "sim:host"]) == ExitCode.MISMATCH
+    assert "op 0 'fully_connected_y'" in capsys.readouterr().err
+
+
+def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.nmp").write_bytes(b"x" * 100)
+    assert main(["bench", "m.nmp", "--device", "sim:host"]) == ExitCode.MODEL
+
+
+def test_too_large_a_model_is_refused_with_numbers(agent: Path, line) -> None:
+    from nmpconv.device.link import Refused
+
+    with pytest.raises(Refused, match=r"needs 20000000, has 167\d+; status 62") as refused:
+        Device(line).load(bytes(20_000_000))
+    assert refused.value.code == ExitCode.MODEL
+
+
+def test_an_op_that_was_not_built_is_refused(
+    root: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={here}", "OPS=add mul"]
+    subprocess.run(command, check=True, capture_output=True)
+    monkeypatch.setattr(simulator, "_folders", lambda: [here])
+    assert main(["bench", "m.nmp", "--device", "sim:host"]) == ExitCode.MODEL
+    assert "status 41" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("sim:nothing", ExitCode.USAGE, "there is no simulated board"),
+        ("sim:rv32", ExitCode.DEVICE, "make firmware BOARD=rv32"),
+        ("tcp:here", ExitCode.USAGE, "is not tcp:host:port"),
+        ("tcp:127.0.0.1:1", ExitCode.DEVICE, "cannot connect"),
+        ("nowhere:115200", ExitCode.DEVICE, "cannot open the port"),
+    ],
+)
+def test_no_such_device(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, code: ExitCode, message: str
+) -> None:
+    assert main(["device", "info", name]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_list_and_info(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["device", "list", "--json"]) == ExitCode.OK
+    assert "sim:rv32" in {board["device"] for board in json.loads(capsys.readouterr().out)["simulated"]}
+    assert main(["device", "info", "sim:host", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["board"] == "host"
+
+
+def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(simulator, "firmware", lambda board: Path("any.elf"))
+    monkeypatch.setattr(simulator.shutil, "which", lambda name: None)
+    assert main(["device", "info", "sim:mps2-an386"]) == ExitCode.DEVICE
+    assert "apt-get install qemu-system-arm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("board", "tools"),
+    [
+        ("mps2-an386", ("arm-none-eabi-gcc", "qemu-system-arm")),
+        pytest.param("mps2-an500", ("arm-none-eabi-gcc", "qemu-system-arm"), marks=pytest.mark.slow),
+        pytest.param("mps3-an547", ("arm-none-eabi-gcc", "qemu-system-arm"), marks=pytest.mark.slow),
+        pytest.param("rv32", ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"), marks=pytest.mark.slow),
+    ],
+)
+def test_simulated_board(
+    root: Path, here: Path, monkeypatch, capsys, need_tool: Callable[..., str], board: str, tools: tuple[str, ...]
+) -> None:
+    for tool in tools:
+        need_tool(tool)
+    command = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={here}"]
+    subprocess.run(command, check=True, capture_output=True)
+    monkeypatch.setattr(simulator, "_folders", lambda: [here])
+    found = []
+    for _ in range(2):
+        assert main(["bench", "m.nmp", "--device", f"sim:{board}", "--runs", "2", "--json"]) == ExitCode.OK
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0].keys() >= KEYS and found[0]["verified"] is True and found[0]["board"] == board
+    assert found[0]["instructions"] == found[1]["instructions"] > 24_000
+    assert found[0]["ops"] == found[1]["ops"]

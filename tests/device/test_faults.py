@@ -1,0 +1,156 @@
+"""A bad line, a reset, nobody or somebody else at the other end: the right result, or a clear error soon."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import lines
+import numpy as np
+import pytest
+
+from nmpconv import ondevice
+from nmpconv.device import client, link
+from nmpconv.device.client import Device
+from nmpconv.device.connect import connect
+from nmpconv.device.transport import Program
+from nmpconv.errors import DeviceError
+from nmpconv.runtime import Net
+
+BAD = {"lost": 0.001, "flipped": 0.001}
+Inputs = list[np.ndarray]
+
+
+def upload_and_run(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int, **rates: float) -> int:
+    """The number of faults that there were."""
+    line = lines.Faulty(Program([agent]), seed, **rates)
+    try:
+        device = Device(line)
+        ondevice.load(device, net, model)
+        ondevice.verify(device, net, inputs)
+    finally:
+        line.close()
+    return line.faults
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bad_line(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
+    assert upload_and_run(agent, model, net, inputs, seed, **BAD) > 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_doubled_bytes(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
+    assert upload_and_run(agent, model, net, inputs, seed, doubled=0.002) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_bad_line_often(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
+    assert upload_and_run(agent, model, net, inputs, seed, **BAD) > 20
+
+
+def test_resumes_after_a_reset(
+    agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
+    memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
+    line = lines.Cut(Program([agent], memory), 15_000)
+    with pytest.raises(DeviceError, match="stopped answering"):
+        ondevice.load(Device(line), net, model)
+    line.close()  # the agent ends; its memory stays, as RAM does
+    again = Program([agent], memory)
+    device = Device(again)
+    upload, _ = ondevice.load(device, net, model)
+    assert 10_000 < upload.resumed < 15_000
+    ondevice.verify(device, net, inputs)
+    again.close()
+
+
+def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    line = Program([agent], {"NMP_AGENT_MEMORY": str(path)})
+    ondevice.load(Device(line), net, model)
+    line.close()
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+    line = Program([agent], {"NMP_AGENT_MEMORY": str(path)})
+    upload, _ = ondevice.load(Device(line), net, model)
+    line.close()
+    assert upload.resumed == 0
+
+
+@pytest.mark.parametrize("before_end", [10, 30, 50, 500, 2_000, 3_000, 10_000, 25_000])
+def test_reset_in_the_middle(
+    agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, before_end: int
+) -> None:
+    """While outputs are read, in the run, in the inputs, in the upload: counted from the end of a whole session."""
+
+    def session(after: int) -> int:
+        memory = {"NMP_AGENT_MEMORY": str(tmp_path / f"memory{after}")}
+        line = lines.Reset(lambda: Program([agent], memory), after)
+        device = Device(line)
+        ondevice.load(device, net, model)
+        ondevice.verify(device, net, inputs)
+        line.close()
+        return line.left
+
+    whole = 1_000_000
+    assert session(whole - session(whole) - before_end) < 0
+
+
+def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
+    device = Device(line)
+    ondevice.load(device, net, model)
+    device.set_inputs(inputs[0].tobytes())
+    first = device.run().digest
+    device.reset()
+    assert device.run().digest == first
+
+
+@pytest.mark.parametrize(
+    ("peer", "message"),
+    [
+        (lines.Silent, "no answer"),
+        (lines.Chatter, "no frame"),
+        (lines.Busy, "stopped answering"),
+        (lines.Old, "speaks version 99"),
+    ],
+)
+def test_no_agent_there(peer: type, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "HELLO_SECONDS", 0.6)
+    start = time.monotonic()
+    with pytest.raises(DeviceError, match=message):
+        Device(peer())
+    assert time.monotonic() - start < 3
+
+
+def test_an_upload_that_does_not_move(model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
+    start = time.monotonic()
+    with pytest.raises(DeviceError, match="stopped answering"):
+        ondevice.load(Device(lines.Stuck()), net, model)
+    assert time.monotonic() - start < 3
+
+
+def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:
+    """The agent behind a port, as ser2net or a simulator puts a serial line there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = connect(f"tcp:127.0.0.1:{server.getsockname()[1]}")
+        behind = server.accept()[0]
+        with subprocess.Popen([agent], stdin=behind, stdout=behind) as process:
+            behind.close()
+            device = Device(line)
+            ondevice.load(device, net, model)
+            ondevice.verify(device, net, inputs)
+            line.close()
+            process.wait(5)
+
+
+def test_the_program_ends(line: Program, model: bytes, net: Net) -> None:
+    device = Device(line)
+    line._process.kill()
+    with pytest.raises(DeviceError, match="the line is gone"):
+        ondevice.load(device, net, model)
