@@ -135,7 +135,14 @@ def test_json_is_the_only_thing_on_stdout(cli) -> None:
 
 def test_interrupted(here: Path) -> None:
     command = [sys.executable, "-m", "nmpconv", "bench", "model.nmp", "--runs", "1000000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stderr is not None
     assert process.stderr.readline() == "warm up: 3/3\n"
     process.send_signal(signal.SIGINT)
