@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nmpconv._schema import ENUMS, OP_TABLES, VERSION
-from nmpconv.errors import OutputError
 from nmpconv.flat import pack
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
@@ -47,35 +42,6 @@ def to_bytes(graph: Graph, metadata: Mapping[str, str], test_vectors: Iterable[T
             "test_vectors": [{"inputs": _blobs(x), "outputs": _blobs(y)} for x, y in test_vectors] or None,
         }
     )
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Writes to a temporary file next to ``path`` and renames it: no reader ever sees half a file.
-
-    Raises OutputError, leaving nothing behind and an older file as it was.
-    """
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror or error}", where=str(path)) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _order(graph: Graph) -> list[str]:

@@ -25,6 +25,7 @@ PARTS: dict[str, set[str]] = {
     "errors": set(),
     "fixed": set(),
     "ir": set(),
+    "files": {"errors"},
     "compare": set(),
     "_schema": set(),
     "ops": CORE,
@@ -32,7 +33,7 @@ PARTS: dict[str, set[str]] = {
     "verify": CORE | {"ops"},
     "reference": CORE | {"ops"},
     "frontend": CORE | {"ops"},
-    "calib": CORE | {"ops", "compare", "frontend", "text"},
+    "calib": CORE | {"ops", "compare", "files", "frontend", "text"},
     "passes": GRAPH | {"calib", "compare"},
     "fit": GRAPH | {"calib", "compare", "passes"},
     "report": GRAPH | {"calib", "compare", "fit", "passes"},
@@ -48,7 +49,7 @@ PARTS: dict[str, set[str]] = {
     "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
     | {"benchmark", "feed", "ondevice"}
-    | {"calib", "compare", "convert", "device", "evaluate", "frontend", "ops", "reader", "report", "runtime", "writer"},
+    | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "ops", "reader", "report", "runtime"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
 }

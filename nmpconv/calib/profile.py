@@ -18,8 +18,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -29,7 +27,8 @@ import numpy as np
 
 from nmpconv.calib.histogram import BINS, Histogram
 from nmpconv.calib.observers import TensorStats
-from nmpconv.errors import InputError, OutputError
+from nmpconv.errors import InputError
+from nmpconv.files import write_file
 from nmpconv.ir import Graph
 from nmpconv.text import graph_hash
 
@@ -73,21 +72,7 @@ class Profile:
 
 def save(path: str | Path, profile: Profile) -> None:
     """Write the file whole or not at all; OutputError when it cannot be."""
-    path = Path(path)
-    temporary = path
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n", dir=path.parent, delete=False) as file:
-            temporary = Path(file.name)
-            file.write(to_text(profile))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write the profile: {error.strerror or error}", where=str(path)) from None
-    finally:
-        if temporary != path:
-            temporary.unlink(missing_ok=True)
+    write_file(Path(path), to_text(profile).encode())
 
 
 def load(path: str | Path) -> Profile:

@@ -161,7 +161,7 @@ def command(
 
     # The engines behind these take a second to load: --help and usage errors do not wait for them.
     from nmpconv import convert as converter
-    from nmpconv.writer import write_file
+    from nmpconv.files import write_file
 
     chosen = converter.Options(
         bits=bits.value,

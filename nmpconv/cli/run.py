@@ -14,7 +14,7 @@ import typer
 from nmpconv import fixed
 from nmpconv.cli import options, show
 from nmpconv.compare import top_k
-from nmpconv.writer import write_file
+from nmpconv.files import write_file
 
 if TYPE_CHECKING:
     from nmpconv.feed import Arrays, Feed
