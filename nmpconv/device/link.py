@@ -15,6 +15,9 @@ from nmpconv.errors import DeviceError, ExitCode, NmpError
 
 QUIET_SECONDS = 8.0  # without any answer: the device is gone
 WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent again
+# Waits grow slowly and not far: on a line that harms every second frame of 256 bytes, a device must get so many tries
+# within QUIET_SECONDS that silence means silence.
+GROWTH, GROWN_MAX = 1.5, 0.4
 WINDOW = 8  # requests on their way at once
 
 Request = tuple[Type, bytes]
@@ -165,7 +168,7 @@ class Link:
             if now >= flight.sent + flight.wait:
                 self.line.write(protocol.encode(flight.frame))
                 flight.sent, flight.tries = now, flight.tries + 1
-                flight.wait = min(2 * flight.wait, WAIT_MAX)
+                flight.wait = min(GROWTH * flight.wait, max(GROWN_MAX, self.wait))
 
 
 def silence(link: Link) -> DeviceError:
