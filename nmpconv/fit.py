@@ -16,11 +16,11 @@ from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.compare import sqnr_db
 from nmpconv.errors import VerifyError
 from nmpconv.ir import Graph
+from nmpconv.ops import WEIGHTED
 from nmpconv.passes import equalize, exponents, legalize, quantize
 from nmpconv.passes.exponents import Method
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
-from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.reference import run as run_reference
 
 GUARD_DB = 90.0  # how close an equalized float model must stay to the original; float32 noise alone leaves over 110

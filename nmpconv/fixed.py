@@ -16,6 +16,7 @@ INT_MAX = {8: 2**7 - 1, 16: 2**15 - 1, 32: 2**31 - 1}
 # Legal ranges of the format (FORMAT.md); the runtime refuses anything outside.
 EXPONENT_MIN, EXPONENT_MAX = -64, 63
 SHIFT_MIN, SHIFT_MAX = -15, 47
+SPREAD_MAX = 30  # largest difference of the exponents of two operands, or of a mean's input and output
 RANK_MAX = 6
 
 

@@ -16,12 +16,11 @@ from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
 from nmpconv.ir import Graph, Node, Quant
-from nmpconv.ops import OPS
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
-from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on

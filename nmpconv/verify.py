@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nmpconv.errors import VerifyError
-from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX, SHIFT_MAX, SHIFT_MIN
+from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX, SHIFT_MAX, SHIFT_MIN, SPREAD_MAX
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
-from nmpconv.ops import OPS
-from nmpconv.ops.aligned import SPREAD, Aligned
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.aligned import Aligned
 from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 
 ARENA_ALIGN = 16  # bytes
-WEIGHTED = ("conv2d", "fully_connected", "conv_transpose")
 SOFTMAX_MIN, SOFTMAX_MAX = -16, 0  # exponents of softmax's output
 
 Broken = Iterator[tuple[str, str]]
@@ -260,14 +259,14 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
         for weight in others[0]:
             yield out - first[0] - weight, SHIFT_MIN, SHIFT_MAX
     elif isinstance(OPS[node.op], Aligned):
-        yield first[0] - others[0][0], -SPREAD, SPREAD
+        yield first[0] - others[0][0], -SPREAD_MAX, SPREAD_MAX
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
     elif node.op == "mul":
         yield out - first[0] - others[0][0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "requantize":
         yield out - first[0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "average_pool":
-        yield first[0] - out, -SPREAD, SPREAD
+        yield first[0] - out, -SPREAD_MAX, SPREAD_MAX
     elif node.op == "resize":
         yield out - first[0], RISE_MIN, RISE_MAX
     elif node.op == "softmax":

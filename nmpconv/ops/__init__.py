@@ -49,4 +49,7 @@ _ALL: list[Op] = [
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}
 
-__all__ = ["OPS", "Case", "Op", "QArray"]
+# Ops whose inputs are x, weights and bias; the passes fit them to the quantized layers before them.
+WEIGHTED = ("conv2d", "fully_connected", "conv_transpose")
+
+__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray"]

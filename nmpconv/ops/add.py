@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.ops.aligned import SPREAD, Aligned, AlignedParams
+from nmpconv.ops.aligned import Aligned, AlignedParams
 
 if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
-__all__ = ["SPREAD", "Add", "AddParams"]
+__all__ = ["Add", "AddParams"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nmpconv.fixed import SHIFT_MAX, rsh, sat
+from nmpconv.fixed import SHIFT_MAX, SPREAD_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
@@ -16,8 +16,6 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
-
-SPREAD = 30  # legal |e_a - e_b|
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,20 @@ class Aligned(Op):
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
-        """A constant gets 16 bits and an exponent by its largest value, at most SPREAD from the other operand's."""
+        """A constant gets 16 bits and an exponent by its largest value, at most SPREAD_MAX from the other operand's."""
 
         def window(other: int, out: int) -> tuple[int, int]:
-            return max(other - SPREAD, out - SHIFT_MAX), other + SPREAD
+            return max(other - SPREAD_MAX, out - SHIFT_MAX), other + SPREAD_MAX
 
         return quantize_constants(node, graph, window)
 
     def reference(self, params: AlignedParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
-        """m = min(e_a, e_b); y = sat(rsh(f(a*2^(e_a-m), b*2^(e_b-m)), e_y - m)); |e_a - e_b| <= SPREAD."""
+        """m = min(e_a, e_b); y = sat(rsh(f(a*2^(e_a-m), b*2^(e_b-m)), e_y - m)); |e_a - e_b| <= SPREAD_MAX."""
         a, b = inputs
         quant = quant_of(outputs[0])
         ea, eb = a.quant.exponent, b.quant.exponent
         m = min(ea, eb)
-        assert abs(ea - eb) <= SPREAD
+        assert abs(ea - eb) <= SPREAD_MAX
         exact = self.combine(a.q.astype(np.int64) << (ea - m), b.q.astype(np.int64) << (eb - m))
         return [sat(rsh(exact, quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
 

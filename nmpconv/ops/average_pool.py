@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import div, sat
+from nmpconv.fixed import SPREAD_MAX, div, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
-SPREAD = 30  # legal |e_x - e_y|
 AREA_MAX = 65536  # legal kernel_h * kernel_w
 
 
@@ -91,7 +90,7 @@ class AveragePool(Op):
     ) -> list[np.ndarray]:
         """y = sat(div(num, den)), num = sum * 2^max(d,0), den = n * 2^max(-d,0), d = e_x - e_y.
 
-        n counts the pixels of the window, with count_include_pad the padding too. |d| <= SPREAD.
+        n counts the pixels of the window, with count_include_pad the padding too. |d| <= SPREAD_MAX.
         """
         x = inputs[0]
         quant = quant_of(outputs[0])
@@ -102,7 +101,7 @@ class AveragePool(Op):
         else:
             count = _sums(np.ones((1, *x.q.shape[1:3], 1), np.int8), params, oh, ow)
         d = x.quant.exponent - quant.exponent
-        assert abs(d) <= SPREAD
+        assert abs(d) <= SPREAD_MAX
         num, den = total << max(d, 0), count << max(-d, 0)
         return [sat(div(num, den), quant.lo, quant.hi).astype(quant.dtype)]
 

@@ -13,11 +13,12 @@ import numpy as np
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.ir import Graph, Node
+from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.ops.conv_transpose import spread_out
 from nmpconv.passes.bias import on_accumulator_grid
 from nmpconv.passes.quantize import integers
-from nmpconv.passes.weighted import WEIGHTED, gather, matrix, multiply
+from nmpconv.passes.weighted import gather, matrix, multiply
 from nmpconv.reference import step
 
 

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpconv.ir import Graph, Node
-from nmpconv.ops import OPS
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
-from nmpconv.passes.weighted import WEIGHTED
 
 PASSING = ("max_pool", "average_pool", "requantize", "resize")
 

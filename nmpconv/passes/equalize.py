@@ -21,8 +21,9 @@ import numpy as np
 from nmpconv.calib.exponent import smallest_exponent, sqnr_db
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
+from nmpconv.ops import WEIGHTED
 from nmpconv.passes.channels import Channels
-from nmpconv.passes.weighted import WEIGHTED, groups_of
+from nmpconv.passes.weighted import groups_of
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
 LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median

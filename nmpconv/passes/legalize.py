@@ -13,20 +13,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.fixed import EXPONENT_MAX, INT_MAX, SHIFT_MAX, SHIFT_MIN
+from nmpconv.fixed import EXPONENT_MAX, INT_MAX, SHIFT_MAX, SHIFT_MIN, SPREAD_MAX
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops import OPS
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
 from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 from nmpconv.passes.exponents import saturating
 from nmpconv.passes.grids import grid_groups
-from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.verify import SOFTMAX_MAX, SOFTMAX_MIN
 
-ALIGN_MAX = 30  # largest exponent difference of Add's operands, and of a mean's input and output (FORMAT.md)
 # Ops with one input: how far the output's exponent may lie below the input's, and how far above it.
 _RISES = {
-    "average_pool": (ALIGN_MAX, ALIGN_MAX),
+    "average_pool": (SPREAD_MAX, SPREAD_MAX),
     "requantize": (-SHIFT_MIN, SHIFT_MAX),
     "resize": (-RISE_MIN, RISE_MAX),
 }
@@ -57,7 +55,7 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
     if isinstance(OPS[node.op], Aligned) and len(ins) == 2:
         high = max(_exponent(graph, n) for n in ins)
         for name in ins:
-            yield name, high - ALIGN_MAX
+            yield name, high - SPREAD_MAX
         yield out, min(_exponent(graph, n) for n in ins) + SHIFT_MIN
         for name in ins:
             yield name, _exponent(graph, out) - SHIFT_MAX

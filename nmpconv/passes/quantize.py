@@ -24,11 +24,11 @@ from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
 from nmpconv.errors import InputError
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
-from nmpconv.ops import OPS
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes import weights as grids
 from nmpconv.passes.bias import on_output_grid
 from nmpconv.passes.gptq import round_weights
-from nmpconv.passes.weighted import WEIGHTED, Matrix, gather, matrix, multiply, out_positions, second_moment
+from nmpconv.passes.weighted import Matrix, gather, matrix, multiply, out_positions, second_moment
 from nmpconv.reference import step
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of

@@ -14,8 +14,6 @@ import numpy as np
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.conv_transpose import spread_out
 
-WEIGHTED = ("conv2d", "fully_connected", "conv_transpose")
-
 
 @dataclass(frozen=True)
 class Matrix:

@@ -16,8 +16,8 @@ import math
 from collections.abc import Mapping
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops import WEIGHTED
 from nmpconv.passes.grids import grid_groups
-from nmpconv.passes.weighted import WEIGHTED
 
 HEAD = ("concat", "reshape", "transpose", "slice", "gather", "resize", "softmax")
 HEAD_FUNCTIONS = ("sigmoid", "hard_sigmoid")

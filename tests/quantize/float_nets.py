@@ -14,11 +14,10 @@ from nmpconv.calib.evidence import Evidence, collect
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.compare import sqnr_db
 from nmpconv.ir import Graph, Node, Observed, Value
-from nmpconv.ops import OPS
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes import quantize
 from nmpconv.passes.exponents import saturating
 from nmpconv.passes.quantize import Rounding
-from nmpconv.passes.weighted import WEIGHTED
 from nmpconv.verify import verify
 
 RELU = (0.0, math.inf)
