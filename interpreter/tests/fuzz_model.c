@@ -100,7 +100,7 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
   nmp_fault fault;
   nmp_net *net;
   nmp_model m;
-  nmp_status status = nmp_inspect(file, bytes, &info, &fault);
+  nmp_status status = nmp_inspect(file, bytes, NULL, &info, &fault);
   if (status != NMP_OK || info.arena_bytes > ARENA_LIMIT || info.work > WORK_LIMIT) {
     return status;
   }
