@@ -240,8 +240,9 @@ int main(int argc, char **argv) {
       status = run_level(argv[i]);
     }
   }
-  for (const char *const *name = nmp_cpus(); *name && named == 0 && status == 0; name++) {
-    status = run_level(*name);
+  const char *name;
+  for (size_t i = 0; named == 0 && status == 0 && (name = nmp_cpu_level(i)) != NULL; i++) {
+    status = run_level(name);
   }
   if (!benchmark && status == 0) {
     printf("%llu comparisons, %llu differ\n", compared, failed);

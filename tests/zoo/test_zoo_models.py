@@ -15,7 +15,7 @@ from nmpconv import fixed
 from nmpconv.convert import Options, convert
 from nmpconv.feed import Feed
 from nmpconv.reference import run as run_reference
-from nmpconv.runtime import Port, load
+from nmpconv.runtime import Port, cpus, load
 
 pytestmark = pytest.mark.zoo
 
@@ -61,12 +61,12 @@ def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     data = HARNESS.split(zoo, name, about, tmp_path)
     options = Options(bits=bits, preprocess=data.preprocess, equalize="none", rounding="nearest", max_images=4)
     result = convert(zoo / "models" / f"{name}.onnx", {"": data.calib}, options, quiet)
-    net = load(result.data)
-    feed = Feed(net, {"": data.measure})
+    nets = [load(result.data, cpu=level) for level in cpus()]
+    feed = Feed(nets[0], {"": data.measure})
     for i in range(2):
         sample = feed.integers(feed[i])
-        inputs = {port.name: _on_grid(sample[port.name], port) for port in net.inputs}
+        inputs = {port.name: _on_grid(sample[port.name], port) for port in nets[0].inputs}
         wanted = run_reference(result.graph, inputs)
-        got = net.run(inputs)
-        for port, array in zip(net.outputs, got, strict=True):
-            np.testing.assert_array_equal(array, wanted[port.name], err_msg=f"{name}, image {i}, {port.name}")
+        for net in nets:
+            for port, array in zip(net.outputs, net.run(inputs), strict=True):
+                np.testing.assert_array_equal(array, wanted[port.name], f"{name}, {net.cpu}, image {i}, {port.name}")
