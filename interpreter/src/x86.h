@@ -27,9 +27,13 @@ unsigned nmp_x86_features(void);
 #define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
 #define NMP_TARGET_END _Pragma("GCC pop_options")
 #endif
+#define INLINE inline __attribute__((always_inline))
 #define NMP_TARGET_AVX2 "avx2"
 #define NMP_TARGET_AVXVNNI "avx2,avxvnni"
 #define NMP_TARGET_AVX512VNNI "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+
+/* conv_depthwise.h: NULL for other convolutions */
+nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
 
 void nmp_kernels_avx2(nmp_kernels *kernels);
 void nmp_kernels_avxvnni(nmp_kernels *kernels);

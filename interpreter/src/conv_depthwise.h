@@ -1,0 +1,410 @@
+/* Depthwise convolution for one instruction set: included by conv_depthwise_<isa>.c, which defines the vectors.
+ *
+ * 1. Each row of x is copied once into a ring of rows in the scratch: with its padding, channels repeated for a
+ *    multiplier, pixels sorted by column modulo the stride. From then on there are no edges, and a tap is a shift.
+ * 2. For each row of y, the rows under the kernel are interleaved vertically, so that a lane of 32 bits holds the 4
+ *    (or 2) factors of one channel that a dot product takes.
+ * 3. The pixels of a row lie one after the other, so that a row is one long vector whatever the number of channels:
+ *    blocks of it are summed up, tap by tap. Weights are repeated until a block starts with channel 0 again.
+ *
+ * The bias and the rounding start the accumulator. Where that does not fit 32 bits, pack() says so and the portable
+ * kernel runs.
+ *
+ * Products are made in one of three ways, by the widths of x and w:
+ *   QUADS  8 x 8: 4 taps; x + 128 is unsigned, what is too much is taken off at the start
+ *   PAIRS  any x, w of 8 bits: 2 taps in 16 bits
+ *   SPLIT  any x, w of 16 bits: 256 * high + low; floor((256 * H + L + r) / 2^s) = (H + (L >> 8) + r / 256) >> (s - 8)
+ */
+enum { QUADS, PAIRS, SPLIT };
+
+#define BLOCK (4 * LANES)
+#define TAPS_MAX 128          /* SPLIT: 128 * 2^15 * 255 < 2^31 */
+#define PERIOD_MAX 4096       /* channels of all blocks with weights of their own, while pixels are not padded */
+#define SCRATCH_MAX (1 << 20) /* bytes of a task */
+#define CHUNK_BYTES 24576     /* of interleaved rows: half a first-level cache */
+#define SHARE 400000          /* products that are worth a task */
+
+typedef struct plan {
+  int mode;
+  size_t factors, groups; /* rows in a lane; lanes for the rows of the kernel */
+  size_t pitch;           /* channels of a pixel in the ring: those of y, or a multiple of BLOCK */
+  size_t period;          /* blocks with weights of their own */
+  size_t bytes;           /* of an element in the ring */
+  size_t columns, halo;   /* pixels of a row with padding; elements that a phase has more than a row of y */
+  size_t phase, rows;     /* elements of the pixels with the same column modulo stride; rows of the ring */
+  size_t phases, chunk;   /* phases; blocks that are interleaved at a time */
+} plan;
+
+static plan plan_of(const nmp_conv *c) {
+  const size_t kw = (size_t)c->h.kernel, stride = (size_t)c->h.stride, out = (size_t)c->h.out;
+  const size_t reach = (kw - 1) * (size_t)c->h.dilation;
+  size_t common = BLOCK; /* the largest power of two that divides BLOCK and the channels */
+  plan p;
+  while (c->out % common != 0) {
+    common /= 2;
+  }
+  p.mode = c->w_wide ? SPLIT : c->x_wide || !HAS_QUADS ? PAIRS : QUADS;
+  p.factors = p.mode == QUADS ? 4 : 2;
+  p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
+  p.pitch = c->out;
+  p.period = c->out / common;
+  if (p.period * BLOCK > PERIOD_MAX) {
+    p.period = (c->out + BLOCK - 1) / BLOCK;
+    p.pitch = p.period * BLOCK;
+  }
+  p.bytes = p.mode == QUADS ? 1 : 2;
+  p.columns = (out - 1) * stride + reach + 1;
+  p.halo = reach / stride * p.pitch;
+  p.phase = (out * p.pitch + p.halo + 2 * BLOCK + 63) / 64 * 64;
+  p.rows = (size_t)(c->v.kernel - 1) * (size_t)c->v.dilation + 1;
+  p.phases = stride;
+  const size_t lanes = CHUNK_BYTES / 4 / (p.groups * p.phases);
+  p.chunk = lanes > p.halo + BLOCK * p.period ? (lanes - p.halo) / BLOCK : p.period;
+  return p;
+}
+
+/* The scratch of a task: a pixel of padding, a row in the order of x, the ring, the interleaved rows. */
+typedef struct parts {
+  size_t row, ring, interleaved, end;
+} parts;
+
+static size_t interleaved_phase(const plan *p) {
+  return (p->chunk + 1) * BLOCK + (p->halo + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static parts parts_of(const plan *p) {
+  parts at;
+  at.row = (p->pitch * p->bytes + 63) / 64 * 64;
+  at.ring = at.row + (p->phases > 1 ? (p->columns * p->pitch * p->bytes + 63) / 64 * 64 : 0);
+  at.interleaved = at.ring + p->rows * p->phases * p->phase * p->bytes;
+  at.end = at.interleaved + p->groups * p->phases * interleaved_phase(p) * 4;
+  return at;
+}
+
+static size_t scratch(const nmp_conv *c) {
+  const plan p = plan_of(c);
+  const size_t own = parts_of(&p).end, plain = nmp_conv_portable(c)->scratch(c);
+  return own > plain ? own : plain;
+}
+
+/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights. */
+#define HEADER 64
+
+static size_t weight_lanes(const nmp_conv *c, const plan *p) {
+  return p->groups * (size_t)c->h.kernel * (p->mode == SPLIT ? 2 : 1) * BLOCK;
+}
+
+static size_t packed(const nmp_conv *c) {
+  const plan p = plan_of(c);
+  return HEADER + p.period * (2 * BLOCK + weight_lanes(c, &p)) * 4;
+}
+
+static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t column) {
+  if (row >= (size_t)c->v.kernel) {
+    return 0;
+  }
+  const size_t at = channel * c->k + row * (size_t)c->h.kernel + column;
+  return c->w_wide ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
+}
+
+/* The accumulator's start and the last shift of a channel; 0 when they do not fit. */
+static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *start, int32_t *shift) {
+  const int split = p->mode == SPLIT ? 8 : 0;
+  const int64_t x_most = c->x_wide ? 32768 : 128;
+  int64_t sum = 0, most = 0;
+  for (size_t t = 0; t < c->k; t++) {
+    const int64_t w = weight(c, channel, t / (size_t)c->h.kernel, t % (size_t)c->h.kernel);
+    sum += w;
+    most += (w < 0 ? -w : w) * x_most;
+  }
+  int s = nmp_conv_shift(c, channel);
+  while (s > split + 1 && most < (int64_t)1 << (s - 2)) {
+    s--; /* the sum is rounded to 0 anyway */
+  }
+  if (s < (split ? split + 1 : 0) || s - split > 31) {
+    return 0;
+  }
+  s -= split;
+  int64_t begin = (int64_t)nmp_conv_bias(c, channel) * ((int64_t)1 << s) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
+  begin -= p->mode == QUADS ? 128 * sum : 0;
+  const int64_t most_added = split ? (int64_t)c->k << 23 : p->mode == QUADS ? (int64_t)c->k << 16 : most;
+  if (begin > INT32_MAX - most_added || begin < INT32_MIN + most_added) {
+    return 0;
+  }
+  *start = (int32_t)begin;
+  *shift = s;
+  return 1;
+}
+
+/* The factors of the rows of a group in one lane. part: of SPLIT, 0 for the high one. */
+static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, size_t group, size_t column, int part) {
+  uint32_t lane = 0;
+  for (size_t i = 0; i < p->factors; i++) {
+    const int32_t w = weight(c, channel, group * p->factors + i, column);
+    const int32_t factor = p->mode != SPLIT ? w : part ? w & 255 : w >> 8;
+    lane |= p->mode == QUADS ? ((uint32_t)factor & 0xff) << (8 * i) : ((uint32_t)factor & 0xffff) << (16 * i);
+  }
+  return lane;
+}
+
+static void pack(const nmp_conv *c, void *to) {
+  const plan p = plan_of(c);
+  const size_t kw = (size_t)c->h.kernel, lanes = weight_lanes(c, &p);
+  const size_t split = p.mode == SPLIT ? 2 : 1;
+  uint32_t *plain = to;
+  int32_t *block = (int32_t *)to + HEADER / 4;
+  *plain = 0;
+  for (size_t b = 0; b < p.period; b++, block += 2 * BLOCK + lanes) {
+    for (size_t i = 0; i < BLOCK; i++) {
+      const size_t channel = (b * BLOCK + i) % p.pitch;
+      if (channel >= c->out) {
+        for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
+          block[t * BLOCK + i] = 0;
+        }
+        continue;
+      }
+      *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
+      for (size_t t = 0; t < lanes / BLOCK; t++) {
+        const size_t tap = t / split;
+        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, tap / kw, tap % kw, (int)(t % split));
+      }
+    }
+  }
+}
+
+/* 1. x in the ring's type */
+static void convert(uint8_t *restrict to, const void *from, size_t n, const nmp_conv *c, const plan *p) {
+  if (p->mode == QUADS) {
+    const uint8_t *restrict x = from;
+    for (size_t i = 0; i < n; i++) {
+      to[i] = x[i] ^ 0x80;
+    }
+  } else if (c->x_wide) {
+    memcpy(to, from, n * 2);
+  } else {
+    const int8_t *restrict x = from;
+    int16_t *restrict wide = (int16_t *)(void *)to;
+    for (size_t i = 0; i < n; i++) {
+      wide[i] = x[i];
+    }
+  }
+}
+
+/* n pixels of x, each channel as often as the multiplier says. */
+static void convert_pixels(uint8_t *to, const uint8_t *from, size_t n, const nmp_conv *c, const plan *p) {
+  const size_t times = c->out / c->in;
+  if (times == 1 && p->pitch == c->out) {
+    convert(to, from, n * c->in, c, p);
+    return;
+  }
+  for (size_t i = 0; i < n; i++, from += c->in << c->x_wide, to += p->pitch * p->bytes) {
+    if (times == 1) {
+      convert(to, from, c->in, c, p);
+    }
+    for (size_t channel = 0; channel < c->out && times > 1; channel++) {
+      convert(to + channel * p->bytes, from + (channel / times << c->x_wide), 1, c, p);
+    }
+  }
+}
+
+/* One element of `size` bytes after the other, from `step` bytes apart. The usual sizes are copied in registers. */
+#define COPY_EACH(size_)                                        \
+  for (size_t i = 0; i < n; i++, from += step, to += (size_)) { \
+    memcpy(to, from, (size_));                                  \
+  }
+
+static void copy_every(uint8_t *to, const uint8_t *from, size_t n, size_t size, size_t step) {
+  if (size == 8) {
+    COPY_EACH(8)
+  } else if (size == 16) {
+    COPY_EACH(16)
+  } else if (size == 32) {
+    COPY_EACH(32)
+  } else if (size == 64) {
+    COPY_EACH(64)
+  } else {
+    COPY_EACH(size)
+  }
+}
+
+/* Row iy of the image at x, which may be outside, with its padding. */
+static void fill_row(const nmp_conv *c, const plan *p, const parts *at, const uint8_t *x, int32_t iy, uint8_t *row) {
+  const size_t pixel = p->pitch * p->bytes, before = (size_t)c->h.before;
+  uint8_t *base = c->scratch, *line = p->phases > 1 ? base + at->row : row;
+  size_t first = before < p->columns ? before : p->columns, last = first;
+  if (nmp_inside(&c->v, iy)) {
+    last = before + (size_t)c->h.in < p->columns ? before + (size_t)c->h.in : p->columns;
+    last = last < first ? first : last;
+    convert_pixels(line + first * pixel, x + ((size_t)iy * (size_t)c->h.in * c->in << c->x_wide), last - first, c, p);
+  }
+  copy_every(line, base, first, pixel, 0);
+  copy_every(line + last * pixel, base, p->columns - last, pixel, 0);
+  for (size_t r = 0; r < p->phases && p->phases > 1; r++) {
+    const size_t n = r < p->columns ? (p->columns - r - 1) / p->phases + 1 : 0;
+    copy_every(row + r * p->phase * p->bytes, line + r * pixel, n, pixel, p->phases * pixel);
+  }
+}
+
+/* 2. What blocks [first, first + chunk) of output row oy need, lane by lane, for every group and phase. */
+static void interleave(const nmp_conv *c, const plan *p, const parts *at, size_t oy, size_t first, size_t blocks) {
+  const size_t stride = interleaved_phase(p), n = blocks + (p->halo + BLOCK - 1) / BLOCK;
+  const uint8_t *ring = (const uint8_t *)c->scratch + at->ring;
+  int32_t *to = (int32_t *)(void *)((uint8_t *)c->scratch + at->interleaved);
+  for (size_t g = 0; g < p->groups; g++) {
+    for (size_t r = 0; r < p->phases; r++, to += stride) {
+      const uint8_t *rows[4];
+      for (size_t i = 0; i < p->factors; i++) {
+        const size_t tap = g * p->factors + i, last = (size_t)c->v.kernel - 1;
+        const size_t line = oy * (size_t)c->v.stride + (tap < last ? tap : last) * (size_t)c->v.dilation;
+        rows[i] = ring + ((line % p->rows * p->phases + r) * p->phase + first * BLOCK) * p->bytes;
+      }
+      for (size_t b = 0; b < n; b++) {
+        if (p->mode == QUADS) {
+          interleave_quads(to + b * BLOCK, rows, b * BLOCK);
+        } else {
+          interleave_pairs(to + b * BLOCK, rows, b * BLOCK * 2);
+        }
+      }
+    }
+  }
+}
+
+/* Where a row of y goes: lines of some elements, which is one line when pixels are not padded. */
+typedef struct target {
+  uint8_t *y;
+  size_t pitch, length; /* elements of a line in the ring and in y */
+  const nmp_conv *c;
+} target;
+
+static INLINE void store_block(const target *t, size_t i, const vector sums[4]) {
+  const size_t line = i / t->pitch, in_line = i % t->pitch;
+  if (in_line < t->length) {
+    const size_t n = t->length - in_line < BLOCK ? t->length - in_line : BLOCK;
+    uint8_t *y = t->y + ((line * t->length + in_line) << t->c->y_wide);
+    if (t->c->y_wide) {
+      store16(y, sums, t->c->lo, t->c->hi, n);
+    } else {
+      store8(y, sums, t->c->lo, t->c->hi, n);
+    }
+  }
+}
+
+/* 3. The blocks first, first + period, ... before last of a row of y, all of the same weights. from: of each tap, for
+ * the first block of the chunk, which is block `origin` of the row.
+ */
+static INLINE void sum_blocks(const plan *p, const target *t, const int32_t *const *from, const int32_t *block,
+                              size_t taps, int mode, size_t origin, size_t first, size_t last) {
+  vector start[4], shift[4], high[4], low[4];
+  for (int j = 0; j < 4; j++) {
+    start[j] = load(block + j * LANES);
+    shift[j] = load(block + BLOCK + j * LANES);
+  }
+  for (size_t b = first; b < last; b += p->period) {
+    const int32_t *w = block + 2 * BLOCK;
+    for (int j = 0; j < 4; j++) {
+      high[j] = start[j];
+      low[j] = zero();
+    }
+    for (size_t tap = 0; tap < taps; tap++) {
+      const int32_t *x = from[tap] + (b - origin) * BLOCK;
+      for (int j = 0; j < 4; j++, x += LANES, w += LANES) {
+        high[j] = mode == QUADS ? dot_quads(high[j], load(x), load(w)) : dot_pairs(high[j], load(x), load(w));
+        if (mode == SPLIT) {
+          low[j] = dot_pairs(low[j], load(x), load(w + BLOCK));
+        }
+      }
+      w += mode == SPLIT ? BLOCK : 0;
+    }
+    for (int j = 0; j < 4; j++) {
+      high[j] = shift_right(mode == SPLIT ? add(high[j], shift_right_8(low[j])) : high[j], shift[j]);
+    }
+    store_block(t, b * BLOCK, high);
+  }
+}
+
+/* The kernels of 3 x 3 with as many taps as they have, which a compiler can unroll; any other. */
+static void sum_row(const plan *p, const target *t, const int32_t *const *from, const int32_t *blocks, size_t lanes,
+                    size_t taps, size_t first, size_t last) {
+  for (size_t b = first; b < last && b < first + p->period; b++) {
+    const int32_t *block = blocks + b % p->period * (2 * BLOCK + lanes);
+    if (p->mode == SPLIT) {
+      sum_blocks(p, t, from, block, taps, SPLIT, first, b, last);
+    } else if (p->mode == PAIRS && taps == 6) {
+      sum_blocks(p, t, from, block, 6, PAIRS, first, b, last);
+    } else if (p->mode == PAIRS) {
+      sum_blocks(p, t, from, block, taps, PAIRS, first, b, last);
+    } else if (taps == 3) {
+      sum_blocks(p, t, from, block, 3, QUADS, first, b, last);
+    } else {
+      sum_blocks(p, t, from, block, taps, QUADS, first, b, last);
+    }
+  }
+}
+
+static void run_row(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy) {
+  const size_t kw = (size_t)c->h.kernel, width = (size_t)c->h.out, taps = p->groups * kw;
+  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK;
+  const int32_t *interleaved = (const int32_t *)(const void *)((const uint8_t *)c->scratch + at->interleaved);
+  const int32_t *from[TAPS_MAX];
+  target t = {c->y, p->pitch, c->out, c};
+  if (p->pitch == c->out) {
+    t.pitch = t.length = width * c->out;
+  }
+  t.y += (image * (size_t)c->v.out + oy) * width * c->out << c->y_wide;
+  for (size_t tap = 0; tap < taps; tap++) {
+    const size_t column = tap % kw * (size_t)c->h.dilation;
+    from[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
+                column / p->phases * p->pitch;
+  }
+  for (size_t first = 0; first < blocks; first += p->chunk) {
+    const size_t n = blocks - first < p->chunk ? blocks - first : p->chunk;
+    interleave(c, p, at, oy, first, n);
+    sum_row(p, &t, from, (const int32_t *)c->packed + HEADER / 4, weight_lanes(c, p), taps, first, first + n);
+  }
+}
+
+static void run(const nmp_conv *whole, size_t task, size_t tasks) {
+  const plan p = plan_of(whole);
+  const parts at = parts_of(&p);
+  const size_t rows = whole->images * (size_t)whole->v.out;
+  nmp_conv own = *whole;
+  const nmp_conv *c = &own;
+  int32_t filled = 0; /* rows before this one are in the ring */
+  if (*(const uint32_t *)c->packed) {
+    if (task == 0) {
+      nmp_conv_portable(c)->run(c, 0, 1);
+    }
+    return;
+  }
+  own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
+  memset(own.scratch, p.mode == QUADS ? 0x80 : 0, p.pitch * p.bytes);
+  if (c->pad) {
+    convert_pixels(own.scratch, c->pad, 1, c, &p);
+  }
+  for (size_t row = rows * task / tasks, begin = row; row < rows * (task + 1) / tasks; row++) {
+    const size_t image = row / (size_t)c->v.out, oy = row % (size_t)c->v.out;
+    const uint8_t *x = (const uint8_t *)c->x + (image * (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide);
+    const int32_t top = nmp_pixel(&c->v, (int32_t)oy, 0), end = top + (int32_t)p.rows;
+    filled = row == begin || oy == 0 || filled < top ? top : filled;
+    for (; filled < end; filled++) {
+      const size_t slot = (size_t)(filled + c->v.before) % p.rows;
+      fill_row(c, &p, &at, x, filled, (uint8_t *)own.scratch + at.ring + slot * p.phases * p.phase * p.bytes);
+    }
+    run_row(c, &p, &at, image, oy);
+  }
+}
+
+static size_t tasks(const nmp_conv *c, size_t threads) {
+  const size_t rows = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;
+  const size_t most = rows < worth ? rows : worth;
+  return threads < most ? threads : most;
+}
+
+const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
+  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run};
+  if (c->groups != c->in || c->out % c->in != 0 || c->k > TAPS_MAX) {
+    return NULL;
+  }
+  const plan p = plan_of(c);
+  return parts_of(&p).end <= SCRATCH_MAX ? &depthwise : NULL;
+}

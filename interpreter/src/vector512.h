@@ -1,0 +1,88 @@
+/* vector256.h for 512 bits. */
+#define LANES 16
+typedef __m512i vector;
+
+static INLINE vector load(const void *p) {
+  return _mm512_loadu_si512(p);
+}
+
+static INLINE void save(void *p, vector v) {
+  _mm512_storeu_si512(p, v);
+}
+
+static INLINE vector zero(void) {
+  return _mm512_setzero_si512();
+}
+
+static INLINE vector add(vector a, vector b) {
+  return _mm512_add_epi32(a, b);
+}
+
+static INLINE vector shift_right(vector a, vector by) {
+  return _mm512_srav_epi32(a, by);
+}
+
+static INLINE vector shift_right_8(vector a) {
+  return _mm512_srai_epi32(a, 8);
+}
+
+#define HAS_QUADS 1
+static INLINE vector dot_quads(vector sum, vector x, vector w) {
+  return _mm512_dpbusd_epi32(sum, x, w);
+}
+
+static INLINE vector dot_pairs(vector sum, vector x, vector w) {
+  return _mm512_dpwssd_epi32(sum, x, w);
+}
+
+/* Dwords as a matrix of 4 x 4, transposed. */
+static INLINE vector transposed(vector v) {
+  return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+}
+
+static INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
+  vector x[4];
+  for (int i = 0; i < 4; i++) {
+    x[i] = transposed(load(rows[i] + at));
+  }
+  const vector ab = _mm512_unpacklo_epi8(x[0], x[1]), ab2 = _mm512_unpackhi_epi8(x[0], x[1]);
+  const vector cd = _mm512_unpacklo_epi8(x[2], x[3]), cd2 = _mm512_unpackhi_epi8(x[2], x[3]);
+  save(to, _mm512_unpacklo_epi16(ab, cd));
+  save(to + LANES, _mm512_unpackhi_epi16(ab, cd));
+  save(to + 2 * LANES, _mm512_unpacklo_epi16(ab2, cd2));
+  save(to + 3 * LANES, _mm512_unpackhi_epi16(ab2, cd2));
+}
+
+static INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
+  const vector order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  for (int half = 0; half < 2; half++, to += 2 * LANES, at += 64) {
+    const vector a = _mm512_permutexvar_epi64(order, load(rows[0] + at));
+    const vector b = _mm512_permutexvar_epi64(order, load(rows[1] + at));
+    save(to, _mm512_unpacklo_epi16(a, b));
+    save(to + LANES, _mm512_unpackhi_epi16(a, b));
+  }
+}
+
+static INLINE void store8(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+  vector v = _mm512_packs_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
+  v = _mm512_max_epi8(_mm512_min_epi8(v, _mm512_set1_epi8((char)hi)), _mm512_set1_epi8((char)lo));
+  v = transposed(v);
+  if (n == 4 * LANES) {
+    save(y, v);
+  } else {
+    _mm512_mask_storeu_epi8(y, ((__mmask64)1 << n) - 1, v);
+  }
+}
+
+static INLINE void store16(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+  const vector order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  for (size_t i = 0; i < 4 && i * LANES < n; i += 2, y += 64) {
+    vector v = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(sums[i], sums[i + 1]));
+    v = _mm512_max_epi16(_mm512_min_epi16(v, _mm512_set1_epi16((short)hi)), _mm512_set1_epi16((short)lo));
+    if (n >= (i + 2) * LANES) {
+      save(y, v);
+    } else {
+      _mm512_mask_storeu_epi16(y, ((__mmask32)1 << (n - i * LANES)) - 1, v);
+    }
+  }
+}
