@@ -269,74 +269,75 @@ static void interleave(const nmp_conv *c, const plan *p, const parts *at, size_t
   }
 }
 
-/* Where a row of y goes: lines of some elements, which is one line when pixels are not padded. */
-typedef struct target {
+/* A row of y: lines of some elements, which is one line when pixels are not padded. Blocks are numbered from the one
+ * that the interleaved rows start with.
+ */
+typedef struct row {
   uint8_t *y;
   size_t pitch, length; /* elements of a line in the ring and in y */
-  const nmp_conv *c;
-} target;
+  size_t origin;        /* elements in front of block 0 */
+  size_t blocks, period;
+  int32_t lo, hi;
+} row;
 
-static INLINE void store_block(const target *t, size_t i, const vector sums[4]) {
-  const size_t line = i / t->pitch, in_line = i % t->pitch;
-  if (in_line < t->length) {
-    const size_t n = t->length - in_line < BLOCK ? t->length - in_line : BLOCK;
-    uint8_t *y = t->y + ((line * t->length + in_line) << t->c->y_wide);
-    if (t->c->y_wide) {
-      store16(y, sums, t->c->lo, t->c->hi, n);
-    } else {
-      store8(y, sums, t->c->lo, t->c->hi, n);
-    }
-  }
+static INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t *n) {
+  const size_t i = t->origin + block * BLOCK, line = i < t->pitch ? 0 : i / t->pitch, in_line = i - line * t->pitch;
+  const size_t left = in_line < t->length ? t->length - in_line : 0;
+  *n = left < BLOCK ? left : BLOCK;
+  return t->y + ((line * t->length + in_line) << y_wide);
 }
 
-/* 3. The blocks first, first + period, ... before last of a row of y, all of the same weights. from: of each tap, for
- * the first block of the chunk, which is block `origin` of the row.
- */
-static INLINE void sum_blocks(const plan *p, const target *t, const int32_t *const *from, const int32_t *block,
-                              size_t taps, int mode, size_t origin, size_t first, size_t last) {
+/* 3. The blocks first, first + period, ..., all of the same weights; x: of each tap, for block 0. */
+static INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, const int32_t *block, size_t taps, int mode,
+                              int y_wide) {
+  const vector lo = y_wide ? set16(t.lo) : set8(t.lo), hi = y_wide ? set16(t.hi) : set8(t.hi);
   vector start[4], shift[4], high[4], low[4];
   for (int j = 0; j < 4; j++) {
     start[j] = load(block + j * LANES);
     shift[j] = load(block + BLOCK + j * LANES);
   }
-  for (size_t b = first; b < last; b += p->period) {
+  for (size_t b = first; b < t.blocks; b += t.period) {
     const int32_t *w = block + 2 * BLOCK;
+    size_t n;
+    uint8_t *y = place(&t, b, y_wide, &n);
     for (int j = 0; j < 4; j++) {
       high[j] = start[j];
       low[j] = zero();
     }
-    for (size_t tap = 0; tap < taps; tap++) {
-      const int32_t *x = from[tap] + (b - origin) * BLOCK;
-      for (int j = 0; j < 4; j++, x += LANES, w += LANES) {
-        high[j] = mode == QUADS ? dot_quads(high[j], load(x), load(w)) : dot_pairs(high[j], load(x), load(w));
-        if (mode == SPLIT) {
-          low[j] = dot_pairs(low[j], load(x), load(w + BLOCK));
-        }
+    for (size_t tap = 0; tap < taps; tap++, w += (mode == SPLIT ? 2 : 1) * BLOCK) {
+      for (int j = 0; j < 4; j++) {
+        const vector factors = load(x[tap] + b * BLOCK + j * LANES);
+        high[j] = mode == QUADS ? dot_quads(high[j], factors, load(w + j * LANES))
+                                : dot_pairs(high[j], factors, load(w + j * LANES));
+        low[j] = mode == SPLIT ? dot_pairs(low[j], factors, load(w + BLOCK + j * LANES)) : low[j];
       }
-      w += mode == SPLIT ? BLOCK : 0;
     }
     for (int j = 0; j < 4; j++) {
       high[j] = shift_right(mode == SPLIT ? add(high[j], shift_right_8(low[j])) : high[j], shift[j]);
     }
-    store_block(t, b * BLOCK, high);
+    if (y_wide) {
+      store16(y, high, lo, hi, n);
+    } else {
+      store8(y, high, lo, hi, n);
+    }
   }
 }
 
-/* The kernels of 3 x 3 with as many taps as they have, which a compiler can unroll; any other. */
-static void sum_row(const plan *p, const target *t, const int32_t *const *from, const int32_t *blocks, size_t lanes,
-                    size_t taps, size_t first, size_t last) {
-  for (size_t b = first; b < last && b < first + p->period; b++) {
-    const int32_t *block = blocks + b % p->period * (2 * BLOCK + lanes);
-    if (p->mode == SPLIT) {
-      sum_blocks(p, t, from, block, taps, SPLIT, first, b, last);
-    } else if (p->mode == PAIRS && taps == 6) {
-      sum_blocks(p, t, from, block, 6, PAIRS, first, b, last);
+/* A constant number of taps for kernels of 3 x 3, whose weights a compiler can keep in registers. */
+static void sum_row(const row *t, const plan *p, const int32_t *const *x, const int32_t *blocks, size_t lanes,
+                    size_t taps, int y_wide) {
+  for (size_t b = 0; b < t->blocks && b < t->period; b++) {
+    const int32_t *block = blocks + (t->origin / BLOCK + b) % t->period * (2 * BLOCK + lanes);
+    if (p->mode == QUADS && taps == 3 && !y_wide) {
+      sum_blocks(*t, b, x, block, 3, QUADS, 0);
+    } else if (p->mode == QUADS) {
+      sum_blocks(*t, b, x, block, taps, QUADS, y_wide);
+    } else if (p->mode == PAIRS && taps == 6 && y_wide) {
+      sum_blocks(*t, b, x, block, 6, PAIRS, 1);
     } else if (p->mode == PAIRS) {
-      sum_blocks(p, t, from, block, taps, PAIRS, first, b, last);
-    } else if (taps == 3) {
-      sum_blocks(p, t, from, block, 3, QUADS, first, b, last);
+      sum_blocks(*t, b, x, block, taps, PAIRS, y_wide);
     } else {
-      sum_blocks(p, t, from, block, taps, QUADS, first, b, last);
+      sum_blocks(*t, b, x, block, taps, SPLIT, y_wide);
     }
   }
 }
@@ -345,21 +346,22 @@ static void run_row(const nmp_conv *c, const plan *p, const parts *at, size_t im
   const size_t kw = (size_t)c->h.kernel, width = (size_t)c->h.out, taps = p->groups * kw;
   const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK;
   const int32_t *interleaved = (const int32_t *)(const void *)((const uint8_t *)c->scratch + at->interleaved);
-  const int32_t *from[TAPS_MAX];
-  target t = {c->y, p->pitch, c->out, c};
+  const int32_t *x[TAPS_MAX];
+  row t = {c->y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
   if (p->pitch == c->out) {
     t.pitch = t.length = width * c->out;
   }
   t.y += (image * (size_t)c->v.out + oy) * width * c->out << c->y_wide;
   for (size_t tap = 0; tap < taps; tap++) {
     const size_t column = tap % kw * (size_t)c->h.dilation;
-    from[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
-                column / p->phases * p->pitch;
+    x[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
+             column / p->phases * p->pitch;
   }
   for (size_t first = 0; first < blocks; first += p->chunk) {
-    const size_t n = blocks - first < p->chunk ? blocks - first : p->chunk;
-    interleave(c, p, at, oy, first, n);
-    sum_row(p, &t, from, (const int32_t *)c->packed + HEADER / 4, weight_lanes(c, p), taps, first, first + n);
+    t.origin = first * BLOCK;
+    t.blocks = blocks - first < p->chunk ? blocks - first : p->chunk;
+    interleave(c, p, at, oy, first, t.blocks);
+    sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4, weight_lanes(c, p), taps, c->y_wide);
   }
 }
 

@@ -16,6 +16,14 @@ static INLINE vector zero(void) {
   return _mm256_setzero_si256();
 }
 
+static INLINE vector set8(int32_t a) {
+  return _mm256_set1_epi8((char)a);
+}
+
+static INLINE vector set16(int32_t a) {
+  return _mm256_set1_epi16((short)a);
+}
+
 static INLINE vector add(vector a, vector b) {
   return _mm256_add_epi32(a, b);
 }
@@ -84,10 +92,10 @@ static INLINE void save_some(void *to, vector v, size_t bytes) {
 }
 
 /* The first n of 32 sums, saturated. */
-static INLINE void store8(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+static INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   const vector order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   vector v = _mm256_packs_epi16(_mm256_packs_epi32(sums[0], sums[1]), _mm256_packs_epi32(sums[2], sums[3]));
-  v = _mm256_max_epi8(_mm256_min_epi8(v, _mm256_set1_epi8((char)hi)), _mm256_set1_epi8((char)lo));
+  v = _mm256_max_epi8(_mm256_min_epi8(v, hi), lo);
   v = _mm256_permutevar8x32_epi32(v, order);
   if (n == 4 * LANES) {
     save(y, v);
@@ -96,10 +104,10 @@ static INLINE void store8(uint8_t *y, const vector sums[4], int32_t lo, int32_t 
   }
 }
 
-static INLINE void store16(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+static INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   for (size_t i = 0; i < 4 && i * LANES < n; i += 2, y += 32) {
     vector v = _mm256_permute4x64_epi64(_mm256_packs_epi32(sums[i], sums[i + 1]), 0xD8);
-    v = _mm256_max_epi16(_mm256_min_epi16(v, _mm256_set1_epi16((short)hi)), _mm256_set1_epi16((short)lo));
+    v = _mm256_max_epi16(_mm256_min_epi16(v, hi), lo);
     if (n >= (i + 2) * LANES) {
       save(y, v);
     } else {

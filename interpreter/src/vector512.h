@@ -14,6 +14,14 @@ static INLINE vector zero(void) {
   return _mm512_setzero_si512();
 }
 
+static INLINE vector set8(int32_t a) {
+  return _mm512_set1_epi8((char)a);
+}
+
+static INLINE vector set16(int32_t a) {
+  return _mm512_set1_epi16((short)a);
+}
+
 static INLINE vector add(vector a, vector b) {
   return _mm512_add_epi32(a, b);
 }
@@ -63,9 +71,9 @@ static INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, siz
   }
 }
 
-static INLINE void store8(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+static INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   vector v = _mm512_packs_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
-  v = _mm512_max_epi8(_mm512_min_epi8(v, _mm512_set1_epi8((char)hi)), _mm512_set1_epi8((char)lo));
+  v = _mm512_max_epi8(_mm512_min_epi8(v, hi), lo);
   v = transposed(v);
   if (n == 4 * LANES) {
     save(y, v);
@@ -74,11 +82,11 @@ static INLINE void store8(uint8_t *y, const vector sums[4], int32_t lo, int32_t 
   }
 }
 
-static INLINE void store16(uint8_t *y, const vector sums[4], int32_t lo, int32_t hi, size_t n) {
+static INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   const vector order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   for (size_t i = 0; i < 4 && i * LANES < n; i += 2, y += 64) {
     vector v = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(sums[i], sums[i + 1]));
-    v = _mm512_max_epi16(_mm512_min_epi16(v, _mm512_set1_epi16((short)hi)), _mm512_set1_epi16((short)lo));
+    v = _mm512_max_epi16(_mm512_min_epi16(v, hi), lo);
     if (n >= (i + 2) * LANES) {
       save(y, v);
     } else {
