@@ -280,7 +280,7 @@ typedef struct row {
   int32_t lo, hi;
 } row;
 
-static INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t *n) {
+static NMP_INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t *n) {
   const size_t i = t->origin + block * BLOCK, line = i < t->pitch ? 0 : i / t->pitch, in_line = i - line * t->pitch;
   const size_t left = in_line < t->length ? t->length - in_line : 0;
   *n = left < BLOCK ? left : BLOCK;
@@ -288,8 +288,8 @@ static INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t *n) 
 }
 
 /* 3. The blocks first, first + period, ..., all of the same weights; x: of each tap, for block 0. */
-static INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, const int32_t *block, size_t taps, int mode,
-                              int y_wide) {
+static NMP_INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, const int32_t *block, size_t taps,
+                                  int mode, int y_wide) {
   const vector lo = y_wide ? set16(t.lo) : set8(t.lo), hi = y_wide ? set16(t.hi) : set8(t.hi);
   vector start[4], shift[4], high[4], low[4];
   for (int j = 0; j < 4; j++) {

@@ -1,13 +1,31 @@
-#include "conv.h"
 #include "x86.h"
 
 #ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "conv.h"
+#include "fixed.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+
+static void loops(nmp_kernels *kernels);
+#define nmp_kernels_portable loops
+#include "kernels_portable.c"
+#define VNNI
+#include "vector256.h"
+#include "kernels_elements.h"
+
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = nmp_depthwise_avxvnni(c);
-  return kernel ? kernel : nmp_conv_portable(c);
+  const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
+  return depthwise ? depthwise : nmp_conv_portable(c);
 }
 
 void nmp_kernels_avxvnni(nmp_kernels *kernels) {
+  loops(kernels);
+  elements(kernels);
   kernels->conv = choose;
 }
+
+NMP_TARGET_END
 #endif

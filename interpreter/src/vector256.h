@@ -4,54 +4,93 @@
 #define LANES 8 /* of 32 bits */
 typedef __m256i vector;
 
-static INLINE vector load(const void *p) {
+static NMP_INLINE vector load(const void *p) {
   return _mm256_loadu_si256((const __m256i *)p);
 }
 
-static INLINE void save(void *p, vector v) {
+static NMP_INLINE void save(void *p, vector v) {
   _mm256_storeu_si256((__m256i *)p, v);
 }
 
-static INLINE vector zero(void) {
+static NMP_INLINE vector zero(void) {
   return _mm256_setzero_si256();
 }
 
-static INLINE vector set8(int32_t a) {
+static NMP_INLINE vector set8(int32_t a) {
   return _mm256_set1_epi8((char)a);
 }
 
-static INLINE vector set16(int32_t a) {
+static NMP_INLINE vector set16(int32_t a) {
   return _mm256_set1_epi16((short)a);
 }
 
-static INLINE vector add(vector a, vector b) {
+static NMP_INLINE vector set32(int32_t a) {
+  return _mm256_set1_epi32(a);
+}
+
+static NMP_INLINE vector min16(vector a, vector b) {
+  return _mm256_min_epi16(a, b);
+}
+
+static NMP_INLINE vector max16(vector a, vector b) {
+  return _mm256_max_epi16(a, b);
+}
+
+/* int8 as int16, and int16 saturated to int8 */
+static NMP_INLINE vector load_wide(const void *from) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));
+}
+
+static NMP_INLINE void save_narrow(void *to, vector v) {
+  const vector bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(v, v), 0xD8);
+  _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(bytes));
+}
+
+/* Pairs of int16 in the lower and upper half of each lane of 128 bits; saturate16 undoes both. */
+static NMP_INLINE vector pair_low(vector a, vector b) {
+  return _mm256_unpacklo_epi16(a, b);
+}
+
+static NMP_INLINE vector pair_high(vector a, vector b) {
+  return _mm256_unpackhi_epi16(a, b);
+}
+
+static NMP_INLINE vector saturate16(vector low, vector high) {
+  return _mm256_packs_epi32(low, high);
+}
+
+static NMP_INLINE vector shift_all(vector a, int by) {
+  return _mm256_sra_epi32(a, _mm_cvtsi32_si128(by));
+}
+
+static NMP_INLINE vector add(vector a, vector b) {
   return _mm256_add_epi32(a, b);
 }
 
-static INLINE vector shift_right(vector a, vector by) {
+static NMP_INLINE vector shift_right(vector a, vector by) {
   return _mm256_srav_epi32(a, by);
 }
 
-static INLINE vector shift_right_8(vector a) {
+static NMP_INLINE vector shift_right_8(vector a) {
   return _mm256_srai_epi32(a, 8);
 }
 
 #ifdef VNNI
 #define HAS_QUADS 1
-static INLINE vector dot_quads(vector sum, vector x, vector w) {
+static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
   return _mm256_dpbusd_avx_epi32(sum, x, w);
 }
 
-static INLINE vector dot_pairs(vector sum, vector x, vector w) {
+static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
   return _mm256_dpwssd_avx_epi32(sum, x, w);
 }
 #else
 #define HAS_QUADS 0
-static INLINE vector dot_pairs(vector sum, vector x, vector w) {
+static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
 }
 
-static INLINE vector dot_quads(vector sum, vector x, vector w) {
+static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
   (void)x;
   (void)w;
   return sum;
@@ -61,7 +100,7 @@ static INLINE vector dot_quads(vector sum, vector x, vector w) {
 /* Lane i of `to`: byte i of each of 4 rows. In dwords, lanes of 128 bits are left by the unpacking as rows of a matrix;
  * it is transposed before.
  */
-static INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
+static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
   const vector order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
   vector x[4];
   for (int i = 0; i < 4; i++) {
@@ -76,7 +115,7 @@ static INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, siz
 }
 
 /* The same of 2 rows of int16. */
-static INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
+static NMP_INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
   for (int half = 0; half < 2; half++, to += 2 * LANES, at += 32) {
     const vector a = _mm256_permute4x64_epi64(load(rows[0] + at), 0xD8);
     const vector b = _mm256_permute4x64_epi64(load(rows[1] + at), 0xD8);
@@ -85,14 +124,14 @@ static INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, siz
   }
 }
 
-static INLINE void save_some(void *to, vector v, size_t bytes) {
+static NMP_INLINE void save_some(void *to, vector v, size_t bytes) {
   uint8_t copy[32];
   save(copy, v);
   memcpy(to, copy, bytes);
 }
 
 /* The first n of 32 sums, saturated. */
-static INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
+static NMP_INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   const vector order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   vector v = _mm256_packs_epi16(_mm256_packs_epi32(sums[0], sums[1]), _mm256_packs_epi32(sums[2], sums[3]));
   v = _mm256_max_epi8(_mm256_min_epi8(v, hi), lo);
@@ -104,7 +143,7 @@ static INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi
   }
 }
 
-static INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
+static NMP_INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
   for (size_t i = 0; i < 4 && i * LANES < n; i += 2, y += 32) {
     vector v = _mm256_permute4x64_epi64(_mm256_packs_epi32(sums[i], sums[i + 1]), 0xD8);
     v = _mm256_max_epi16(_mm256_min_epi16(v, hi), lo);

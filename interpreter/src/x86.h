@@ -27,7 +27,7 @@ unsigned nmp_x86_features(void);
 #define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
 #define NMP_TARGET_END _Pragma("GCC pop_options")
 #endif
-#define INLINE inline __attribute__((always_inline))
+#define NMP_INLINE inline __attribute__((always_inline))
 #define NMP_TARGET_AVX2 "avx2"
 #define NMP_TARGET_AVXVNNI "avx2,avxvnni"
 #define NMP_TARGET_AVX512VNNI "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"

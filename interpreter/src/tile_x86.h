@@ -1,0 +1,186 @@
+/* The tiles of conv_x86.h for one instruction set, whose file defines vectors and then includes this between
+ * NMP_TARGET_BEGIN and END:
+ *
+ *   V, LANES                  a vector of int32
+ *   ZERO(), LOAD(p)           zeros; LANES int32 from anywhere
+ *   STORE(p, v), ADD(a, b)
+ *   BROADCAST(i)              of an int32
+ *   DOT_BYTES(s, x, w)        s + products of 4 uint8 and 4 int8, where there is such an instruction
+ *   DOT_WORDS(s, x, w)        s + products of 2 int16 and 2 int16
+ *   add_sums(to, from, shift) int64 to[LANES] += int32 from[LANES] << shift
+ */
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 64")
+
+INLINE V grain_of(const uint8_t *x) {
+  int32_t four;
+  memcpy(&four, x, sizeof(four));
+  return BROADCAST(four);
+}
+
+/* acc is [pixel][plane][vector]. */
+INLINE void add_grain(V *acc, const nmp_tile *t, size_t offset, const uint8_t *w, const int bytes, const int planes,
+                      const int rows, const int vectors) {
+  V factors[2];
+  UNROLL for (int v = 0; v < vectors; v++) {
+    factors[v] = LOAD(w + v * (int)sizeof(V));
+  }
+  UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int p = 0; p < planes; p++) {
+      const V x = grain_of(t->x[r] + (size_t)p * t->plane + offset);
+      UNROLL for (int v = 0; v < vectors; v++) {
+        V *sum = &acc[(r * planes + p) * vectors + v];
+        *sum = bytes ? DOT_BYTES(*sum, x, factors[v]) : DOT_WORDS(*sum, x, factors[v]);
+      }
+    }
+  }
+}
+
+/* Adds n grains. An addition has to wait for the one before: few sums go on in four places at a time. */
+INLINE const uint8_t *add_grains(V *acc, const nmp_tile *t, size_t offset, size_t n, const uint8_t *w, const int bytes,
+                                 const int planes, const int rows, const int vectors) {
+  const int count = rows * planes * vectors, step = vectors * (int)sizeof(V);
+  size_t i = 0;
+  if (count <= 2) {
+    V more[3][2];
+    UNROLL for (int k = 0; k < 3 * count; k++) {
+      more[k / count][k % count] = ZERO();
+    }
+    for (; i + 4 <= n; i += 4, w += 4 * step, offset += 4 * NMP_GRAIN) {
+      add_grain(acc, t, offset, w, bytes, planes, rows, vectors);
+      UNROLL for (int k = 0; k < 3; k++) {
+        add_grain(more[k], t, offset + (size_t)(k + 1) * NMP_GRAIN, w + (k + 1) * step, bytes, planes, rows, vectors);
+      }
+    }
+    UNROLL for (int k = 0; k < 3 * count; k++) {
+      acc[k % count] = ADD(acc[k % count], more[k / count][k % count]);
+    }
+  }
+  for (; i < n; i++, w += step, offset += NMP_GRAIN) {
+    add_grain(acc, t, offset, w, bytes, planes, rows, vectors);
+  }
+  return w;
+}
+
+/* Sums start where the panel says, and fit. */
+INLINE void tile_narrow(nmp_tile *t, const int bytes, const int rows, const int vectors) {
+  const uint8_t *w = (const uint8_t *)(t->panel + 1);
+  V acc[NMP_ROWS_MAX * 2];
+  UNROLL for (int i = 0; i < rows * vectors; i++) {
+    acc[i] = LOAD(t->panel->start + i % vectors * LANES);
+  }
+  for (size_t s = 0; s < t->segment_count; s++) {
+    w = add_grains(acc, t, t->segments[s], t->grains, w, bytes, 1, rows, vectors);
+  }
+  UNROLL for (int i = 0; i < rows * vectors; i++) {
+    STORE(t->sums + i * LANES, acc[i]);
+  }
+}
+
+/* Adds the sums of 32 bits to those of 64. */
+static void flush(nmp_tile *t, int planes, int rows, int vectors) {
+  for (int i = 0; i < rows * planes * vectors; i++) {
+    add_sums(t->wide + (i / planes / vectors * vectors + i % vectors) * LANES, t->sums + i * LANES,
+             planes == 2 && i / vectors % 2 == 0 ? 8 : 0);
+  }
+}
+
+/* Sums start from zero, in 32 bits as long as those hold them. */
+INLINE void tile_wide(nmp_tile *t, const int planes, const int rows, const int vectors) {
+  const uint8_t *w = (const uint8_t *)(t->panel + 1);
+  V acc[NMP_ROWS_MAX * 2];
+  size_t room = NMP_GRAINS_MAX;
+  memset(t->wide, 0, sizeof(t->wide[0]) * (size_t)(rows * vectors * LANES));
+  UNROLL for (int i = 0; i < rows * planes * vectors; i++) {
+    acc[i] = ZERO();
+  }
+  for (size_t s = 0; s < t->segment_count; s++) {
+    for (size_t done = 0, n; done < t->grains; done += n, room -= n) {
+      if (room == 0) {
+        UNROLL for (int i = 0; i < rows * planes * vectors; i++) {
+          STORE(t->sums + i * LANES, acc[i]);
+          acc[i] = ZERO();
+        }
+        flush(t, planes, rows, vectors);
+        room = NMP_GRAINS_MAX;
+      }
+      n = t->grains - done < room ? t->grains - done : room;
+      w = add_grains(acc, t, t->segments[s] + done * NMP_GRAIN, n, w, 0, planes, rows, vectors);
+    }
+  }
+  UNROLL for (int i = 0; i < rows * planes * vectors; i++) {
+    STORE(t->sums + i * LANES, acc[i]);
+  }
+  flush(t, planes, rows, vectors);
+}
+
+/* What the products are made of. */
+INLINE void bytes(nmp_tile *t, const int rows, const int vectors) {
+  tile_narrow(t, 1, rows, vectors);
+}
+
+INLINE void words(nmp_tile *t, const int rows, const int vectors) {
+  tile_narrow(t, 0, rows, vectors);
+}
+
+INLINE void mixed(nmp_tile *t, const int rows, const int vectors) {
+  tile_wide(t, 1, rows, vectors);
+}
+
+INLINE void planes(nmp_tile *t, const int rows, const int vectors) {
+  tile_wide(t, 2, rows, vectors);
+}
+
+static void load_bytes(void *to, const void *x, size_t n, size_t plane) {
+  uint8_t *ys = to;
+  const int8_t *xs = x;
+  (void)plane;
+  for (size_t i = 0; i < n; i++) {
+    ys[i] = (uint8_t)(xs[i] ^ 0x80);
+  }
+}
+
+static void load_words_8(void *to, const void *x, size_t n, size_t plane) {
+  int16_t *ys = to;
+  const int8_t *xs = x;
+  (void)plane;
+  for (size_t i = 0; i < n; i++) {
+    ys[i] = xs[i];
+  }
+}
+
+static void load_words_16(void *to, const void *x, size_t n, size_t plane) {
+  (void)plane;
+  memcpy(to, x, n * 2);
+}
+
+/* x = 256 * high + low, low is -128..127 */
+static void load_planes(void *to, const void *x, size_t n, size_t plane) {
+  int16_t *high = to, *low = (int16_t *)(void *)((uint8_t *)to + plane);
+  const int16_t *xs = x;
+  for (size_t i = 0; i < n; i++) {
+    low[i] = (int8_t)(xs[i] & 0xFF);
+    high[i] = (int16_t)((xs[i] - low[i]) >> 8);
+  }
+}
+
+/* Lists of tiles with 1.. pixels. */
+#define TILES_3(X, name, v) X(name, 1, v) X(name, 2, v) X(name, 3, v)
+#define TILES_6(X, name, v) TILES_3(X, name, v) X(name, 4, v) X(name, 5, v) X(name, 6, v)
+#define TILES_7(X, name, v) TILES_6(X, name, v) X(name, 7, v)
+#define TILES_14(X, name, v)                                                                                  \
+  TILES_7(X, name, v) X(name, 8, v) X(name, 9, v) X(name, 10, v) X(name, 11, v) X(name, 12, v) X(name, 13, v) \
+  X(name, 14, v)
+
+#define TILE(name, rows, vectors)                        \
+  static void name##_##rows##_##vectors(nmp_tile *t) {   \
+    name(t, rows, vectors);                              \
+  }
+#define TILE_NAME(name, rows, vectors) name##_##rows##_##vectors,
+
+/* name_tiles: those of name(t, pixels, vectors) */
+#define TILES(LIST, name)                                                                             \
+  LIST(TILE, name, 1) LIST(TILE, name, 2) static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = { \
+      {LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
