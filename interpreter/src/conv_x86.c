@@ -3,10 +3,10 @@
 #ifdef NMP_X86
 #include <string.h>
 
-#define SLACK 64            /* bytes behind a band that a grain may reach */
-#define L1_BYTES 16384u     /* of weights that are used for one tile after the other */
-#define BAND_BYTES 131072u  /* of a band, when the weights are as many */
-#define TASK_MACS 262144u   /* less is not worth a task */
+#define SLACK 64           /* bytes behind a band that a grain may reach */
+#define L1_BYTES 16384u    /* of weights that are used for one tile after the other */
+#define BAND_BYTES 131072u /* of a band, when the weights are as many */
+#define TASK_MACS 262144u  /* less is not worth a task */
 
 /* The convolution as bands, segments and panels. A line is a row of output pixels; a single pixel where the pixels of x
  * are the rows of the matrix as they are.
@@ -14,13 +14,13 @@
 typedef struct shape {
   nmp_axis v, h;
   uint32_t images;
-  int32_t v_hop, h_hop;         /* rows and pixels of x from one of the band to the next */
-  size_t width;                 /* pixels of a band's row */
-  size_t row;                   /* elements of it */
-  size_t segments, per_segment; /* elements */
-  size_t grains;                /* of a segment */
+  int32_t v_hop, h_hop;                   /* rows and pixels of x from one of the band to the next */
+  size_t width;                           /* pixels of a band's row */
+  size_t row;                             /* elements of it */
+  size_t segments, per_segment;           /* elements */
+  size_t grains;                          /* of a segment */
   size_t panels, panel_bytes, last_bytes; /* of a group */
-  int whole;                    /* rows of x are rows of the band */
+  int whole;                              /* rows of x are rows of the band */
 } shape;
 
 static size_t align(size_t bytes) {

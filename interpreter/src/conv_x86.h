@@ -44,8 +44,8 @@ typedef struct nmp_tile {
 /* Fills sums, or wide. */
 typedef void nmp_tile_fn(nmp_tile *t);
 
-/* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes; an exact panel's sums are shifted
- * only.
+/* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes; an exact panel's sums are
+ * shifted only.
  */
 typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
 
@@ -73,11 +73,19 @@ void nmp_x86_scale(const nmp_conv *c, const void *sums, int wide, size_t rows, s
                    const nmp_panel *panel, void *y);
 
 /* A kernel `name` that computes by the product of that name with _product. */
-#define NMP_X86_KERNEL(name)                                                                                \
-  static size_t name##_packed(const nmp_conv *c) { return nmp_x86_packed(c, &name##_product); }             \
-  static void name##_pack(const nmp_conv *c, void *to) { nmp_x86_pack(c, &name##_product, to); }            \
-  static size_t name##_scratch(const nmp_conv *c) { return nmp_x86_scratch(c, &name##_product); }           \
-  static void name##_run(const nmp_conv *c, size_t t, size_t n) { nmp_x86_run(c, &name##_product, t, n); }  \
+#define NMP_X86_KERNEL(name)                                      \
+  static size_t name##_packed(const nmp_conv *c) {                \
+    return nmp_x86_packed(c, &name##_product);                    \
+  }                                                               \
+  static void name##_pack(const nmp_conv *c, void *to) {          \
+    nmp_x86_pack(c, &name##_product, to);                         \
+  }                                                               \
+  static size_t name##_scratch(const nmp_conv *c) {               \
+    return nmp_x86_scratch(c, &name##_product);                   \
+  }                                                               \
+  static void name##_run(const nmp_conv *c, size_t t, size_t n) { \
+    nmp_x86_run(c, &name##_product, t, n);                        \
+  }                                                               \
   static const nmp_conv_kernel name = {name##_packed, name##_pack, name##_scratch, nmp_x86_tasks, name##_run};
 
 nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;

@@ -1,10 +1,9 @@
-#include "x86.h"
+#include "conv_x86.h"
 
 #ifdef NMP_X86
 #include <immintrin.h>
 #include <string.h>
 
-#include "conv.h"
 #include "fixed.h"
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
@@ -13,12 +12,12 @@ static void loops(nmp_kernels *kernels);
 #define nmp_kernels_portable loops
 #include "kernels_portable.c"
 #define VNNI
-#include "vector256.h"
 #include "kernels_elements.h"
+#include "vector256.h"
 
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
-  return depthwise ? depthwise : nmp_conv_portable(c);
+  return depthwise ? depthwise : nmp_conv_avxvnni(c);
 }
 
 void nmp_kernels_avxvnni(nmp_kernels *kernels) {

@@ -12,7 +12,11 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 64")
+#endif
 
 INLINE V grain_of(const uint8_t *x) {
   int32_t four;
@@ -133,7 +137,7 @@ INLINE void planes(nmp_tile *t, const int rows, const int vectors) {
   tile_wide(t, 2, rows, vectors);
 }
 
-static void load_bytes(void *to, const void *x, size_t n, size_t plane) {
+static inline void load_bytes(void *to, const void *x, size_t n, size_t plane) {
   uint8_t *ys = to;
   const int8_t *xs = x;
   (void)plane;
@@ -142,7 +146,7 @@ static void load_bytes(void *to, const void *x, size_t n, size_t plane) {
   }
 }
 
-static void load_words_8(void *to, const void *x, size_t n, size_t plane) {
+static inline void load_words_8(void *to, const void *x, size_t n, size_t plane) {
   int16_t *ys = to;
   const int8_t *xs = x;
   (void)plane;
@@ -151,13 +155,13 @@ static void load_words_8(void *to, const void *x, size_t n, size_t plane) {
   }
 }
 
-static void load_words_16(void *to, const void *x, size_t n, size_t plane) {
+static inline void load_words_16(void *to, const void *x, size_t n, size_t plane) {
   (void)plane;
   memcpy(to, x, n * 2);
 }
 
 /* x = 256 * high + low, low is -128..127 */
-static void load_planes(void *to, const void *x, size_t n, size_t plane) {
+static inline void load_planes(void *to, const void *x, size_t n, size_t plane) {
   int16_t *high = to, *low = (int16_t *)(void *)((uint8_t *)to + plane);
   const int16_t *xs = x;
   for (size_t i = 0; i < n; i++) {
@@ -170,17 +174,18 @@ static void load_planes(void *to, const void *x, size_t n, size_t plane) {
 #define TILES_3(X, name, v) X(name, 1, v) X(name, 2, v) X(name, 3, v)
 #define TILES_6(X, name, v) TILES_3(X, name, v) X(name, 4, v) X(name, 5, v) X(name, 6, v)
 #define TILES_7(X, name, v) TILES_6(X, name, v) X(name, 7, v)
-#define TILES_14(X, name, v)                                                                                  \
-  TILES_7(X, name, v) X(name, 8, v) X(name, 9, v) X(name, 10, v) X(name, 11, v) X(name, 12, v) X(name, 13, v) \
-  X(name, 14, v)
+#define TILES_14(X, name, v) \
+  TILES_7(X, name, v)        \
+  X(name, 8, v) X(name, 9, v) X(name, 10, v) X(name, 11, v) X(name, 12, v) X(name, 13, v) X(name, 14, v)
 
-#define TILE(name, rows, vectors)                        \
-  static void name##_##rows##_##vectors(nmp_tile *t) {   \
-    name(t, rows, vectors);                              \
+#define TILE(name, rows, vectors)                      \
+  static void name##_##rows##_##vectors(nmp_tile *t) { \
+    name(t, rows, vectors);                            \
   }
 #define TILE_NAME(name, rows, vectors) name##_##rows##_##vectors,
 
 /* name_tiles: those of name(t, pixels, vectors) */
-#define TILES(LIST, name)                                                                             \
-  LIST(TILE, name, 1) LIST(TILE, name, 2) static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = { \
-      {LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
+#define TILES(LIST, name)                                                                                    \
+  LIST(TILE, name, 1)                                                                                        \
+  LIST(TILE, name, 2) static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, \
+                                                                                 {LIST(TILE_NAME, name, 2)}};

@@ -1,246 +1,179 @@
-/* Whole convolutions of every level against the portable kernel: random shapes, strides, paddings, dilations, groups,
- * widths, shifts, biases and extremes, in one and in several shares. Inputs, weights and packed weights end at a page
- * that cannot be read; outputs and scratch are compared with the bytes around them.
- *
- *   check_conv [--cases N] [--seed N] [level ...]     all levels of this machine when none is named
+/* Whole convolutions of the tested level against the portable one: random shapes, strides, paddings, dilations, groups,
+ * widths, shifts and numbers of tasks. All that is read ends at a guard page.
  */
-#define _DEFAULT_SOURCE
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "check_kernels.h"
 #include "conv.h"
-#include "cpu.h"
 #include "fixed.h"
-#include "nmp.h"
 
-#define SLOT (8u << 20) /* bytes of a buffer */
-#define MARGIN 64       /* poisoned bytes in front of an output */
-#define MOST 40000      /* elements of x, of w and of y */
-#define SHARES 3
-enum { X, W, BIAS, EXPONENTS, PAD, WANT, GOT, SCRATCH, PACKED, SLOTS };
+#define SHAPES 700
 
-static uint64_t state;
-
-static uint32_t next_random(void) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (uint32_t)(state >> 16);
+static int32_t up_to(uint32_t n) {
+  return (int32_t)(next_random() % n);
 }
 
-static int32_t between(int32_t least, int32_t most) {
-  return least + (int32_t)(next_random() % (uint32_t)(most - least + 1));
-}
-
-/* One of many small numbers, seldom a large one. */
-static int32_t size_up_to(int32_t most) {
-  const int32_t some = next_random() % 4 ? (most < 5 ? most : 5) : most;
-  return between(1, some);
-}
-
-/* The last `bytes` bytes before a guard page, at a multiple of `align`. */
-static void *tail(int slot, size_t bytes, size_t align) {
-  static uint8_t *slots[SLOTS];
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  if (slots[slot] == NULL) {
-    uint8_t *map = mmap(NULL, SLOT + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect(map + SLOT, page, PROT_NONE) != 0) {
-      perror("mmap");
-      exit(2);
-    }
-    slots[slot] = map;
+/* 1..n, often few, at times a multiple of 8. */
+static uint32_t some(uint32_t n) {
+  const uint32_t any = 1 + next_random() % n;
+  switch (next_random() % 4) {
+    case 0:
+      return 1 + any % 4;
+    case 1:
+      return (any + 7) / 8 * 8;
+    default:
+      return any;
   }
-  if (bytes + MARGIN > SLOT) {
-    fprintf(stderr, "a buffer of %zu bytes is too large\n", bytes);
-    exit(2);
+}
+
+static nmp_axis some_axis(int32_t most) {
+  nmp_axis axis = {0, 1 + up_to((uint32_t)most), 1 + up_to(5), 1 + up_to(3), 1, 0, 0};
+  if (up_to(3) == 0) {
+    axis.kernel = 1;
   }
-  return slots[slot] + SLOT - (bytes + align - 1) / align * align;
+  axis.dilation = 1 + (up_to(4) == 0);
+  const int32_t reach = (axis.kernel - 1) * axis.dilation + 1, span = (axis.out - 1) * axis.stride + reach;
+  axis.before = up_to((uint32_t)reach);
+  axis.in = span - axis.before - up_to((uint32_t)reach) + up_to((uint32_t)axis.stride);
+  axis.in = axis.in < 1 ? 1 : axis.in;
+  axis.after = span > axis.in + axis.before ? span - axis.in - axis.before : 0;
+  return axis;
 }
 
-static void *poisoned(int slot, size_t bytes, size_t align) {
-  uint8_t *at = tail(slot, bytes, align);
-  memset(at - MARGIN, 0xA5, bytes + MARGIN);
-  return at;
-}
-
-/* n integers of int8, int16 or int32: random, random of few bits, or only the extremes. */
-static void *integers(int slot, size_t n, int bits) {
-  uint8_t *data = tail(slot, n * (size_t)bits / 8, 1);
-  const uint32_t fill = next_random() % 4, few = next_random() % (uint32_t)bits;
-  for (size_t i = 0; i < n; i++) {
-    const int32_t any = (int32_t)next_random() >> (32 - bits);
-    const int32_t end = (int32_t)(UINT32_MAX >> (33 - bits));
-    const int32_t value = fill == 0 ? (any & 1 ? end : -end - 1) : fill == 1 ? -end - 1 : fill == 2 ? any >> few : any;
-    memcpy(data + i * (size_t)bits / 8, &value, (size_t)bits / 8);
+static void fill_shape(nmp_conv *c) {
+  const uint32_t kind = next_random() % 8;
+  c->v = some_axis(6);
+  c->h = some_axis(kind == 0 ? 40 : 9);
+  c->images = 1 + (next_random() % 4 == 0);
+  c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
+  c->in = some(kind == 1 ? 300 : 40) * c->groups;
+  c->out = some(72) * c->groups;
+  if (kind == 2 || kind == 3) {
+    c->groups = c->in = some(300);
+    c->out = c->groups * (uint32_t)(up_to(4) ? 1 : 1 + up_to(4));
   }
-  return data;
+  if (kind >= 6) {
+    c->v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+    c->h.in = c->h.out;
+    c->h.kernel = c->h.stride = c->h.dilation = 1;
+    c->h.before = c->h.after = 0;
+  }
+  c->k = (uint32_t)(c->v.kernel * c->h.kernel) * c->in / c->groups;
 }
 
-static nmp_axis axis(int32_t most) {
-  nmp_axis a;
-  do {
-    a.in = size_up_to(most);
-    a.kernel = size_up_to(7);
-    a.stride = size_up_to(4);
-    a.dilation = next_random() % 4 ? 1 : size_up_to(4);
-    a.before = next_random() % 2 ? (a.kernel - 1) / 2 : between(0, 5);
-    a.after = next_random() % 2 ? a.before : between(0, 5);
-  } while (a.in + a.before + a.after < a.dilation * (a.kernel - 1) + 1);
-  a.out = (a.in + a.before + a.after - a.dilation * (a.kernel - 1) - 1) / a.stride + 1;
-  return a;
-}
-
-static size_t elements(const nmp_conv *c, const nmp_axis *v, const nmp_axis *h, size_t channels, int out) {
-  return (size_t)c->images * (size_t)(out ? v->out : v->in) * (size_t)(out ? h->out : h->in) * channels;
-}
-
-/* Dense, depthwise, with a multiplier, grouped, or a fully connected layer. */
-static void choose_shape(nmp_conv *c) {
-  do {
-    const uint32_t kind = next_random() % 8;
-    c->v = axis(kind == 0 ? 1 : 24);
-    c->h = axis(24);
-    c->images = next_random() % 8 ? 1 : 2;
-    c->groups = kind < 4 ? (uint32_t)size_up_to(300) : kind < 6 ? 1 : (uint32_t)size_up_to(6);
-    const uint32_t in = kind < 4 ? 1 : (uint32_t)size_up_to(130),
-                   out = kind < 3 ? 1 : (uint32_t)size_up_to(kind < 4 ? 4 : 70);
-    if (kind == 5) {
-      c->v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
-      c->h = (nmp_axis){c->h.in, c->h.in, 1, 1, 1, 0, 0};
-    }
-    c->in = c->groups * in;
-    c->out = c->groups * out;
-    c->k = (uint32_t)(c->v.kernel * c->h.kernel) * in;
-  } while (elements(c, &c->v, &c->h, c->in, 0) > MOST || elements(c, &c->v, &c->h, c->out, 1) > MOST ||
-           (size_t)c->out * c->k > MOST);
-}
-
-static void choose_numbers(nmp_conv *c) {
-  static const uint8_t bias_bits[] = {8, 16, 32};
-  c->x_wide = next_random() % 2;
-  c->w_wide = next_random() % 2;
-  c->y_wide = next_random() % 2;
-  c->bias_bits = bias_bits[next_random() % 3];
-  c->x = integers(X, elements(c, &c->v, &c->h, c->in, 0), 8 << c->x_wide);
-  c->w = integers(W, (size_t)c->out * c->k, 8 << c->w_wide);
-  c->bias = integers(BIAS, c->out, c->bias_bits);
-  c->pad = next_random() % 2 ? integers(PAD, c->in, 8 << c->x_wide) : NULL;
-  c->exponent_step = next_random() % 2;
-  int8_t *exponents = tail(EXPONENTS, c->exponent_step ? c->out : 1, 1);
-  /* Mostly shifts like those of real layers, where accumulators start with the bias; or any legal one. */
-  const int usual = next_random() % 4 != 0, low = usual ? 5 + 4 * c->w_wide : NMP_SHIFT_MIN,
-            high = usual ? 17 : NMP_SHIFT_MAX;
-  c->shift = 10;
+/* The shift is often near what brings a sum into y's range; some are absurd, and some biases just fit into a sum. */
+static void fill_numbers(nmp_conv *c) {
+  const int bits = 7 + 8 * c->x_wide + 7 + 8 * c->w_wide - (7 + 8 * c->y_wide) + (c->k > 16 ? 3 : 0);
+  const int absurd = next_random() % 8 == 0, edge = next_random() % 8 == 0;
+  int8_t *exponents = tail(SHIFTS, c->exponent_step ? c->out : 1);
   for (size_t i = 0; i < (c->exponent_step ? c->out : 1); i++) {
-    exponents[i] = (int8_t)(c->shift - between(low, high));
+    const int around = bits - 2 + up_to(5), any = NMP_SHIFT_MIN + up_to(NMP_SHIFT_MAX - NMP_SHIFT_MIN + 1);
+    const int shift = absurd ? any : around;
+    exponents[i] = (int8_t)(c->shift - (shift < NMP_SHIFT_MIN ? NMP_SHIFT_MIN : shift));
   }
   c->exponents = exponents;
-  const int32_t end = c->y_wide ? 32767 : 127;
-  c->lo = next_random() % 2 ? -end - 1 : between(-end - 1, 0);
-  c->hi = next_random() % 2 ? end : between(0, end);
+  int32_t *bias = tail(TABLE, c->out * 4);
+  for (size_t i = 0; i < c->out; i++) {
+    const int shift = nmp_conv_shift(c, i);
+    const int32_t random = (int32_t)next_random(), room = INT32_MAX - (int32_t)(c->k * 128) * up_to(160);
+    const int32_t tight = (up_to(2) ? room : -room) >> (shift > 0 ? shift : 0) % 31;
+    bias[i] = edge ? tight : random >> (absurd ? up_to(32) : 24 - 8 * c->y_wide);
+  }
+  c->bias = bias;
+  c->bias_bits = 32;
+  c->lo = c->y_wide ? -32768 + up_to(2) * 32768 : -128 + up_to(2) * 128;
+  c->hi = c->y_wide ? 32767 - up_to(2) * 999 : 127 - up_to(2) * 27;
 }
 
-/* y of this conv, computed by the kernel that its level chooses, in `tasks` shares. */
-static void compute(nmp_conv *c, int slot, size_t threads) {
-  const nmp_conv_kernel *kernel = c->kernels->conv(c);
-  const size_t bytes = elements(c, &c->v, &c->h, c->out, 1) << c->y_wide;
-  const size_t tasks = threads > 1 && kernel->tasks ? kernel->tasks(c, threads) : 1;
-  const size_t scratch = kernel->scratch ? kernel->scratch(c) : 0, packed = kernel->packed ? kernel->packed(c) : 0;
-  if (tasks < 1 || tasks > threads) {
-    printf("%zu tasks of %zu threads\n", tasks, threads);
-    exit(1);
+static void *aligned(int slot, size_t bytes) {
+  return tail(slot, (bytes + 63) / 64 * 64);
+}
+
+static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads) {
+  const nmp_conv_kernel *kernel = kernels->conv(c);
+  const size_t tasks = kernel->tasks ? threads : 1;
+  void *packed = aligned(PACKED, kernel->packed ? kernel->packed(c) : 0);
+  c->kernels = kernels;
+  c->y = y;
+  c->packed = packed;
+  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) * tasks : 0);
+  if (kernel->packed && kernel->packed(c) > 0) {
+    kernel->pack(c, packed);
   }
-  c->y = poisoned(slot, bytes, 2);
-  c->scratch = poisoned(SCRATCH, scratch * tasks, 64);
-  void *to = poisoned(PACKED, packed, 64);
-  if (packed) {
-    kernel->pack(c, to);
-  }
-  c->packed = packed ? to : NULL;
   for (size_t task = tasks; task-- > 0;) {
     kernel->run(c, task, tasks);
   }
-  for (int slot_of = SCRATCH; slot_of <= PACKED; slot_of++) {
-    const uint8_t *at = tail(slot_of, slot_of == SCRATCH ? scratch * tasks : packed, 64);
-    for (size_t i = 1; i <= MARGIN; i++) {
-      if (at[-(ptrdiff_t)i] != 0xA5) {
-        printf("bytes in front of the %s are written\n", slot_of == SCRATCH ? "scratch" : "packed weights");
-        exit(1);
-      }
+}
+
+static void check_conv(int fill) {
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  fill_shape(&c);
+  c.x_wide = (uint8_t)up_to(2);
+  c.w_wide = up_to(4) == 0 ? !c.x_wide : c.x_wide;
+  c.y_wide = (uint8_t)up_to(2);
+  c.exponent_step = (uint32_t)up_to(2);
+  c.shift = up_to(9) - 4;
+  fill_numbers(&c);
+  c.x = integers(A, (size_t)c.images * (size_t)c.v.in * (size_t)c.h.in * c.in, c.x_wide, fill);
+  c.w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  c.pad = up_to(2) ? integers(PAD, c.in, c.x_wide, fill) : NULL;
+  const size_t bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
+  run(&c, &portable, poisoned(WANT, bytes), 1);
+  run(&c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
+  compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
+}
+
+/* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
+static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
+                       int wide) {
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  const int32_t before = kernel / 2, rows = (side + stride - 1) / stride;
+  c.v = c.h = (nmp_axis){side, rows, kernel, stride, 1, before, before};
+  c.images = 1;
+  c.groups = depthwise ? in : 1;
+  c.in = in;
+  c.out = out;
+  c.k = (uint32_t)(kernel * kernel) * in / c.groups;
+  c.x_wide = c.w_wide = c.y_wide = (uint8_t)wide;
+  c.exponent_step = 0;
+  fill_numbers(&c);
+  c.x = integers(A, (size_t)side * (size_t)side * in, wide, RANDOM);
+  c.w = integers(B, (size_t)out * c.k, wide, RANDOM);
+  void *y = poisoned(GOT, nmp_conv_pixels(&c) * out << wide);
+  run(&c, &tested, y, 1);
+  const nmp_conv_kernel *kernels = tested.conv(&c);
+  double best = 1, begin = seconds();
+  for (double now = begin; now - begin < 0.05;) {
+    const double start = now;
+    kernels->run(&c, 0, 1);
+    now = seconds();
+    best = now - start < best ? now - start : best;
+  }
+  printf("%-10s conv %3d x %3d x %4u, %d x %d to %4u, stride %d, %s, int%-2d  %8.1f /ns\n", level, side, side, in,
+         kernel, kernel, out, stride, depthwise ? "depthwise" : "dense", wide ? 16 : 8,
+         (double)nmp_conv_pixels(&c) * out * c.k / best * 1e-9);
+}
+
+void check_convs(void) {
+  static const struct {
+    int32_t side;
+    uint32_t in, out;
+    int32_t kernel, stride, depthwise;
+  } layers[] = {{112, 3, 32, 3, 2, 0},  {112, 32, 16, 1, 1, 0},  {56, 24, 144, 1, 1, 0},  {56, 144, 24, 1, 1, 0},
+                {56, 64, 64, 3, 1, 0},  {14, 64, 384, 1, 1, 0},  {14, 384, 64, 1, 1, 0},  {14, 256, 256, 3, 1, 0},
+                {7, 960, 160, 1, 1, 0}, {7, 160, 960, 1, 1, 0},  {32, 16, 16, 3, 1, 0},   {1, 1024, 1000, 1, 1, 0},
+                {112, 32, 32, 3, 1, 1}, {56, 144, 144, 3, 1, 1}, {14, 384, 384, 3, 1, 1}, {48, 8, 8, 3, 1, 1},
+                {112, 96, 96, 3, 2, 1}, {24, 16, 16, 3, 2, 1},   {14, 120, 120, 5, 1, 1}};
+  for (size_t i = 0; benchmark && i < COUNT(layers); i++) {
+    for (int wide = 0; wide < 2; wide++) {
+      bench_conv(layers[i].side, layers[i].in, layers[i].out, layers[i].kernel, layers[i].stride, layers[i].depthwise,
+                 wide);
     }
   }
-}
-
-static void print(const nmp_conv *c, const char *level, unsigned number) {
-  printf("case %u, %s: %ux[%d,%d,%u] k [%d,%d] stride [%d,%d] dilation [%d,%d] pad [%d,%d,%d,%d] out %u groups %u",
-         number, level, c->images, c->v.in, c->h.in, c->in, c->v.kernel, c->h.kernel, c->v.stride, c->h.stride,
-         c->v.dilation, c->h.dilation, c->v.before, c->v.after, c->h.before, c->h.after, c->out, c->groups);
-  printf(" wide %d%d%d bias %d%s\n", c->x_wide, c->w_wide, c->y_wide, c->bias_bits, c->pad ? " padded" : "");
-}
-
-/* Whether a case is alike, and whether the level has a kernel of its own for it. */
-static int alike(nmp_conv *c, const char *level, unsigned number, const nmp_kernels *portable, nmp_kernels *tested,
-                 unsigned long *own) {
-  int same = 1;
-  c->kernels = portable;
-  compute(c, WANT, 1);
-  c->kernels = tested;
-  *own += tested->conv(c) != portable->conv(c);
-  for (size_t threads = 1; threads <= SHARES && same; threads += SHARES - 1) {
-    const size_t bytes = elements(c, &c->v, &c->h, c->out, 1) << c->y_wide;
-    compute(c, GOT, threads);
-    same =
-        memcmp((uint8_t *)tail(WANT, bytes, 2) - MARGIN, (uint8_t *)tail(GOT, bytes, 2) - MARGIN, bytes + MARGIN) == 0;
+  for (int i = 0; !benchmark && i < SHAPES; i++) {
+    check_conv(i % 8 < FILLS ? i % 8 : RANDOM);
   }
-  if (!same) {
-    print(c, level, number);
-  }
-  return same;
-}
-
-static int run_level(const char *name, unsigned cases, unsigned seed) {
-  unsigned long own = 0, differ = 0;
-  nmp_kernels portable, tested;
-  const char *level = nmp_cpu_select(name, &tested);
-  if (level == NULL) {
-    fprintf(stderr, "there is no CPU level '%s' here\n", name);
-    return 2;
-  }
-  nmp_kernels_portable(&portable);
-  for (unsigned i = 0; i < cases; i++) {
-    nmp_conv c;
-    state = 88172645463325252u + (uint64_t)(seed + i) * 2654435761u;
-    for (int warm = 0; warm < 8; warm++) {
-      next_random();
-    }
-    memset(&c, 0, sizeof(c));
-    choose_shape(&c);
-    choose_numbers(&c);
-    differ += !alike(&c, level, seed + i, &portable, &tested, &own);
-  }
-  printf("%s: %u convolutions, %lu by kernels of its own, %lu differ\n", level, cases, own, differ);
-  return differ > 0;
-}
-
-int main(int argc, char **argv) {
-  unsigned cases = 2000, seed = 1;
-  int named = 0, status = 0;
-  for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--cases") == 0 && i + 1 < argc) {
-      cases = (unsigned)atoi(argv[++i]);
-    } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
-      seed = (unsigned)atoi(argv[++i]);
-    } else {
-      named++;
-      status |= run_level(argv[i], cases, seed);
-    }
-  }
-  const char *name;
-  for (size_t i = 0; named == 0 && (name = nmp_cpu_level(i)) != NULL; i++) {
-    status |= run_level(name, cases, seed);
-  }
-  return status;
 }
