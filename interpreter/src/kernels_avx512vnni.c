@@ -8,11 +8,14 @@
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 
+/* What follows needs what is before it. */
+/* clang-format off */
 static void loops(nmp_kernels *kernels);
 #define nmp_kernels_portable loops
-#include "kernels_elements.h"
 #include "kernels_portable.c"
 #include "vector512.h"
+#include "kernels_elements.h"
+/* clang-format on */
 
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avx512vnni(c);

@@ -8,12 +8,15 @@
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 
+/* What follows needs what is before it. */
+/* clang-format off */
 static void loops(nmp_kernels *kernels);
 #define nmp_kernels_portable loops
 #include "kernels_portable.c"
 #define VNNI
-#include "kernels_elements.h"
 #include "vector256.h"
+#include "kernels_elements.h"
+/* clang-format on */
 
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
