@@ -27,6 +27,7 @@ enum { QUADS, PAIRS, SPLIT };
 typedef struct plan {
   int mode;
   size_t factors, groups; /* rows in a lane; lanes for the rows of the kernel */
+  size_t together;        /* 2: the lanes have room for the kernels of two rows of y, one below the other */
   size_t pitch;           /* channels of a pixel in the ring: those of y, or a multiple of BLOCK */
   size_t period;          /* blocks with weights of their own */
   size_t bytes;           /* of an element in the ring */
@@ -46,6 +47,7 @@ static plan plan_of(const nmp_conv *c) {
   p.mode = c->w_wide ? SPLIT : c->x_wide || !HAS_QUADS ? PAIRS : QUADS;
   p.factors = p.mode == QUADS ? 4 : 2;
   p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
+  p.together = c->v.stride == 1 && c->v.dilation == 1 && (size_t)c->v.kernel < p.groups * p.factors ? 2 : 1;
   p.pitch = c->out;
   p.period = c->out / common;
   if (p.period * BLOCK > PERIOD_MAX) {
@@ -56,7 +58,7 @@ static plan plan_of(const nmp_conv *c) {
   p.columns = (out - 1) * stride + reach + 1;
   p.halo = reach / stride * p.pitch;
   p.phase = (out * p.pitch + p.halo + 2 * BLOCK + 63) / 64 * 64;
-  p.rows = (size_t)(c->v.kernel - 1) * (size_t)c->v.dilation + 1;
+  p.rows = (size_t)(c->v.kernel - 1) * (size_t)c->v.dilation + p.together;
   p.phases = stride;
   const size_t lanes = CHUNK_BYTES / 4 / (p.groups * p.phases);
   p.chunk = lanes > p.halo + BLOCK * p.period ? (lanes - p.halo) / BLOCK : p.period;
@@ -87,7 +89,9 @@ static size_t scratch(const nmp_conv *c) {
   return own > plain ? own : plain;
 }
 
-/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights. */
+/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights; all blocks a second
+ * time for the second of two rows, with the weights one factor later.
+ */
 #define HEADER 64
 
 static size_t weight_lanes(const nmp_conv *c, const plan *p) {
@@ -96,7 +100,7 @@ static size_t weight_lanes(const nmp_conv *c, const plan *p) {
 
 static size_t packed(const nmp_conv *c) {
   const plan p = plan_of(c);
-  return HEADER + p.period * (2 * BLOCK + weight_lanes(c, &p)) * 4;
+  return HEADER + p.together * p.period * (2 * BLOCK + weight_lanes(c, &p)) * 4;
 }
 
 static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t column) {
@@ -136,11 +140,11 @@ static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *s
   return 1;
 }
 
-/* The factors of the rows of a group in one lane. part: of SPLIT, 0 for the high one. */
-static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, size_t group, size_t column, int part) {
+/* The factors of a group's rows from `row` on, in one lane. part: of SPLIT, 0 for the high one. */
+static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, ptrdiff_t row, size_t column, int part) {
   uint32_t lane = 0;
-  for (size_t i = 0; i < p->factors; i++) {
-    const int32_t w = weight(c, channel, group * p->factors + i, column);
+  for (size_t i = 0; i < p->factors; i++, row++) {
+    const int32_t w = row < 0 ? 0 : weight(c, channel, (size_t)row, column);
     const int32_t factor = p->mode != SPLIT ? w : part ? w & 255 : w >> 8;
     lane |= p->mode == QUADS ? ((uint32_t)factor & 0xff) << (8 * i) : ((uint32_t)factor & 0xffff) << (16 * i);
   }
@@ -154,9 +158,9 @@ static void pack(const nmp_conv *c, void *to) {
   uint32_t *plain = to;
   int32_t *block = (int32_t *)to + HEADER / 4;
   *plain = 0;
-  for (size_t b = 0; b < p.period; b++, block += 2 * BLOCK + lanes) {
+  for (size_t b = 0; b < p.together * p.period; b++, block += 2 * BLOCK + lanes) {
     for (size_t i = 0; i < BLOCK; i++) {
-      const size_t channel = (b * BLOCK + i) % p.pitch;
+      const size_t channel = (b % p.period * BLOCK + i) % p.pitch;
       if (channel >= c->out) {
         for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
           block[t * BLOCK + i] = 0;
@@ -166,7 +170,8 @@ static void pack(const nmp_conv *c, void *to) {
       *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
       for (size_t t = 0; t < lanes / BLOCK; t++) {
         const size_t tap = t / split;
-        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, tap / kw, tap % kw, (int)(t % split));
+        const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (b >= p.period);
+        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
       }
     }
   }
@@ -207,23 +212,28 @@ static void convert_pixels(uint8_t *to, const uint8_t *from, size_t n, const nmp
   }
 }
 
-/* One element of `size` bytes after the other, from `step` bytes apart. The usual sizes are copied in registers. */
-#define COPY_EACH(size_)                                        \
-  for (size_t i = 0; i < n; i++, from += step, to += (size_)) { \
-    memcpy(to, from, (size_));                                  \
+/* One element of `size` bytes after the other, from `step` bytes apart. Constant sizes are copied in registers. */
+#define COPY_EACH(COPY)                                      \
+  for (size_t i = 0; i < n; i++, from += step, to += size) { \
+    COPY;                                                    \
   }
+
+static NMP_INLINE void copy_long(uint8_t *to, const uint8_t *from, size_t size) {
+  for (size_t i = 0; i < size - 32; i += 32) {
+    memcpy(to + i, from + i, 32);
+  }
+  memcpy(to + size - 32, from + size - 32, 32);
+}
 
 static void copy_every(uint8_t *to, const uint8_t *from, size_t n, size_t size, size_t step) {
   if (size == 8) {
-    COPY_EACH(8)
+    COPY_EACH(memcpy(to, from, 8))
   } else if (size == 16) {
-    COPY_EACH(16)
-  } else if (size == 32) {
-    COPY_EACH(32)
-  } else if (size == 64) {
-    COPY_EACH(64)
+    COPY_EACH(memcpy(to, from, 16))
+  } else if (size >= 32) {
+    COPY_EACH(copy_long(to, from, size))
   } else {
-    COPY_EACH(size)
+    COPY_EACH(memcpy(to, from, size))
   }
 }
 
@@ -254,7 +264,7 @@ static void interleave(const nmp_conv *c, const plan *p, const parts *at, size_t
     for (size_t r = 0; r < p->phases; r++, to += stride) {
       const uint8_t *rows[4];
       for (size_t i = 0; i < p->factors; i++) {
-        const size_t tap = g * p->factors + i, last = (size_t)c->v.kernel - 1;
+        const size_t tap = g * p->factors + i, last = (size_t)c->v.kernel + p->together - 2;
         const size_t line = oy * (size_t)c->v.stride + (tap < last ? tap : last) * (size_t)c->v.dilation;
         rows[i] = ring + ((line % p->rows * p->phases + r) * p->phase + first * BLOCK) * p->bytes;
       }
@@ -342,16 +352,17 @@ static void sum_row(const row *t, const plan *p, const int32_t *const *x, const 
   }
 }
 
-static void run_row(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy) {
+/* Rows oy and, with n == 2, oy + 1 of y. */
+static void run_rows(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy, size_t n) {
   const size_t kw = (size_t)c->h.kernel, width = (size_t)c->h.out, taps = p->groups * kw;
-  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK;
+  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK, lanes = weight_lanes(c, p);
+  const size_t row_bytes = width * c->out << c->y_wide;
   const int32_t *interleaved = (const int32_t *)(const void *)((const uint8_t *)c->scratch + at->interleaved);
   const int32_t *x[TAPS_MAX];
   row t = {c->y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
   if (p->pitch == c->out) {
     t.pitch = t.length = width * c->out;
   }
-  t.y += (image * (size_t)c->v.out + oy) * width * c->out << c->y_wide;
   for (size_t tap = 0; tap < taps; tap++) {
     const size_t column = tap % kw * (size_t)c->h.dilation;
     x[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
@@ -361,7 +372,11 @@ static void run_row(const nmp_conv *c, const plan *p, const parts *at, size_t im
     t.origin = first * BLOCK;
     t.blocks = blocks - first < p->chunk ? blocks - first : p->chunk;
     interleave(c, p, at, oy, first, t.blocks);
-    sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4, weight_lanes(c, p), taps, c->y_wide);
+    for (size_t i = 0; i < n; i++) {
+      t.y = (uint8_t *)c->y + (image * (size_t)c->v.out + oy + i) * row_bytes;
+      sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4 + i * p->period * (2 * BLOCK + lanes), lanes, taps,
+              c->y_wide);
+    }
   }
 }
 
@@ -383,7 +398,8 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
   if (c->pad) {
     convert_pixels(own.scratch, c->pad, 1, c, &p);
   }
-  for (size_t row = rows * task / tasks, begin = row; row < rows * (task + 1) / tasks; row++) {
+  const size_t begin = rows * task / tasks, last = rows * (task + 1) / tasks;
+  for (size_t row = begin, n; row < last; row += n) {
     const size_t image = row / (size_t)c->v.out, oy = row % (size_t)c->v.out;
     const uint8_t *x = (const uint8_t *)c->x + (image * (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide);
     const int32_t top = nmp_pixel(&c->v, (int32_t)oy, 0), end = top + (int32_t)p.rows;
@@ -392,7 +408,8 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
       const size_t slot = (size_t)(filled + c->v.before) % p.rows;
       fill_row(c, &p, &at, x, filled, (uint8_t *)own.scratch + at.ring + slot * p.phases * p.phase * p.bytes);
     }
-    run_row(c, &p, &at, image, oy);
+    n = p.together == 2 && row + 1 < last && oy + 1 < (size_t)c->v.out ? 2 : 1;
+    run_rows(c, &p, &at, image, oy, n);
   }
 }
 
@@ -404,7 +421,7 @@ static size_t tasks(const nmp_conv *c, size_t threads) {
 
 const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
   static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run};
-  if (c->groups != c->in || c->out % c->in != 0 || c->k > TAPS_MAX) {
+  if (c->groups != c->in || (c->in == 1 && c->out > 1) || c->k > TAPS_MAX) {
     return NULL;
   }
   const plan p = plan_of(c);
