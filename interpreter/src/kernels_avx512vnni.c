@@ -25,6 +25,9 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 void nmp_kernels_avx512vnni(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
+  if (nmp_x86_features() & NMP_AVX512VBMI) {
+    nmp_kernels_avx512vbmi(kernels);
+  }
   kernels->conv = choose;
 }
 

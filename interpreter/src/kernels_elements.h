@@ -125,7 +125,58 @@ FAST_REQUANTIZE(8to16, 0, 1)
 FAST_REQUANTIZE(16to8, 1, 0)
 FAST_REQUANTIZE(16to16, 1, 1)
 
+/* The rest of a window's channels. */
+static NMP_INLINE nmp_pixels channels_from(const nmp_pixels *window, size_t c, int wide) {
+  nmp_pixels rest = *window;
+  rest.x = (const uint8_t *)window->x + (c << wide);
+  return rest;
+}
+
+/* Calls STEP_(p) for the address of channel c of every pixel. */
+#define EACH_PIXEL(wide, STEP_)                                                               \
+  for (size_t r = 0; r < window->rows; r++) {                                                 \
+    const uint8_t *p = (const uint8_t *)window->x + ((c + r * window->row_stride) << (wide)); \
+    for (size_t column = 0; column < window->columns; column++) {                             \
+      STEP_;                                                                                  \
+      p += window->column_stride << (wide);                                                   \
+    }                                                                                         \
+  }
+
+#define FAST_MAX(bits, wide)                                           \
+  static NMP_MAX(fast_max_##bits) {                                    \
+    size_t c = 0;                                                      \
+    for (; c + (4 * LANES >> (wide)) <= n; c += 4 * LANES >> (wide)) { \
+      vector most = load((const uint8_t *)window->x + (c << (wide)));  \
+      EACH_PIXEL(wide, most = max##bits(most, load(p)))                \
+      save((uint8_t *)y + (c << (wide)), most);                        \
+    }                                                                  \
+    if (c < n) {                                                       \
+      const nmp_pixels rest = channels_from(window, c, wide);          \
+      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);          \
+    }                                                                  \
+  }
+
+FAST_MAX(8, 0)
+FAST_MAX(16, 1)
+
+/* 256 pixels of int8 add up in int16. */
+static NMP_SUM(fast_sum_8) {
+  size_t c = 0;
+  for (; c + STEP <= n && window->rows * window->columns <= 256; c += STEP) {
+    vector sum = zero();
+    EACH_PIXEL(0, sum = add16(sum, load_wide(p)))
+    save_wide(sums + c, sum);
+  }
+  if (c < n) {
+    const nmp_pixels rest = channels_from(window, c, 0);
+    sum_8(sums + c, &rest, n - c);
+  }
+}
+
 static void elements(nmp_kernels *kernels) {
+  kernels->max[0] = fast_max_8;
+  kernels->max[1] = fast_max_16;
+  kernels->sum[0] = fast_sum_8;
 #define SET_ADD(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->add[A_WIDE][B_WIDE][Y_WIDE] = fast_add_##widths;
 #define SET_MUL(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->mul[A_WIDE][B_WIDE][Y_WIDE] = fast_mul_##widths;
   EACH_WIDTHS(SET_ADD)

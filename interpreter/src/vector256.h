@@ -36,6 +36,20 @@ static NMP_INLINE vector max16(vector a, vector b) {
   return _mm256_max_epi16(a, b);
 }
 
+static NMP_INLINE vector max8(vector a, vector b) {
+  return _mm256_max_epi8(a, b);
+}
+
+static NMP_INLINE vector add16(vector a, vector b) {
+  return _mm256_add_epi16(a, b);
+}
+
+/* int16 as int32 */
+static NMP_INLINE void save_wide(int32_t *to, vector v) {
+  save(to, _mm256_cvtepi16_epi32(_mm256_castsi256_si128(v)));
+  save(to + LANES, _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1)));
+}
+
 /* int8 as int16, and int16 saturated to int8 */
 static NMP_INLINE vector load_wide(const void *from) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));

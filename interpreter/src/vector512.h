@@ -34,6 +34,20 @@ static NMP_INLINE vector max16(vector a, vector b) {
   return _mm512_max_epi16(a, b);
 }
 
+static NMP_INLINE vector max8(vector a, vector b) {
+  return _mm512_max_epi8(a, b);
+}
+
+static NMP_INLINE vector add16(vector a, vector b) {
+  return _mm512_add_epi16(a, b);
+}
+
+/* int16 as int32 */
+static NMP_INLINE void save_wide(int32_t *to, vector v) {
+  save(to, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(v)));
+  save(to + LANES, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(v, 1)));
+}
+
 /* int8 as int16, and int16 saturated to int8 */
 static NMP_INLINE vector load_wide(const void *from) {
   return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)from));
