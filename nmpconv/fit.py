@@ -151,7 +151,9 @@ def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[s
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for start in range(0, len(images), BATCH):
         some = [images[i] for i in range(start, min(start + BATCH, len(images)))]
-        feeds = {n: integers(np.concatenate([image[n] for image in some]), graph[n]) for n in graph.inputs}
+        feeds = {
+            n: integers(np.concatenate([np.atleast_1d(image[n]) for image in some]), graph[n]) for n in graph.inputs
+        }
         result = run_reference(graph, feeds, keep=names)
         for name in names:
             quant = graph[name].quant

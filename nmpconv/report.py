@@ -104,7 +104,9 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     # Simulated on images that the biases were fitted on, so both sides are measured there.
     fitted = prepared.evidence.first(RULE_IMAGES)
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
-    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if all(n in fitted.rows for n in weighted) else None
+    simulated = all(planned[n].shape[:1] == (1,) for n in (*planned.inputs, *weighted))
+    simulated = simulated and all(n in fitted.rows for n in weighted)
+    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
     return replace(report, layers=layers, sqnr_db=found, bias_rule_cost_db=cost)
 
 
@@ -147,7 +149,8 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     grid = np.ldexp(wanted, -quant.exponent)
     clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
-    seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
+    _, positions, channels = calibration.as_rows(graph[out].shape)
+    seen = q.reshape(-1, positions, channels)[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -43,6 +44,16 @@ class Concat(Op):
         shape = list(inputs[0].shape)
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """Constants on the grid of the output, each a clone of its own; the calibrated range covers them."""
+        y, names, made = quant_of(graph[node.outputs[0]]), list(node.inputs), []
+        for i, value in enumerate(graph.ins(node)):
+            if value.data is not None and value.quant is None:
+                names[i] = f"{node.outputs[0]}.part{i}"
+                data = quantize(value.data, y.exponent, y.lo, y.hi).astype(y.dtype)
+                made.append(Value(names[i], value.shape, y.dtype, data, quant=y))
+        return replace(node, inputs=tuple(names)), made
 
     def reference(self, params: ConcatParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The inputs one after the other."""

@@ -67,11 +67,13 @@ class FullyConnected(Op):
         w = _matrix(to.array(right, "right side"))
         shape = to[left].shape
         _check(w.shape[0], shape[-1])
-        inputs = (to.value(left), to.const(w.T, right), to.const(np.zeros(w.shape[1]), ""))
-        if to.array(right, "right side").ndim > 1:
+        rows = to.reshape(to.value(left), shape if len(shape) > 1 else (1, *shape))
+        inputs = (rows, to.const(w.T, right), to.const(np.zeros(w.shape[1]), ""))
+        if to.array(right, "right side").ndim > 1 and len(shape) > 1:
             to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
-        else:  # a vector: the axis that it is summed over disappears
-            to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), shape[:-1], node.outputs[0])
+        else:  # what a vector has become an axis for disappears
+            kept = (*shape[:-1], *(w.shape[1:] if to.array(right, "right side").ndim > 1 else ()))
+            to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), kept, node.outputs[0])
 
     def infer(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         o, k = inputs[1].shape

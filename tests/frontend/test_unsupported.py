@@ -74,6 +74,13 @@ ROWS = [
         "Pad: padding with -inf; a finite value; MaxPool's own pads never win",
     ),
     (
+        "aligned corners",
+        13,
+        f"{IMAGE} <float[4] s = {{1, 1, 0.5, 0.5}}> "
+        '{ y = Resize<mode="linear",coordinate_transformation_mode="align_corners">(x, , s) }',
+        "Resize: align_corners with scales that give no whole sizes; sizes instead of scales",
+    ),
+    (
         "reshape",
         13,
         f"{IMAGE} <int64[2] s = {{5,-1}}> {{ y = Reshape(x, s) }}",

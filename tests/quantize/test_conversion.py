@@ -358,3 +358,22 @@ def test_plan(place: Place, made: Callable[..., Result]) -> None:
     assert planned.report.arena_bytes == result.report.arena_bytes
     assert planned.report.macs == result.report.macs
     assert [layer.bits[::2] for layer in planned.report.layers] == [layer.bits[::2] for layer in result.report.layers]
+
+
+def test_a_padding_value_may_lie_beyond_the_activation(tmp_path):
+    """Clip to [0, 1], then padding with -1: what the activation left of the range does not bind the padding."""
+    nodes = [
+        helper.make_node("Clip", ["x", "low", "high"], ["c"]),
+        helper.make_node("Pad", ["c", "pads", "value"], ["y"]),
+    ]
+    arrays = {"low": 0.0, "high": 1.0, "value": -1.0}
+    constants = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in arrays.items()]
+    constants.append(numpy_helper.from_array(np.array([0, 1, 0, 1]), "pads"))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, w]) for n, w in (("x", 4), ("y", 6)))
+    path = tmp_path / "pad.onnx"
+    opset = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "pad", [x], [y], constants), opset_imports=opset), path)
+    np.save(tmp_path / "x.npy", np.array([[-2.0, 0.25, 0.5, 2.0]], np.float32))
+    result = convert(path, {"x": tmp_path / "x.npy"}, Options(widths="strict"), lambda *_: None)
+    [got] = runtime.load(result.data).run_float(np.load(tmp_path / "x.npy"))
+    assert got.tolist() == [[-1.0, 0.0, 0.25, 0.5, 1.0, -1.0]]
