@@ -4,12 +4,11 @@
 #include "gen/nmp_schema.h"
 #include "model.h"
 
-/* The arena: this handle, packed weights (where each op's begin, then they), the activations, the scratch of the
- * hungriest op.
+/* The arena: this handle, packed weights (where each op's begin, then they), the activations. An op's scratch lies
+ * behind those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
-  void *scratch;
   uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
   const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
@@ -17,8 +16,10 @@ struct nmp_net {
   nmp_options options;
 };
 
+/* To cache lines where there is a cache. */
 static uint64_t align(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  const uint64_t unit = sizeof(void *) > 4 ? 64 : NMP_ALIGN;
+  return (bytes + unit - 1) / unit * unit;
 }
 
 static int misaligned(const void *p) {
@@ -31,15 +32,14 @@ static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, 
 
 /* The offset of what comes after each part of the arena. */
 typedef struct layout {
-  uint64_t packed, activations, scratch, end;
+  uint64_t packed, activations, end;
 } layout;
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   layout at;
   at.packed = align(sizeof(nmp_net));
   at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
-  at.scratch = at.activations + align(m->arena_bytes);
-  at.end = at.scratch + needs->scratch;
+  at.end = at.activations + needs->arena;
   return at;
 }
 
@@ -50,7 +50,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0, 0};
+  *at = (layout){0, 0, 0};
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, &net->kernels);
   if (net->cpu == NULL) {
@@ -99,7 +99,7 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
   nmp_model_op(&net->model, i, op);
   op->packed = net->packed ? net->packed + net->starts[i] : NULL;
-  op->scratch = net->scratch;
+  op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
   op->kernels = &net->kernels;
   op->threads = &net->options;
 }
@@ -139,7 +139,6 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   }
   uint8_t *base = (uint8_t *)arena;
   made.model.arena = base + at.activations;
-  made.scratch = base + at.scratch;
   made.packed = NULL;
   made.starts = NULL;
   *net = (nmp_net *)arena;
