@@ -42,6 +42,10 @@ MEMBERS = (
     "Minimum",
     "Maximum",
     "ConvTranspose",
+    "Divide",
+    "Greater",
+    "Equal",
+    "ArgMax",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -64,6 +68,10 @@ OP_TABLES = {
     "minimum": "Minimum",
     "maximum": "Maximum",
     "conv_transpose": "ConvTranspose",
+    "divide": "Divide",
+    "greater": "Greater",
+    "equal": "Equal",
+    "arg_max": "ArgMax",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -154,6 +162,14 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pad_bottom", 6, "scalar", "int", 0, False),
         Field("pad_right", 7, "scalar", "int", 0, False),
         Field("groups", 8, "scalar", "int", 1, False),
+    ),
+    "Divide": (),
+    "Greater": (),
+    "Equal": (),
+    "ArgMax": (
+        Field("axis", 0, "scalar", "int", 0, False),
+        Field("smallest", 1, "scalar", "bool", 0, False),
+        Field("last", 2, "scalar", "bool", 0, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

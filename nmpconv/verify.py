@@ -17,10 +17,10 @@ from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
+from nmpconv.ops.compare import Compare
 from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 
 ARENA_ALIGN = 16  # bytes
-SOFTMAX_MIN, SOFTMAX_MAX = -16, 0  # exponents of softmax's output
 
 Broken = Iterator[tuple[str, str]]
 Rule = Callable[[Graph], Broken]
@@ -255,11 +255,13 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
     """(what, least, most) of every shift, exponent and difference of exponents that a kernel relies on."""
     out = _quant(graph[node.outputs[0]]).exponent
     first, *others = (_quant(value).exponents for value in graph.ins(node))
+    yield out, *OPS[node.op].exponents
     if node.op in WEIGHTED:
         for weight in others[0]:
             yield out - first[0] - weight, SHIFT_MIN, SHIFT_MAX
-    elif isinstance(OPS[node.op], Aligned):
+    elif isinstance(OPS[node.op], Aligned | Compare):
         yield first[0] - others[0][0], -SPREAD_MAX, SPREAD_MAX
+    if isinstance(OPS[node.op], Aligned):
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
     elif node.op == "mul":
         yield out - first[0] - others[0][0], SHIFT_MIN, SHIFT_MAX
@@ -269,8 +271,8 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
         yield first[0] - out, -SPREAD_MAX, SPREAD_MAX
     elif node.op == "resize":
         yield out - first[0], RISE_MIN, RISE_MAX
-    elif node.op == "softmax":
-        yield out, SOFTMAX_MIN, SOFTMAX_MAX
+    elif node.op == "divide":
+        yield first[0] - others[0][0] - out, -SPREAD_MAX, SPREAD_MAX
 
 
 def _weighted(graph: Graph) -> Iterator[Node]:

@@ -52,9 +52,9 @@ def _keeps_batch(node: Node, graph: Graph) -> bool:
     p, rank = node.params, len(graph[node.inputs[0]].shape)
     if node.op == "transpose":
         return bool(p.perm[0] == 0)
-    if node.op in ("concat", "softmax", "gather"):
+    if node.op in ("concat", "softmax", "gather", "arg_max"):
         return bool(p.axis % rank != 0)
-    if node.op in ("add", "sub", "minimum", "maximum", "mul"):
+    if node.op in ("add", "sub", "minimum", "maximum", "mul", "divide", "greater", "equal"):
         # An operand of lower rank would be aligned with its batch at another axis.
         out = len(graph[node.outputs[0]].shape)
         return all(x.is_const or len(x.shape) == out for x in graph.ins(node))

@@ -117,6 +117,10 @@ class Importer:
         """The value of the graph that an ONNX tensor stands for, or a value of the graph by its own name."""
         return self._values[self.value(name)]
 
+    def maker(self, value: str) -> Node | None:
+        """The node of the graph that computes a value; None for inputs and constants."""
+        return next((node for node in reversed(self._nodes) if value in node.outputs), None)
+
     def is_const(self, name: str) -> bool:
         return name in self._constants
 

@@ -42,7 +42,7 @@ class Resize(Op):
     name = "resize"
     Params = ResizeParams
     clamps = True
-    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias"
+    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias, no tf_crop_and_resize"
     onnx = ("Resize", "Upsample")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -135,14 +135,25 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
     scales = to.array(node.input(at), "scales").ravel() if node.input(at) else node.attributes.get("scales", ())
     wanted = to.integers(node.input(3), "sizes") if node.input(3) else ()
     axes = [axis % len(shape) for axis in node.integers("axes") or range(len(shape))]
-    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unsupported("a keep_aspect_ratio_policy", hint="stretch")
     if len(scales) + len(wanted) != len(axes):
         raise Unsupported(f"{len(scales)} scales and {len(wanted)} sizes for {len(axes)} axes")
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise Unsupported(f"keep_aspect_ratio_policy {policy}", hint="stretch, not_larger or not_smaller")
+    before = [shape[axis] for axis in axes]
+    if len(scales):
+        after = [
+            int(np.floor(np.float32(size) * np.float32(scale))) for size, scale in zip(before, scales, strict=True)
+        ]
+    else:
+        after = list(wanted)
+        scales = [goal / size for goal, size in zip(wanted, before, strict=True)]
+        if policy != "stretch":
+            scales = [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
+            after = [int(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
     sizes, factors = list(shape), [1.0] * len(shape)
-    for i, axis in enumerate(axes):
-        factors[axis] = float(scales[i]) if len(scales) else wanted[i] / shape[axis]
-        sizes[axis] = int(np.floor(np.float32(shape[axis]) * np.float32(scales[i]))) if len(scales) else wanted[i]
+    for axis, size, scale in zip(axes, after, scales, strict=True):
+        sizes[axis], factors[axis] = size, float(scale)
     return sizes, factors
 
 

@@ -1,7 +1,7 @@
 """The exponent of every activation, from its calibrated statistics.
 
-1. Raw pixels have exponent 0 (pixel - 128 is exact); Softmax and Sigmoid outputs have 2^-(bits - 1), and what only
-   moves their data.
+1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
+   their own, and so has what only moves their data.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
 
@@ -22,8 +22,6 @@ from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.function import FUNCTIONS
 from nmpconv.passes.grids import grid_groups
-
-UNIT_RANGE = ("sigmoid", "hard_sigmoid")
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:
     """Case 1: exponents that need no statistics."""
     fixed = dict.fromkeys(graph.pixels, 0)
     for node in graph.nodes:
-        unit = node.op == "softmax" or (node.op == "lookup" and node.params.function in UNIT_RANGE)
-        if unit:
-            fixed[node.outputs[0]] = 1 - bits[node.outputs[0]]
+        own = OPS[node.op].own_exponent(node, bits[node.outputs[0]])
+        if own is not None:
+            fixed[node.outputs[0]] = own
     return fixed

@@ -36,7 +36,7 @@ from nmpconv.passes.rewrite import Editor, apply, restore_names
 
 Perm = tuple[int, ...]
 POINTWISE = ("requantize", "lookup")
-JOINING = ("add", "sub", "minimum", "maximum", "mul", "concat")
+JOINING = ("add", "sub", "minimum", "maximum", "mul", "divide", "greater", "equal", "concat")
 TO_NCHW = (0, 3, 1, 2)
 
 
@@ -120,7 +120,7 @@ def _sink(editor: Editor, node: Node) -> bool:  # case 3
     back = _inverse(perm)
     if node.op in POINTWISE:
         params = node.params
-    elif node.op in ("softmax", "gather"):
+    elif node.op in ("softmax", "gather", "arg_max"):
         params = replace(node.params, axis=perm[node.params.axis])
     elif node.op == "slice":
         p = node.params

@@ -103,6 +103,7 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
         equalize="none",
         rounding="nearest",
         bias_correction=False,
+        drop_channels=False,
         input_shapes=case.shapes,
     )
     floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())

@@ -40,6 +40,7 @@ class Context:
         self.output = integer.outs(node)[0]
         data = [env[v.name] if v.data is None else v.data for v in self.inputs]
         self.x = [_reals(q, v) for q, v in zip(data, self.inputs, strict=True)]
+        self.result = env[self.output.name]
         self.step = 2.0 ** quant_of(self.output).exponent
 
     def constant(self, i: int) -> Array:
@@ -85,7 +86,8 @@ def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[d
         found = RULES[node.op](at, given)
         if OPS[node.op].grid != "same":
             found = found + _rounding(integer[out])
-        errors[out] = np.broadcast_to(found, integer[out].shape) + FLOAT_NOISE * np.abs(_reals(env[out], integer[out]))
+        result = _reals(env[out], integer[out])
+        errors[out] = np.minimum(found, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
     return {n: env[n] for n in integer.outputs}, {n: errors[n] for n in integer.outputs}
 
 
@@ -108,6 +110,13 @@ def _rounding(value: Value) -> Array:
     beyond = max(seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min)
     assert beyond <= step * (1 + 1e-6), f"{value.name}: calibrated range [{seen.min}, {seen.max}] on 2^{quant.exponent}"
     return np.asarray(max(step / 2, beyond))
+
+
+def _farthest(result: Array, value: Value) -> Array:
+    """How far the real number can be at most: it lies in the range that calibration saw on the same data."""
+    seen = value.observed
+    assert seen is not None
+    return np.maximum(np.abs(result - seen.min), np.abs(result - seen.max))
 
 
 def _constant_error(at: Context, i: int) -> Array:
@@ -142,6 +151,35 @@ def _linear(at: Context, errors: list[Array]) -> Array:
 def _mul(at: Context, errors: list[Array]) -> Array:
     ea, eb = errors
     return np.abs(at.x[0]) * eb + np.abs(at.x[1]) * ea + ea * eb
+
+
+def _divide(at: Context, errors: list[Array]) -> Array:
+    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0."""
+    (ea, eb), (a, b) = errors, at.x
+    least = np.abs(b) - eb
+    safe = np.where(least > 0, least, 1.0)
+    return np.where(least > 0, (ea + np.abs(a) / np.where(b == 0, 1.0, np.abs(b)) * eb) / safe, np.inf)
+
+
+def _compare(at: Context, errors: list[Array]) -> Array:
+    """Wrong by 1 only where the operands are closer to each other than their errors."""
+    off = errors[0] + errors[1]
+    return np.where((np.abs(at.x[0] - at.x[1]) <= off) & (off > 0), 1.0, 0.0)
+
+
+def _arg_max(at: Context, errors: list[Array]) -> Array:
+    """The largest distance to an element that may be the largest one, too."""
+    axis = at.node.params.axis
+    x = -at.x[0] if at.node.params.smallest else at.x[0]
+    least = (x - errors[0]).max(axis=axis, keepdims=True)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    index = np.arange(x.shape[axis]).reshape(shape)
+    possible = x + errors[0] >= least
+    first = np.where(possible, index, x.shape[axis]).min(axis=axis, keepdims=True)
+    last = np.where(possible, index, -1).max(axis=axis, keepdims=True)
+    found = _reals(at.result, at.output)
+    return np.maximum(last - found, found - first)
 
 
 def _lookup(at: Context, errors: list[Array]) -> Array:
@@ -215,6 +253,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("add", "sub"), _sum),
     **dict.fromkeys(("minimum", "maximum"), _larger),
     **dict.fromkeys(("average_pool", "max_pool", "slice", "reshape", "transpose", "gather"), _moved),
+    "divide": _divide,
+    **dict.fromkeys(("greater", "equal"), _compare),
+    "arg_max": _arg_max,
     "requantize": lambda at, errors: errors[0],
     "mul": _mul,
     "lookup": _lookup,

@@ -46,8 +46,8 @@ ROWS = [
     (
         "division",
         13,
-        f"{IMAGE} {{ t = Exp(x) y = Div(x, t) }}",
-        "Div: its divisor 't' is computed from the input; a constant divisor",
+        f"{IMAGE} <float[2] t = {{1, 0}}> {{ y = Div(x, t) }}",
+        "Div: its divisor 't' holds a zero",
     ),
     (
         "matrix product",
@@ -129,7 +129,12 @@ ROWS = [
         f"{IMAGE} <int64[7] s = {{1,2,2,3,3,4,2}}> {{ y = Reshape(x, s) }}",
         "Reshape: it needs a tensor of 7 dimensions; at most 6",
     ),
-    ("slopes", 9, f"{IMAGE} <float[4,1,1] a> {{ y = PRelu(x, a) }}", "PRelu: 4 slopes; one slope, or LeakyRelu"),
+    (
+        "slopes",
+        9,
+        f"{IMAGE} <float[4] a> {{ y = PRelu(x, a) }}",
+        "PRelu: slopes of shape [4] do not broadcast to [1, 4, 9, 8]; [C,1,1]",
+    ),
     ("missing input", 13, f"{IMAGE} {{ y = Conv(x) }}", "Conv: an input is missing"),
     (
         "malformed",
@@ -169,7 +174,7 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     path = tmp_path / "model.onnx"
     build(
         "(float[1,4,6,6] x) => (y, z) <int64[8] p = {0,0,1,1,0,0,1,1}, int64 k = {3}> {"
-        '  a = Relu(x)  b = Pad<mode="mirror">(a, p)  c = Relu(b)  d = Div(c, b)  y = Sigmoid(d)'
+        '  a = Relu(x)  b = Pad<mode="mirror">(a, p)  c = Relu(b)  d = Pow(c, b)  y = Sigmoid(d)'
         "  e = NonZero(a)  f = Relu(e)  z = Det(f) }",
         13,
         path,
@@ -179,7 +184,7 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     assert str(caught.value) == (
         f"{path}: 4 node(s) cannot be converted:\n"
         "  b (Pad): mode mirror; constant, reflect, edge or wrap\n"
-        "  d (Div): its divisor 'b' is computed from the input; a constant divisor\n"
+        "  d (Pow): its exponent 'b' is computed from the input; a constant exponent\n"
         "  e (NonZero): nmpconv has no such op\n"
         "  z (Det): nmpconv has no such op"
     )

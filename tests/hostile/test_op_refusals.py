@@ -33,9 +33,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a negative padding": ("conv_transpose/3x3/stride/int8", {"pad_top": -1}),
     "no groups": ("conv_transpose/3x3/stride/int8", {"groups": 0}),
     "groups that do not divide the channels": ("conv_transpose/3x3/stride/int8", {"groups": 3}),
+    "an arg_max along an axis that is not there": ("arg_max/1x10/1/8x8/random/max", {"axis": 2}),
+    "an arg_max along another axis than the output's": ("arg_max/1x10/1/8x8/random/max", {"axis": 0}),
+    "an arg_max along a negative axis": ("arg_max/1x10/1/8x8/random/max", {"axis": -1}),
     "a dilation of 0": ("conv_transpose/3x3/stride/int8", {"dilation_h": 0}),
 }
-CHANGED = ("gather", "resize", "conv_transpose", "lookup")
+CHANGED = ("gather", "resize", "conv_transpose", "lookup", "arg_max", "divide", "greater")
 GRAPHS = {case.id: case.graph for name in CHANGED for case in OPS[name].cases()}
 
 
@@ -60,6 +63,23 @@ def test_refused(sentence: str) -> None:
     root = tables(case)
     assert status(flat.pack(root)) == 0
     root["ops"][0]["params"][1].update(changes)
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize(
+    ("case", "exponent"),
+    [
+        ("arg_max/1x10/1/8x8/random/max", 1),
+        ("greater/same/int8", 1),
+        ("greater/same/int8", -16),
+        ("divide/same/int8", 31),
+        ("divide/same/int8", -31),
+    ],
+)
+def test_exponents_of_the_output(case: str, exponent: int) -> None:
+    root = tables(case)
+    assert status(flat.pack(root)) == 0
+    root["tensors"][root["ops"][0]["outputs"][0]]["exponents"] = [exponent]
     assert status(flat.pack(root)) == OP
 
 

@@ -75,6 +75,32 @@ def _elementwise(combine: Callable[[Fraction, Fraction], Fraction]) -> Callable[
     return run
 
 
+def _quotient(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    qa, qb, qy = _quants(graph, node)
+    a, b = np.broadcast_arrays(*arrays)
+    y = np.zeros(a.shape, object)
+    for at in np.ndindex(*a.shape):
+        num, den = real(a[at], qa.exponent), real(b[at], qb.exponent)
+        far = 2**40 * ((num > 0) - (num < 0))
+        y[at] = saturated(rounded(num / den / Fraction(2) ** qy.exponent) if den else far, qy)
+    return y
+
+
+def _truth(holds: Callable[[Fraction, Fraction], bool]) -> Callable[..., np.ndarray]:
+    return _elementwise(lambda a, b: Fraction(int(holds(a, b))))
+
+
+def arg_max(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p, (x,) = node.params, arrays
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        line = [int(v) for v in np.moveaxis(x, p.axis, -1)[_without(at, p.axis)]]
+        best = min(line) if p.smallest else max(line)
+        places = [i for i, v in enumerate(line) if v == best]
+        y[at] = saturated(places[-1 if p.last else 0], _quants(graph, node)[-1])
+    return y
+
+
 def _windows(shape: tuple[int, ...], p: Any, y_shape: tuple[int, ...]) -> Iterator[tuple[Any, list[Any]]]:
     """Each output element with the input elements under its window."""
     dilation_h, dilation_w = getattr(p, "dilation_h", 1), getattr(p, "dilation_w", 1)
@@ -232,4 +258,8 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "minimum": _elementwise(min),
     "maximum": _elementwise(max),
     "conv_transpose": conv_transpose,
+    "divide": _quotient,
+    "greater": _truth(lambda a, b: a > b),
+    "equal": _truth(lambda a, b: a == b),
+    "arg_max": arg_max,
 }

@@ -9,6 +9,7 @@ import pytest
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Value
 from nmpconv.ops import OPS
+from nmpconv.ops.arg_max import ArgMaxParams
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.conv_transpose import ConvTransposeParams
@@ -30,6 +31,7 @@ LIMITS = (
     ("gather", GatherParams(1, (0, 4)), [(1, 4)], "index 4 along an axis of 4"),
     ("resize", ResizeParams(1, 1, (0,), (70000,), (0,), (32768,)), [(1, 2, 2, 1)], "weights of 2.13623 in all"),
     ("conv_transpose", ConvTransposeParams(40000), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of"),
+    ("arg_max", ArgMaxParams(1), [(1, 32769)], "an axis of 32769"),
     ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
 )
 
