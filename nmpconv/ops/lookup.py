@@ -71,7 +71,7 @@ class Lookup(Op):
     onnx = (*_OF_ONNX, "PRelu", "Pow", "LRN")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """PRelu with one slope is a LeakyRelu, with several no table; the tanh form of Gelu is a function of its own; LRN ends in a power."""
+        """PRelu with one slope is a LeakyRelu, Gelu by tanh a function of its own. LRN ends in a power."""
         x = to.value(node.input(0))
         if node.op_type == "LRN":
             return _lower_lrn(node, to)

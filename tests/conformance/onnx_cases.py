@@ -58,15 +58,15 @@ class Variant:
 
 @cache
 def in_scope(modules: tuple[str, ...] = ()) -> tuple[OnnxCase, ...]:
-    """Every case of ops of the table whose computed inputs are float. modules: of the node tests, instead of all."""
+    """Every case of ops of the table whose data is float, or truth. modules: of the node tests, instead of all."""
     found = {case.name: case for case in (*_node_cases(modules), *(() if modules else _folder_cases()))}
     return tuple(case for _, case in sorted(found.items()) if _is_in_scope(case))
 
 
 def choices(case: OnnxCase) -> list[list[str]]:
     """Which inputs are computed: all that are float, or only the first of them."""
-    floats = [name for name, array in case.inputs.items() if is_float(array)]
-    return [floats, floats[:1]] if len(floats) > 1 else [floats]
+    data = [name for name, array in case.inputs.items() if is_data(array)]
+    return [data, data[:1]] if len(data) > 1 else [data]
 
 
 def precision(case: OnnxCase) -> float:
@@ -77,8 +77,9 @@ def precision(case: OnnxCase) -> float:
     return max((loss for name, loss in _NARROW.items() if name in names), default=0.0)
 
 
-def is_float(array: np.ndarray) -> bool:
-    return array.dtype in _FLOATS or array.dtype.name in _NARROW
+def is_data(array: np.ndarray) -> bool:
+    """Not a parameter such as a shape or indices."""
+    return array.dtype in _FLOATS or array.dtype.name in _NARROW or array.dtype == np.bool_
 
 
 # -- where they come from ---------------------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ def _node_cases(modules: Sequence[str]) -> Iterator[OnnxCase]:
     for case in found:
         if case.model is not None and case.data_sets:
             inputs, outputs = case.data_sets[0]
-            yield from _case(case.name, case.model, inputs, outputs)
+            yield from _case(case.name, _readable(case.model), inputs, outputs)
 
 
 def _folder_cases() -> Iterator[OnnxCase]:
@@ -110,17 +111,17 @@ def _folder_cases() -> Iterator[OnnxCase]:
             ]
         except Exception:  # a sequence, which is no tensor
             continue
-        version = model.opset_import[0].version
-        yield from _case(path.parent.name, model if version >= OPSET_MIN else _newer(model), *tensors)
+        yield from _case(path.parent.name, _readable(model), *tensors)
 
 
 def _numbered(folder: Path, role: str) -> list[Path]:
     return sorted(folder.glob(f"{role}_*.pb"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
 
 
-def _newer(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The oldest opset that is read; the converter of ONNX wants constants among the inputs."""
-    return version_converter.convert_version(model, OPSET_MIN)
+def _readable(model: onnx.ModelProto) -> onnx.ModelProto:
+    """In the oldest opset that is read if it is older."""
+    old = model.opset_import[0].domain == "" and model.opset_import[0].version < OPSET_MIN
+    return version_converter.convert_version(model, OPSET_MIN) if old else model
 
 
 def _case(name: str, model: onnx.ModelProto, inputs: Sequence, outputs: Sequence) -> Iterator[OnnxCase]:
@@ -136,10 +137,10 @@ def _case(name: str, model: onnx.ModelProto, inputs: Sequence, outputs: Sequence
 
 
 def _is_in_scope(case: OnnxCase) -> bool:
-    """Its data is float, and every node that depends on data is in the table; a shape is no data."""
-    computed = {name for name, array in case.inputs.items() if is_float(array)}
+    """Its data is float or truth, and every node that depends on data is in the table; a shape is no data."""
+    computed = {name for name, array in case.inputs.items() if is_data(array)}
     first = next(iter(case.inputs.values()), None)
-    if first is None or not is_float(first):
+    if first is None or not is_data(first):
         return False
     for node in case.model.graph.node:
         if node.domain not in ("", "ai.onnx"):
@@ -164,6 +165,9 @@ def variant(case: OnnxCase, kept: Sequence[str]) -> Variant:
     model.graph.input.extend(ports)
     model.graph.initializer.extend(numpy_helper.from_array(case.inputs[name], name) for name in constants)
     computed = {name: case.inputs[name] for name in kept}
+    for name in [name for name, x in computed.items() if x.dtype == np.bool_]:
+        computed[f"{name}.number"] = computed.pop(name)
+        _casting(model, name)
     batch = max((len(x) for x in computed.values() if x.ndim == 4), default=1)
     if batch <= 1:
         return Variant(case.name, model, {}, (_float32(computed),), (_float32(case.outputs),))
@@ -174,6 +178,13 @@ def variant(case: OnnxCase, kept: Sequence[str]) -> Variant:
         return Variant(case.name, model, shapes, samples, expected)
     flat = {f"{name}.flat": x.reshape(1, -1) for name, x in computed.items()}
     return Variant(case.name, _reshaping(model, computed), {}, (_float32(flat),), (_float32(case.outputs),))
+
+
+def _casting(model: onnx.ModelProto, name: str) -> None:
+    """An input of truth is handed in as numbers."""
+    [value] = [value for value in model.graph.input if value.name == name]
+    value.name, value.type.tensor_type.elem_type = f"{name}.number", onnx.TensorProto.FLOAT
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", [value.name], [name], to=onnx.TensorProto.BOOL))
 
 
 def _reshaping(model: onnx.ModelProto, inputs: Arrays) -> onnx.ModelProto:
