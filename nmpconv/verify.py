@@ -309,7 +309,7 @@ def _intact(graph: Graph) -> Broken:
         for value in inputs:
             if value.name not in intact:
                 yield node.name, f"its input '{value.name}' is overwritten before"
-            if _overlap(value, out) and not (value.name == node.inputs[0] and _in_place(node, value, out)):
+            if _overlap(value, out) and not _is_part(graph, node, value):
                 yield node.name, f"its output overlaps its input '{value.name}'"
         intact = {name: value for name, value in intact.items() if not _overlap(value, out)}
         intact[out.name] = out
@@ -324,8 +324,16 @@ def _overlap(a: Value, b: Value) -> bool:
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
 
 
-def _in_place(node: Node, x: Value, y: Value) -> bool:
-    return OPS[node.op].in_place and (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+def _is_part(graph: Graph, node: Node, x: Value) -> bool:
+    """Exactly on the output of an op that works in place, or in each role where the output has this input anyway."""
+    op, y = OPS[node.op], graph[node.outputs[0]]
+    assert x.offset is not None
+    assert y.offset is not None
+    if op.in_place and x.name == node.inputs[0]:
+        return (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+    parts = op.parts(node.params, graph.ins(node), y)
+    mine = [part for part, name in zip(parts, node.inputs, strict=True) if name == x.name]
+    return all(part is not None and x.offset == y.offset + part * (x.nbytes // x.size) for part in mine)
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
