@@ -21,7 +21,7 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory
+from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -44,8 +44,8 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. drop_channels: leave out those that no result depends on. preprocess: for image inputs, by input name or
-    one for all. outputs: where to cut the graph.
+    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
+    image inputs, by input name or one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -58,6 +58,7 @@ class Options:
     bias_correction: bool = True
     bias_bits: int = 0
     drop_channels: bool = True
+    max_ram: int | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -125,9 +126,11 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = trace(plan_memory.run(slim), "PLANNED", "plan_memory")
+    planned = _place(slim, options, trace)
     progress("quantize", 1, 1)
-    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(planned)
+    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
+        slim, planned
+    )
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     return Result(data, replace(report, file_bytes=len(data)), planned)
@@ -139,9 +142,15 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = plan_memory.run(provisional(graph, bits))
+    planned = _place(provisional(graph, bits), options, Trace(None))
     weights = sum(v.size for v in graph.values.values() if v.is_const) * weight_bits(options.bits) // 8
     return Result(b"", replace(Report.of(planned), file_bytes=weights), planned)
+
+
+def _place(graph: Graph, options: Options, trace: Trace) -> Graph:
+    if options.max_ram is not None:
+        graph = trace(bands.run(graph, options.max_ram), "INT", "bands")
+    return trace(plan_memory.run(graph), "PLANNED", "plan_memory")
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:

@@ -57,7 +57,7 @@ class Report:
 
     sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
     biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
-    dropped: what no result depends on and is not in the file.
+    dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     """
 
     quantized_nodes: int
@@ -73,6 +73,7 @@ class Report:
     bias_rule_cost_db: float | None = None
     dropped_channels: int = 0
     dropped_macs: int = 0
+    banded_macs: int = 0
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -88,19 +89,22 @@ class Report:
             layers,
         )
 
-    def of_file(self, planned: Graph) -> Report:
-        """The same measurements, with the sizes of the graph that is written, from which channels may be gone."""
-        sizes = Report.of(planned)
-        pairs = list(zip(self.layers, sizes.layers, strict=True))
-        layers = tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs)
+    def of_file(self, slim: Graph, planned: Graph) -> Report:
+        """The same measurements, with the sizes of the graph that is written.
+
+        slim: the measured graph, from which channels may be gone; planned: in bands where RAM is short.
+        """
+        sizes, thin = Report.of(planned), Report.of(slim)
+        pairs = list(zip(self.layers, thin.layers, strict=True))
         return replace(
             self,
             arena_bytes=sizes.arena_bytes,
             arena_lower_bound=sizes.arena_lower_bound,
             macs=sizes.macs,
-            layers=layers,
+            layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
-            dropped_macs=self.macs - sizes.macs,
+            dropped_macs=self.macs - thin.macs,
+            banded_macs=sizes.macs - thin.macs,
         )
 
     def to_json(self) -> dict[str, Any]:

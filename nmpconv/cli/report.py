@@ -44,6 +44,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
             ("left out", _left_out(report)),
+            ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
