@@ -126,7 +126,8 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = _place(slim, options, trace)
+    planned = trace(_banded(slim, options), "INT", "bands")
+    planned = trace(plan_memory.run(planned), "PLANNED", "plan_memory")
     progress("quantize", 1, 1)
     report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
         slim, planned
@@ -142,15 +143,13 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = _place(provisional(graph, bits), options, Trace(None))
+    planned = plan_memory.run(_banded(provisional(graph, bits), options))
     weights = sum(v.size for v in graph.values.values() if v.is_const) * weight_bits(options.bits) // 8
     return Result(b"", replace(Report.of(planned), file_bytes=weights), planned)
 
 
-def _place(graph: Graph, options: Options, trace: Trace) -> Graph:
-    if options.max_ram is not None:
-        graph = trace(bands.run(graph, options.max_ram), "INT", "bands")
-    return trace(plan_memory.run(graph), "PLANNED", "plan_memory")
+def _banded(graph: Graph, options: Options) -> Graph:
+    return graph if options.max_ram is None else bands.run(graph, options.max_ram)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
