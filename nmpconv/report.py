@@ -15,7 +15,7 @@ from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
-from nmpconv.ir import Graph, Node, Quant
+from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
@@ -51,11 +51,42 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Legalized:
+    """A tensor whose grid the model gave, and the power-of-two grid that it has now.
+
+    Ranges are in the units of this graph: equalization may have scaled the tensor. bits_lost: log2 of how much coarser
+    the steps are; negative where they are finer.
+    """
+
+    name: str
+    dtype: str
+    scale: float
+    zero_point: int
+    range: tuple[float, float]
+    bits: int
+    exponent: int
+    new_range: tuple[float, float]
+    bits_lost: float
+
+    @staticmethod
+    def of(value: Value, given: Given) -> Legalized:
+        quant = value.quant
+        assert quant is not None
+        ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
+        lost = quant.exponent - math.log2(given.scale)
+        found = (given.min, given.max)
+        return Legalized(
+            value.name, given.dtype, given.scale, given.zero_point, found, quant.bits, quant.exponent, ends, lost
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """Totals, and one Layer a node.
 
     sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
     biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    legalized: of a model that was quantized before.
     """
 
     quantized_nodes: int
@@ -69,6 +100,7 @@ class Report:
     notes: tuple[str, ...] = ()
     sqnr_db: Mapping[str, float] = field(default_factory=dict)
     bias_rule_cost_db: float | None = None
+    legalized: tuple[Legalized, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -82,6 +114,7 @@ class Report:
             lower_bound(graph),
             sum(layer.macs for layer in layers),
             layers,
+            legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -23,10 +23,10 @@ __all__ = ["Importer", "OnnxNode", "load"]
 
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 
-_FLOAT_MODEL = "convert the float model; nmpconv quantizes it itself"
+_QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
 _NO_CONTROL_FLOW = "export the model without control flow"
 NEAREST = {
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"), _FLOAT_MODEL),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
     **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
     **dict.fromkeys(("InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
@@ -48,6 +48,10 @@ def load(
     """
     model = read(path)
     return Walk(model, str(path), input_shapes or {}, outputs).run()
+
+
+# Contrib ops of onnxruntime that are ONNX's own, with more types than its older opsets allow.
+_CONTRIB = ("QuantizeLinear", "DequantizeLinear")
 
 
 class Walk:
@@ -114,6 +118,8 @@ class Walk:
 
     def _node(self, proto: onnx.NodeProto) -> None:
         """Fold, lower or report one node."""
+        if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
+            proto.domain = ""
         kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
         op = OP_OF_ONNX.get(kind)
         try:

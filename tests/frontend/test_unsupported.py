@@ -16,8 +16,8 @@ ROWS = [
     (
         "quantized model",
         13,
-        f"{IMAGE} <float s = {{0.1}}> {{ y = QuantizeLinear(x, s) }}",
-        "QuantizeLinear: nmpconv has no such op; convert the float model; nmpconv quantizes it itself",
+        f"{IMAGE} <float s = {{0.1}}, uint8 z = {{3}}> {{ y = QLinearMatMul(x, s, z, x, s, z, s, z) }}",
+        "QLinearMatMul: nmpconv has no such op; the QuantizeLinear/DequantizeLinear form (QDQ), or the float model",
     ),
     (
         "computed weight",
