@@ -42,6 +42,7 @@ MEMBERS = (
     "Minimum",
     "Maximum",
     "ConvTranspose",
+    "Normalize",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -64,6 +65,7 @@ OP_TABLES = {
     "minimum": "Minimum",
     "maximum": "Maximum",
     "conv_transpose": "ConvTranspose",
+    "normalize": "Normalize",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -154,6 +156,11 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pad_bottom", 6, "scalar", "int", 0, False),
         Field("pad_right", 7, "scalar", "int", 0, False),
         Field("groups", 8, "scalar", "int", 1, False),
+    ),
+    "Normalize": (
+        Field("axes", 0, "vector", "int", 0, False),
+        Field("epsilon", 1, "scalar", "int", 0, False),
+        Field("epsilon_shift", 2, "scalar", "int", 0, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

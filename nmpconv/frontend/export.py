@@ -54,6 +54,8 @@ def _keeps_batch(node: Node, graph: Graph) -> bool:
         return bool(p.perm[0] == 0)
     if node.op in ("concat", "softmax", "gather"):
         return bool(p.axis % rank != 0)
+    if node.op == "normalize":
+        return 0 not in p.axes
     if node.op in ("add", "sub", "minimum", "maximum", "mul"):
         # An operand of lower rank would be aligned with its batch at another axis.
         out = len(graph[node.outputs[0]].shape)

@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
+from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_float
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
@@ -28,7 +29,6 @@ _NO_CONTROL_FLOW = "export the model without control flow"
 NEAREST = {
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
     **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
-    **dict.fromkeys(("InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
     **dict.fromkeys(("ArgMax", "TopK", "NonMaxSuppression"), "cut the graph before it with --outputs"),
 }
@@ -64,6 +64,7 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self.rows: list[tuple[str, str, str, str]] = []
+        normalization.fuse(model.graph)
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
         self.nodes, self.read = self._live([value.name for value in real], initializers)

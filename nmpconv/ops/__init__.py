@@ -14,6 +14,7 @@ from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
 from nmpconv.ops.mul import Mul
+from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import Pad
 from nmpconv.ops.requantize import Requantize
@@ -45,6 +46,7 @@ _ALL: list[Op] = [
     Minimum(),
     Maximum(),
     ConvTranspose(),
+    Normalize(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}
