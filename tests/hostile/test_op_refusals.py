@@ -72,10 +72,8 @@ def test_refused(sentence: str) -> None:
     assert status(flat.pack(root)) == OP
 
 
-@pytest.mark.parametrize(
-    ("tensor", "field", "value"), [(1, "exponents", [40]), (1, "exponents", [-64]), (2, "exponents", [3])]
-)
-def test_grids_of_normalize(tensor: int, field: str, value: Any) -> None:
+@pytest.mark.parametrize(("tensor", "exponent"), [(1, 40), (1, -64), (2, 3)])
+def test_grids_of_normalize(tensor: int, exponent: int) -> None:
     """A shift out of range, and a bias that is not below the output's grid."""
     root = tables("normalize/2x5x7/2/8x8")
     root["tensors"][root["ops"][0]["inputs"][tensor]]["exponents"] = [exponent]
