@@ -43,6 +43,7 @@ MEMBERS = (
     "Maximum",
     "ConvTranspose",
     "Normalize",
+    "BatchMatmul",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -66,6 +67,7 @@ OP_TABLES = {
     "maximum": "Maximum",
     "conv_transpose": "ConvTranspose",
     "normalize": "Normalize",
+    "batch_matmul": "BatchMatmul",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -162,6 +164,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("epsilon", 1, "scalar", "int", 0, False),
         Field("epsilon_shift", 2, "scalar", "int", 0, False),
     ),
+    "BatchMatmul": (),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

@@ -63,6 +63,7 @@ def _keeps_batch(graph: Graph, node: Node, active: list[Value]) -> bool:
         or 0 in getattr(node.params, "axes", ())
         or getattr(node.params, "perm", (0,))[0] != 0
     )
+    moves = moves or (node.op == "batch_matmul" and len(shapes[0]) == 2)  # axis 0 counts rows
     steps = getattr(node.params, "steps", (1,))[0] != 1
     ranks = {len(v.shape) for v in active}
     repeats = node.op == "concat" and len(active) < len(node.inputs)  # a constant, once for every sample

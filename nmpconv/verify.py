@@ -265,7 +265,7 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
     elif isinstance(OPS[node.op], Aligned):
         yield first[0] - others[0][0], -SPREAD_MAX, SPREAD_MAX
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
-    elif node.op == "mul":
+    elif node.op in ("mul", "batch_matmul"):
         yield out - first[0] - others[0][0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "requantize":
         yield out - first[0], SHIFT_MIN, SHIFT_MAX

@@ -224,9 +224,10 @@ class Importer:
     def aligned(self, a: str, b: str) -> tuple[str, str]:
         """Two values with leading axes of size 1 added to the one of lower rank: what broadcasting does to shapes."""
         rank = max(len(self._values[a].shape), len(self._values[b].shape))
-        return self._with_rank(a, rank), self._with_rank(b, rank)
+        return self.with_rank(a, rank), self.with_rank(b, rank)
 
-    def _with_rank(self, value: str, rank: int) -> str:
+    def with_rank(self, value: str, rank: int) -> str:
+        """The value with leading axes of size 1 added up to this rank."""
         found = self._values[value]
         shape = (*(1,) * (rank - len(found.shape)), *found.shape)
         if found.data is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nmpconv.ops.add import Add
 from nmpconv.ops.average_pool import AveragePool
+from nmpconv.ops.batch_matmul import BatchMatmul
 from nmpconv.ops.concat import Concat
 from nmpconv.ops.conv2d import Conv2D
 from nmpconv.ops.conv_transpose import ConvTranspose
@@ -47,6 +48,7 @@ _ALL: list[Op] = [
     Maximum(),
     ConvTranspose(),
     Normalize(),
+    BatchMatmul(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

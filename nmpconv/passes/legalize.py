@@ -59,7 +59,7 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
         yield out, min(_exponent(graph, n) for n in ins) + SHIFT_MIN
         for name in ins:
             yield name, _exponent(graph, out) - SHIFT_MAX
-    elif node.op == "mul" and len(ins) == 2:
+    elif node.op in ("mul", "batch_matmul") and len(ins) == 2:
         total = sum(_exponent(graph, n) for n in ins)
         yield out, total + SHIFT_MIN
         yield ins[0], _exponent(graph, ins[0]) + max(0, _exponent(graph, out) - total - SHIFT_MAX)

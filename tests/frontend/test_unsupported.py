@@ -52,8 +52,8 @@ ROWS = [
     (
         "matrix product",
         13,
-        "(float[1,4,4] x) => (y) { y = MatMul(x, x) }",
-        "MatMul: its right side 'x' is computed from the input; a constant right side",
+        "(float[1,4,5] x) => (y) { y = MatMul(x, x) }",
+        "MatMul: [1, 4, 5] does not fit [1, 4, 5]",
     ),
     (
         "reflection",

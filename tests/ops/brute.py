@@ -218,6 +218,19 @@ def normalize(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+def batch_matmul(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    a, b = arrays
+    qa, qb, qy = (graph[name].quant for name in (*node.inputs, node.outputs[0]))
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        rows, columns = (
+            q[tuple(0 if size == 1 else i for size, i in zip(q.shape[:-2], at[:-2], strict=True))] for q in (a, b)
+        )
+        total = sum(int(i) * int(j) for i, j in zip(rows[at[-2]], columns[at[-1]], strict=True))
+        y[at] = saturated(rounded(real(total, qa.exponent + qb.exponent - qy.exponent)), qy)
+    return y
+
+
 def lookup(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     x, t = arrays
     qx, _, qy = _quants(graph, node)
@@ -253,4 +266,5 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "maximum": _elementwise(max),
     "conv_transpose": conv_transpose,
     "normalize": normalize,
+    "batch_matmul": batch_matmul,
 }

@@ -50,7 +50,7 @@ class Maker:
         x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
-        kinds += ["gather", "normalize"] + ["resize", "conv_transpose"] * (rank == 4)
+        kinds += ["gather", "normalize"] + ["batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose"] * (rank == 4)
         kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
             rank == 4
         )
@@ -113,6 +113,15 @@ class Maker:
         starts = tuple(self.dice.randrange(size) for size in shape)
         sizes = tuple((size - 1 - start) // step + 1 for size, start, step in zip(shape, starts, steps, strict=True))
         self.emit("slice", (x,), starts=starts, steps=steps, sizes=sizes)
+
+    def batch_matmul(self, x: str, shape: tuple[int, ...]) -> None:
+        fits = [
+            name
+            for name, v in self.values.items()
+            if not v.is_const and v.shape[:-2] == shape[:-2] and len(v.shape) > 1
+        ]
+        fits = [name for name in fits if self.values[name].shape[-1] == shape[-1]]
+        self.emit("batch_matmul", (x, self.dice.choice(fits)), self.dice.choice([None, (0.0, 6.0)]))
 
     def normalize(self, x: str, shape: tuple[int, ...]) -> None:
         axes = tuple(sorted(self.dice.sample(range(1, len(shape)), self.dice.randint(1, len(shape) - 1))))

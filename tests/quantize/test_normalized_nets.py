@@ -1,4 +1,4 @@
-"""Nets with normalizations, converted whole: how close they come to float."""
+"""Nets with normalizations and products of two tensors, converted whole: how close they come to float."""
 
 from __future__ import annotations
 
@@ -91,3 +91,31 @@ def test_normalized(kind: str, tmp_path: Path) -> None:
     normalized(kind, tmp_path / "m.onnx")
     found = [sqnr(tmp_path / "m.onnx", bits, tmp_path) for bits in ("8", "16")]
     assert found[0] >= FLOORS[kind][0] and found[1] >= FLOORS[kind][1]
+
+
+def attention(path: Path) -> None:
+    """A convolution, its pixels as tokens, layer normalization, self-attention with four heads, a residual, a mean."""
+    net, heads, width, tokens = Net(), 4, 16, 36
+    x = net.conv("x", 3, width, strides=[2, 2])
+    x = net.add("Transpose", net.add("Reshape", x, net.const(np.array([1, width, tokens]))), perm=[0, 2, 1])
+    n = net.add("LayerNormalization", x, net.weights(width, spread=0.3, middle=1.0), net.weights(width))
+    shape = net.const(np.array([1, tokens, heads, width // heads]))
+    q, k, v = (
+        net.add(
+            "Transpose",
+            net.add("Reshape", net.add("MatMul", n, net.weights(width, width, spread=0.3)), shape),
+            perm=perm,
+        )
+        for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+    )
+    scores = net.add("Div", net.add("MatMul", q, k), net.const(np.float32(2.0)))
+    y = net.add("Transpose", net.add("MatMul", net.add("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+    y = net.add("Reshape", y, net.const(np.array([1, tokens, width])))
+    y = net.add("Add", x, net.add("MatMul", y, net.weights(width, width, spread=0.3)))
+    net.save(path, net.add("ReduceMean", y, net.const(np.array([1])), keepdims=0), (1, width))
+
+
+def test_attention(tmp_path: Path) -> None:
+    attention(tmp_path / "m.onnx")
+    assert sqnr(tmp_path / "m.onnx", "8", tmp_path) >= 25
+    assert sqnr(tmp_path / "m.onnx", "16", tmp_path) >= 60

@@ -26,7 +26,8 @@
   X(minimum, MINIMUM) \
   X(maximum, MAXIMUM) \
   X(conv_transpose, CONV_TRANSPOSE) \
-  X(normalize, NORMALIZE)
+  X(normalize, NORMALIZE) \
+  X(batch_matmul, BATCH_MATMUL)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -50,7 +51,8 @@ enum nmp_op_kind {
   NMP_OP_MAXIMUM = 19,
   NMP_OP_CONV_TRANSPOSE = 20,
   NMP_OP_NORMALIZE = 21,
-  NMP_OP_KINDS = 22
+  NMP_OP_BATCH_MATMUL = 22,
+  NMP_OP_KINDS = 23
 };
 
 typedef struct nmp_conv2d_params {
@@ -192,6 +194,10 @@ typedef struct nmp_normalize_params {
   int32_t epsilon_shift;
 } nmp_normalize_params;
 
+typedef struct nmp_batch_matmul_params {
+  char none;
+} nmp_batch_matmul_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -214,6 +220,7 @@ union nmp_params {
   nmp_maximum_params maximum;
   nmp_conv_transpose_params conv_transpose;
   nmp_normalize_params normalize;
+  nmp_batch_matmul_params batch_matmul;
 };
 
 /* Reads the parameters of an op of this kind from its verified table in the file. */

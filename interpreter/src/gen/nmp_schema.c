@@ -114,7 +114,7 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 21, 1}, /* params */
+    {FB_KIND_UNION, 22, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
@@ -191,6 +191,7 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {NULL, 0}, /* Maximum */
     {fields_conv_transpose, 9}, /* ConvTranspose */
     {fields_normalize, 3}, /* Normalize */
+    {NULL, 0}, /* BatchMatmul */
     {fields_tensor, 12}, /* Tensor */
     {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */
