@@ -21,6 +21,7 @@ from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
+from nmpconv.passes.weighted import samples
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
@@ -180,7 +181,7 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     grid = np.ldexp(wanted, -quant.exponent)
     clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
-    seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
+    seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
