@@ -21,7 +21,7 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory
+from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -83,12 +83,11 @@ class Result:
 
 
 def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, progress: Progress) -> Result:
-    """calib: a source of images or arrays by input name ('' for the only input); None: only a loaded profile.
+    """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile, or the ranges
+    that a quantized model has.
 
     Raises InputError, UsageError, UnsupportedModel; nothing is written except options.dump_ir and save_profile.
     """
-    if not calib and options.load_profile is None:
-        raise UsageError("nothing to calibrate with", hint="give --calib SOURCE or --load-profile FILE")
     # With more BLAS threads, sums of floats would depend on how many CPUs there are.
     with threadpool_limits(1):
         return _convert(model, calib or {}, options, progress)
@@ -110,7 +109,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         stats = profiles.load(options.load_profile).stats_for(graph)
     else:
         names = [value.name for value in graph.activations()]
-        stats = observe(FloatEngine(graph, names), feeds, names, progress)
+        stats = ranges.run(graph, observe(FloatEngine(graph, names), feeds, names, progress) if calib else {})
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
 
