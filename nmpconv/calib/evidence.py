@@ -37,31 +37,22 @@ class Evidence:
 
 
 def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:
-    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp.
-
-    An output [D, ..., C] with D > 1 counts as D images.
-    """
+    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
     engine = FloatEngine(plain, list(before.values())) if before else None
-    views = {name: as_rows(graph[name].shape) for name in before}
-    limit = max(64, min(ROWS, ROW_BYTES // (4 * max(sum(c for _, _, c in views.values()), 1))))
-    places = {name: spread(len(feeds) * d, positions, limit) for name, (d, positions, _) in views.items()}
+    widths = {name: (graph[name].shape or (1,))[-1] for name in before}
+    channels = sum(widths.values())
+    limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
+    places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
     kept: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for i, feed in enumerate(feeds):
         result = engine.run(feed) if engine else {}
         for name, pre in before.items():
-            first = i * views[name][0]
-            images, positions = places[name]
-            mine = (images >= first) & (images < first + views[name][0])
-            kept[name].append(result[pre].reshape(views[name])[images[mine] - first, positions[mine]])
+            flat = result[pre].reshape(-1, widths[name])
+            kept[name].append(flat[places[name].positions[places[name].images == i]])
     inputs = {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
     return Evidence(inputs, {name: _rows(places[name], kept[name]) for name in before if kept[name]})
-
-
-def as_rows(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """(images, positions, channels) of a tensor; one of rank below 2 has one channel."""
-    return math.prod(shape[:1]), math.prod(shape[1:-1]), shape[-1] if len(shape) > 1 else 1
 
 
 def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -139,9 +139,8 @@ def _linear(at: Context, errors: list[Array]) -> Array:
     pads = [at.x[3], errors[3]] if len(at.x) == 4 else [None, None]
 
     def product(x: Array, w: Array, pad: Array | None) -> Array:
-        n, positions = x.shape[0], out_positions(at.graph, at.node)
-        image, position = np.divmod(np.arange(n * positions), positions)
-        rows = gather(at.graph, at.node, x, pad, image, position)
+        positions = np.arange(out_positions(at.graph, at.node))
+        rows = gather(at.graph, at.node, x, pad, np.zeros_like(positions), positions)
         return multiply(rows, shape.split(w)).reshape(at.output.shape)
 
     spread = product(errors[0], np.abs(wanted), pads[1])
@@ -151,6 +150,33 @@ def _linear(at: Context, errors: list[Array]) -> Array:
 def _mul(at: Context, errors: list[Array]) -> Array:
     ea, eb = errors
     return np.abs(at.x[0]) * eb + np.abs(at.x[1]) * ea + ea * eb
+
+
+def _matmul(at: Context, errors: list[Array]) -> Array:
+    """The same for sums of products, both operands with their last axis."""
+    (a, b), (ea, eb) = (
+        (np.abs(x) for x in at.x),
+        (np.broadcast_to(e, x.shape) for e, x in zip(errors, at.x, strict=True)),
+    )
+    turned, eturned = np.swapaxes(b, -1, -2), np.swapaxes(eb, -1, -2)
+    return np.matmul(a, eturned) + np.matmul(ea, turned) + np.matmul(ea, eturned)
+
+
+def _normalize(at: Context, errors: list[Array]) -> Array:
+    """z = d / D, d = x - mean, D = sqrt(mean(d^2) + eps): d is off by e + mean(e), D by at most r, the root mean square
+    of e; and what the op itself loses (`Normalize.quantize`).
+    """
+    assert at.source is not None
+    axes, eps = at.source.params.axes, at.source.params.eps
+    scale, bias = at.constant(1), at.constant(2)
+    e = errors[0]
+    d = at.x[0] - at.x[0].mean(axis=axes, keepdims=True)
+    deviation = np.sqrt((d * d).mean(axis=axes, keepdims=True) + eps)
+    r = np.sqrt((e * e).mean(axis=axes, keepdims=True))
+    z = np.abs(d) / deviation
+    off = (e + e.mean(axis=axes, keepdims=True) + z * r) / np.maximum(deviation - r, np.sqrt(eps))
+    stored = np.abs(at.x[1] - scale) * z + np.abs(at.x[2] - bias)
+    return np.abs(scale) * off + stored + np.abs(scale).max() * (z + 1) * 2.0**-22 + 0.01 * at.step
 
 
 def _divide(at: Context, errors: list[Array]) -> Array:
@@ -258,6 +284,8 @@ RULES: dict[str, Rule] = {
     "arg_max": _arg_max,
     "requantize": lambda at, errors: errors[0],
     "mul": _mul,
+    "batch_matmul": _matmul,
+    "normalize": _normalize,
     "lookup": _lookup,
     "softmax": _softmax,
     "resize": _resize,

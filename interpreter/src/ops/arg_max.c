@@ -42,8 +42,8 @@ static void run(const nmp_op *op) {
   }
   for (size_t at = 0; at < y->size; at++) {
     const size_t first = at / step * step * (size_t)n + at % step;
-    nmp_store(y, at, nmp_sat(best(op, first, step, n), y->lo, y->hi));
+    nmp_store(y, at, best(op, first, step, n));
   }
 }
 
-const nmp_op_type nmp_arg_max_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_arg_max_type = {.check = check, .run = run};

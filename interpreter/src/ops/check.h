@@ -46,17 +46,18 @@ static inline void *nmp_at(const nmp_tensor *t, size_t i) {
   return (uint8_t *)t->data + i * nmp_bytes(t);
 }
 
-/* Element i of a tensor of 8 or 16 bits. */
+/* Element i of an int8 or int16 tensor. */
 static inline int32_t nmp_load(const nmp_tensor *t, size_t i) {
   return t->bits == 8 ? *(const int8_t *)nmp_at(t, i) : *(const int16_t *)nmp_at(t, i);
 }
 
-/* value, which is in the type's range, as element i. */
-static inline void nmp_store(const nmp_tensor *t, size_t i, int32_t value) {
+/* Element i becomes sat(value). */
+static inline void nmp_store(const nmp_tensor *t, size_t i, int64_t value) {
+  const int32_t q = nmp_sat(value, t->lo, t->hi);
   if (t->bits == 8) {
-    *(int8_t *)nmp_at(t, i) = (int8_t)value;
+    *(int8_t *)nmp_at(t, i) = (int8_t)q;
   } else {
-    *(int16_t *)nmp_at(t, i) = (int16_t)value;
+    *(int16_t *)nmp_at(t, i) = (int16_t)q;
   }
 }
 

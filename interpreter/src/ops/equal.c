@@ -7,4 +7,4 @@ static void run(const nmp_op *op) {
   nmp_run_compare(op, nmp_aligned_row(op, rows));
 }
 
-const nmp_op_type nmp_equal_type = {nmp_check_compare, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_equal_type = {.check = nmp_check_compare, .run = run, .in_place = 1};

@@ -45,7 +45,7 @@ static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const int64_t up = (int64_t)1 << -y->exponent;
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    nmp_store(y, at, nmp_sat(nmp_div(exponential(op, most - nmp_load(x, at)) * up, sum), y->lo, y->hi));
+    nmp_store(y, at, nmp_div(exponential(op, most - nmp_load(x, at)) * up, sum));
   }
 }
 
@@ -67,4 +67,4 @@ static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
 }
 
-const nmp_op_type nmp_softmax_type = {check, NULL, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_softmax_type = {.check = check, .run = run, .work = work};
