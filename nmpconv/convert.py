@@ -117,7 +117,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
     fitter = Fitter(graph, stats, bits, Method(options.method, options.percentile), rounding, images)
-    recipe, notes = _choose(fitter, _recipes(options, bits, graph, len(images)), progress)
+    recipe, notes = _choose(fitter, _recipes(options, fitter), progress)
     progress("quantize", 0, 1)
     prepared = fitter.prepare(recipe.equalize, images, trace)
     planned = trace(plan_memory.run(fitter.quantize(prepared, recipe.gptq, trace)), "PLANNED", "plan_memory")
@@ -187,16 +187,13 @@ def _spread(count: int, limit: int) -> list[int]:
     return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
 
 
-def _recipes(options: Options, bits: Mapping[str, int], graph: Graph, images: int) -> list[Recipe]:
-    """The candidates. At 16 bits there is nothing to equalize; without images, only the statistics speak."""
-    narrow = any(b == 8 for name, b in bits.items() if name not in graph.pixels)
-    modes = ["none", "scalar", "vector"] if narrow else ["none"]
-    if options.equalize != "auto":
-        modes = [options.equalize]
+def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
+    """The candidates. Without images, only the statistics speak."""
+    modes = fitter.modes() if options.equalize == "auto" else [options.equalize]
     roundings = {"auto": [False] if options.bits == "16" else [False, True], "nearest": [False], "gptq": [True]}[
         options.rounding
     ]
-    if not images:
+    if not len(fitter.images):
         modes, roundings = ["none"], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
 

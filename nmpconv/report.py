@@ -24,6 +24,7 @@ from nmpconv.passes.quantize import integers
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
+ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it. None where there were no images.
+    errors before it; fall: by how many dB that is less than at the worst of its inputs. None where there were no images.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Layer:
     clipped: float | None = None
     sqnr_isolated: float | None = None
     sqnr_cumulative: float | None = None
+    fall: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ class Report:
             sum(layer.macs for layer in layers),
             layers,
         )
+
+    @property
+    def costliest(self) -> Layer | None:
+        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls."""
+        fallen = [layer for layer in self.layers if layer.fall]
+        return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
@@ -127,14 +135,20 @@ def _measured(
 ) -> tuple[Layer, ...]:
     env = {name: integers(x, graph[name]) for name, x in inputs.items()}
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
+    reached: dict[str, float] = {}
     result = []
     for i, (node, layer) in enumerate(zip(graph.nodes, layers, strict=True)):
         env.update(step(graph, node, env))
         out = node.outputs[0]
+        before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
+        reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            result.append(_with_errors(layer, graph, out, env[out], rows[out]))
-        else:
-            result.append(layer)
+            layer = _with_errors(layer, graph, out, env[out], rows[out])
+            assert layer.sqnr_cumulative is not None
+            if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
+                reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
+                layer = replace(layer, fall=max(before - reached[out], 0.0))
+        result.append(layer)
         for name in [n for n in env if last.get(n, -1) <= i]:
             del env[name]
     return tuple(result)
