@@ -33,7 +33,8 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it; fall: by how many dB that is less than at the worst of its inputs. None where there were no images.
+    errors before it; fall: by how many dB that is less than at the worst of its inputs. None where there were no
+    images.
     """
 
     name: str

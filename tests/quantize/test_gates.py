@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import Net, closeness, evidence, feeds, in_bits, integer, names, observed
+from float_nets import Net, closeness, feeds, in_bits, observed
 
-from nmpconv.compare import sqnr_db
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.ir import Graph
 from nmpconv.passes import equalize, gates
 from nmpconv.passes.exponents import Method
 from nmpconv.passes.quantize import Rounding
-from nmpconv.passes.trace import Trace
 from nmpconv.verify import verify
 
 UNEVEN = 2.0 ** np.array([-6.0, 3, 5, -5, 4, -7, 6, 0])
