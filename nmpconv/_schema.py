@@ -161,6 +161,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("inputs", 3, "vector", "int", 0, True),
         Field("outputs", 4, "vector", "int", 0, True),
         Field("macs", 5, "scalar", "ulong", 0, False),
+        Field("live_end", 6, "scalar", "uint", 0, False),
     ),
     "Preprocess": (
         Field("mean", 0, "vector", "float", 0, False),

@@ -154,6 +154,20 @@ class Graph:
                 users[name].append(node)
         return users
 
+    def lifetimes(self) -> dict[str, tuple[int, int]]:
+        """When each activation is alive: op indices, first and last included.
+
+        From the op that makes it (a graph input: -1) to its last reader (a graph output: the number of ops).
+        """
+        lives = dict.fromkeys(self.inputs, (-1, -1))
+        for i, node in enumerate(self.nodes):
+            for name in node.inputs:
+                if not self[name].is_const:
+                    lives[name] = (lives[name][0], i)
+            lives.update(dict.fromkeys(node.outputs, (i, i)))
+        lives.update({name: (lives[name][0], len(self.nodes)) for name in self.outputs})
+        return lives
+
     def activations(self) -> Iterator[Value]:
         """Inputs, then every node's outputs in order."""
         for name in self.inputs:

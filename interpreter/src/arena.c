@@ -44,10 +44,20 @@ static nmp_status check_place(const nmp_model *m, uint32_t tensor, nmp_fault *fa
   return NMP_OK;
 }
 
+/* What is alive while an op runs lies below its live_end, for its scratch is above. */
+static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, extent e, nmp_fault *fault) {
+  if (op < m->ops.count && e.start + e.bytes > nmp_model_live_end(m, op)) {
+    return nmp_fail(fault, NMP_E_PLAN, op, tensor,
+                    RULE("live_end of the op", nmp_model_live_end(m, op), (int64_t)e.start + e.bytes));
+  }
+  return NMP_OK;
+}
+
 /* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */
 static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tensor, nmp_needs *needs, nmp_fault *fault) {
   extent e = extent_of(m, tensor);
-  for (uint32_t i = reader; i-- > 0;) {
+  nmp_status status = check_alive(m, reader, tensor, e, fault);
+  for (uint32_t i = reader; i-- > 0 && status == NMP_OK;) {
     uint32_t output = nmp_model_output_of(m, i);
     if (!nmp_spend(needs, 1)) {
       return nmp_fail(fault, NMP_E_LIMIT, reader, tensor, RULE("steps of verification", 0, 0));
@@ -58,6 +68,10 @@ static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tenso
     if (overlap(e, extent_of(m, output))) {
       return nmp_fail(fault, NMP_E_PLAN, i, tensor, RULE("overwritten before its last use, at offset", e.start, 0));
     }
+    status = check_alive(m, i, tensor, e, fault);
+  }
+  if (status != NMP_OK) {
+    return status;
   }
   for (uint32_t i = 0; i < m->inputs.count; i++) {
     if (nmp_model_port(m->inputs, i) == tensor) {
@@ -86,7 +100,11 @@ static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_fault *fault
       return nmp_fail(fault, NMP_E_PLAN, op, output, RULE("output overlaps input", k, 0));
     }
   }
-  return NMP_OK;
+  const uint32_t live_end = nmp_model_live_end(m, op);
+  if (live_end % NMP_ALIGN != 0 || live_end > m->arena_bytes) {
+    return nmp_fail(fault, NMP_E_PLAN, op, output, RULE("live_end of the op", live_end, m->arena_bytes));
+  }
+  return check_alive(m, op, output, out, fault);
 }
 
 /* Graph inputs are written together, so they lie apart. */

@@ -47,20 +47,8 @@ def lower_bound(graph: Graph) -> int:
     return _bound(_buffers(graph))
 
 
-def lifetimes(graph: Graph) -> dict[str, tuple[int, int]]:
-    """When each activation is alive: the op indices, first and last included."""
-    lives = dict.fromkeys(graph.inputs, (-1, -1))
-    for i, node in enumerate(graph.nodes):
-        for name in node.inputs:
-            if not graph[name].is_const:
-                lives[name] = (lives[name][0], i)
-        lives.update(dict.fromkeys(node.outputs, (i, i)))
-    lives.update({name: (lives[name][0], len(graph.nodes)) for name in graph.outputs})
-    return lives
-
-
 def _buffers(graph: Graph) -> list[Buffer]:
-    lives = lifetimes(graph)
+    lives = graph.lifetimes()
     chains: dict[str, list[str]] = {name: [name] for name in graph.inputs}
     for i, node in enumerate(graph.nodes):
         out, *others = node.outputs

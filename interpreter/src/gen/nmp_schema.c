@@ -112,6 +112,7 @@ static const fb_field fields_op[] = {
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
+    {FB_KIND_SCALAR, 4, 0}, /* live_end */
 };
 
 static const fb_field fields_preprocess[] = {
@@ -184,7 +185,7 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {NULL, 0}, /* Maximum */
     {fields_conv_transpose, 9}, /* ConvTranspose */
     {fields_tensor, 12}, /* Tensor */
-    {fields_op, 6}, /* Op */
+    {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */
     {fields_port, 5}, /* Port */
     {fields_bytes, 1}, /* Bytes */

@@ -139,6 +139,10 @@ static inline uint64_t fb_op_macs(const uint8_t *table) {
   return fb_u64(table, 5, 0);
 }
 
+static inline uint32_t fb_op_live_end(const uint8_t *table) {
+  return fb_u32(table, 6, 0);
+}
+
 static inline fb_vector fb_preprocess_mean(const uint8_t *table) {
   return fb_get_vector(table, 0);
 }

@@ -39,4 +39,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_concat_type = {check, NULL, run, 0, NULL};
+const nmp_op_type nmp_concat_type = {check, NULL, run, 0, NULL, NULL, NULL};

@@ -76,4 +76,4 @@ static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
 }
 
-const nmp_op_type nmp_softmax_type = {check, NULL, run, 0, work};
+const nmp_op_type nmp_softmax_type = {check, NULL, run, 0, work, NULL, NULL};
