@@ -47,7 +47,6 @@ SETTINGS = {
     "a16w8": ("a16w8", "default"),
     "16": ("16", "default"),
 }
-DEFAULT_SETTINGS = ("8", "strict", "16")
 FIRST = 100  # images that calibrate where the set is not split otherwise
 FRAME, FRAMES = 128, 5  # of the audio clip: floats a frame, frames a sample
 
@@ -253,8 +252,10 @@ def _preprocess(about: Mapping[str, Any]) -> Preprocess:
     )
 
 
-def measure(zoo: Path, name: str, settings: Sequence[str], limit: int | None) -> Iterator[Row]:
-    """One row per setting."""
+def measure(
+    zoo: Path, name: str, settings: Sequence[str], limit: int | None, max_images: int | None = None
+) -> Iterator[Row]:
+    """One row per setting. limit: of the images measured; max_images: of those that calibrate."""
     about = json.loads((zoo / "zoo.json").read_text())[name]
     model = zoo / "models" / f"{name}.onnx"
     with tempfile.TemporaryDirectory() as folder:
@@ -262,7 +263,11 @@ def measure(zoo: Path, name: str, settings: Sequence[str], limit: int | None) ->
         for setting in settings:
             bits, widths = SETTINGS[setting]
             options = Options(
-                bits=bits, widths=widths, preprocess=data.preprocess, input_shapes=shapes(zoo, name, about)
+                bits=bits,
+                widths=widths,
+                preprocess=data.preprocess,
+                input_shapes=shapes(zoo, name, about),
+                max_images=max_images,
             )
             start = time.perf_counter()
             result = convert(model, {"": data.calib}, options, lambda stage, done, total: None)
@@ -345,7 +350,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=Path(default), help="the folder with zoo.json")
     parser.add_argument("--only", action="append", default=[], help="models whose name has this in it; repeatable")
-    parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), default=list(DEFAULT_SETTINGS))
+    parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), help="default: those with floors")
     parser.add_argument("--limit", type=int, help="measure at most so many images")
     parser.add_argument("--floors", action="store_true", help="exit with 1 where a floor is missed")
     parser.add_argument("--json", type=Path, help="write the rows to this file, too")
@@ -361,7 +366,7 @@ def main() -> int:
     print(_line(HEADER), flush=True)
     rows, missed = [], []
     for name in names:
-        for row in measure(args.zoo, name, args.bits, args.limit):
+        for row in measure(args.zoo, name, args.bits or list(FLOORS[name]), args.limit):
             rows.append(row)
             print(_line(_cells(row)), *_details(row), sep="\n", flush=True)
             misses = row.misses(FLOORS[name].get(row.bits, Floor()))

@@ -66,13 +66,6 @@ class Fitter:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
         self._method, self._rounding = method, rounding
 
-    def modes(self) -> list[str]:
-        """The ways to equalize that are worth a comparison. 16 bits need factors per channel only where gates do."""
-        if equalize.fewest_bits(self.graph, self.bits) == 8:
-            return ["none", "scalar", "vector"]
-        gated = gates.run(self.graph, self.stats, self.bits)
-        return ["scalar", "vector"] if len(gated.nodes) > len(self.graph.nodes) else ["scalar"]
-
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization."""
         graph, stats, bits = self._equalized(mode, images)

@@ -12,6 +12,7 @@ import numpy as np
 from nmpconv import fixed
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.exponent import Function
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
@@ -19,6 +20,7 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
+from nmpconv.passes.exponents import tables_after
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
 from nmpconv.reference import step
@@ -33,8 +35,8 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it; fall: by how many dB that is less than at the worst of its inputs. None where there were no
-    images. channels: outputs of an op with weights, else 0.
+    errors before it; both after the table that is the only reader. fall: by how many dB that is less than at the worst
+    of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
     """
 
     name: str
@@ -124,7 +126,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
         return report
     made_by = [node.op for node in prepared.ranged.nodes]
     rows = calibration.collect(prepared.ranged, images, made_by)
-    layers = _measured(planned, report.layers, rows.inputs, rows.rows)
+    layers = _measured(planned, report.layers, rows, tables_after(prepared.ranged))
     names = heads(prepared.ranged)
     wanted = calibration.outputs(prepared.ranged, images, names)
     got = integer_outputs(planned, images, names)
@@ -151,9 +153,10 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
 
 
 def _measured(
-    graph: Graph, layers: Sequence[Layer], inputs: Mapping[str, np.ndarray], rows: Mapping[str, Rows]
+    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Function]
 ) -> tuple[Layer, ...]:
-    env = {name: integers(x, graph[name]) for name, x in inputs.items()}
+    rows = seen.rows
+    env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
     reached: dict[str, float] = {}
     result = []
@@ -163,7 +166,7 @@ def _measured(
         before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
         reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            layer = _with_errors(layer, graph, out, env[out], rows[out])
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, np.asarray))
             assert layer.sqnr_cumulative is not None
             if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
                 reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
@@ -174,7 +177,7 @@ def _measured(
     return tuple(result)
 
 
-def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows) -> Layer:
+def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function) -> Layer:
     quant = _quant(graph, out)
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
@@ -183,6 +186,7 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
     seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
+    wanted, isolated, got = function(wanted), function(isolated), function(got)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
     )

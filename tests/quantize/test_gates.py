@@ -62,11 +62,3 @@ def test_small_channels_survive(function: str, bits: int, gain: float) -> None:
     recipes = [Recipe(mode, False) for mode in ("scalar", "vector")]
     scores = made.scores(recipes, lambda done, total: None)
     assert scores[1] > scores[0] + gain
-    assert made.modes()[-1] == "vector"
-
-
-def test_sixteen_bits_compare_only_where_gates_help() -> None:
-    graph = gated("silu", np.ones(8))
-    images = feeds(graph)
-    made = Fitter(graph, observed(graph, images), in_bits(graph, 16), Method(), Rounding(16), images)
-    assert made.modes() == ["scalar"]
