@@ -31,8 +31,9 @@ typedef struct agent {
   uint8_t *inputs;    /* staged, after the model: a run may overwrite those in the arena */
   size_t input_bytes; /* of all inputs, one after another */
   uint8_t *ticks;     /* 8 bytes per op, of the last run */
-  uint32_t ran;       /* RUN's seq + 1, whose reply is kept; 0 for none */
-  uint8_t reply[12];  /* of that run */
+  uint32_t ran;       /* seq + 1 of the run whose reply is kept; 0 for none */
+  size_t replied;
+  uint8_t reply[AGENT_CHUNK];
 } agent;
 
 void agent_init(agent *a, const agent_config *board);

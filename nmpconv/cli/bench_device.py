@@ -68,6 +68,7 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "model_bytes": found.upload.size,
         "firmware_bytes": hello.program_bytes,
         "upload_bytes_per_second": found.upload.rate,
+        "upload_resumed_at": found.upload.resumed,
         "verified": found.verified > 0,
         "verified_inputs": found.verified,
     }

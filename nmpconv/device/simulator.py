@@ -104,6 +104,7 @@ class Simulator:
         )
         try:
             self._line = Serial(self._pty())
+            self._line.name = self.name
         except BaseException:
             self.close()
             raise

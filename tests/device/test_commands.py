@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import lines
 import numpy as np
 import pytest
 
 from nmpconv.cli import main
-from nmpconv.device import simulator
+from nmpconv.device import client, simulator
 from nmpconv.device.client import Device
+from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
@@ -102,6 +105,46 @@ def test_list_and_info(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sim:rv32" in {board["device"] for board in json.loads(capsys.readouterr().out)["simulated"]}
     assert main(["device", "info", "sim:host", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["board"] == "host"
+
+
+def test_unplugged_and_plugged_in_again(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The device is lost with half of the model, and keeps that half; its port is another one, of the same name."""
+    memory = {"NMP_AGENT_MEMORY": "memory"}
+    command = ["bench", "m.nmp", "--device", "ttyUSB0:9600", "--json"]
+    with lines.Port(Path("ttyUSB0"), Program([agent], memory), pulled_after=15_000):
+        assert main(command) == ExitCode.DEVICE
+    said = capsys.readouterr().err
+    found = re.search(r"ttyUSB0: the line is gone: .*; (\d+) of \d+ bytes of the model had arrived", said)
+    assert found and "start again: an upload goes on where it was" in said
+    with lines.Port(Path("ttyUSB0"), Program([agent], memory)):
+        assert main(command) == ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert 10_000 < int(found[1]) <= report["upload_resumed_at"] < 15_000
+    assert report["verified"] is True
+
+
+def test_unplugged_before_it_is_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lines.Port(Path("ttyUSB0"), None, pulled_after=1):
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "the line is gone" in capsys.readouterr().err
+    assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "cannot open the port" in capsys.readouterr().err
+
+
+def test_nobody_at_the_port(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "HELLO_SECONDS", 0.5)
+    with lines.Port(Path("ttyUSB0"), None):
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "ttyUSB0: no answer" in capsys.readouterr().err
+
+
+def test_a_port_in_use(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lines.Port(Path("ttyUSB0"), Program([agent])):
+        other = Serial("ttyUSB0")
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+        assert "another program has it open" in capsys.readouterr().err
+        other.close()
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.OK
 
 
 def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
