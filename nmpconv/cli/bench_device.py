@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmpconv.ondevice import Measured
     from nmpconv.runtime import Net
 
-_ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns"}
+_ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
 RUNS = 3  # simulated boards count the same every time
 
 
@@ -53,6 +53,8 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "cpu": hello.cpu,
         "clock_hz": hello.clock_hz,
         "counter": hello.counter,
+        "counter_hz": hello.counter_hz,
+        "simulated": found.counter.simulated_ns > 0,
         "runs": len(found.runs),
         "latency_ms": {
             "min": 1e3 * found.least * found.counter.seconds,
@@ -95,12 +97,11 @@ def _show(name: str, net: Net, found: Measured) -> None:
         title="Ops",
     )
     seconds, macs = found.counter.seconds, sum(op.macs for op in net.model.ops)
-    simulated = name.startswith("sim:") and unit == "instructions"
     show.facts(
         [
             ("device", name),
             *devices.facts(found.hello),
-            ("counter", f"{found.hello.counter}: {unit}" + (", simulated: no memory or pipeline" * simulated)),
+            ("counter", _counter(found)),
             ("runs", str(len(found.runs))),
             (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
             (
@@ -113,6 +114,12 @@ def _show(name: str, net: Net, found: Measured) -> None:
             ("verified", f"{found.verified} input(s): the same bytes as here"),
         ]
     )
+
+
+def _counter(found: Measured) -> str:
+    unit, one = found.counter.unit, found.counter.simulated_ns
+    what = f"{found.hello.counter}, {show.scaled(found.hello.counter_hz)}Hz: {unit}"
+    return f"{what}; simulated, each takes {one} ns: no memory, no pipeline" if one else what
 
 
 def _arrival(found: Measured) -> str:
