@@ -221,9 +221,9 @@ static void feed(agent *a) {
 }
 
 static uint64_t run_op(agent *a, uint32_t op) {
-  a->board.cycles();
+  a->board.cycles(1);
   nmp_run_ops(a->net, op, op + 1);
-  uint64_t ticks = a->board.cycles();
+  uint64_t ticks = a->board.cycles(0);
   frame_put(a->ticks + 8 * (size_t)op, ticks, 8);
   return ticks;
 }

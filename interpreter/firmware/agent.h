@@ -11,14 +11,14 @@
 /* What a board gives the agent. Memory is aligned to 64 bytes and may survive a reset. */
 typedef struct agent_config {
   const char *board, *cpu;
-  const char *counter; /* what cycles() counts: "cycles", "instructions", "ticks" */
+  const char *counter; /* "cycles", "instructions" or "ns" if cycles() counts just these; else the counter's name */
   uint32_t clock_hz;   /* of the processor */
   uint32_t counter_hz; /* of cycles() */
   uint32_t ring_bytes; /* that the board takes in while the agent is busy */
   uint32_t program_bytes;
   uint8_t *model, *arena;
   size_t model_bytes, arena_bytes;
-  uint64_t (*cycles)(void); /* since the call before */
+  uint64_t (*cycles)(int start); /* see board_cycles */
   void (*put)(void *to, const uint8_t *data, size_t bytes);
   void *to;
 } agent_config;

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,10 +18,11 @@ import numpy as np
 import pytest
 
 from nmpconv import ondevice
-from nmpconv.device import client, transport
+from nmpconv.device import client, protocol, transport
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.connect import connect
 from nmpconv.device.link import Link
+from nmpconv.device.protocol import Frame, Type
 from nmpconv.device.transport import Program, Transport
 from nmpconv.errors import DeviceError, NmpError
 from nmpconv.runtime import Net
@@ -84,6 +86,23 @@ def test_resumes_after_a_reset(
     assert 10_000 < upload.resumed < 15_000
     ondevice.verify(device, net, inputs)
     again.close()
+
+
+@pytest.mark.parametrize("kind", [Type.RUN, Type.DIGESTS])
+def test_a_repeated_request_does_not_run_again(
+    line: Program, model: bytes, net: Net, inputs: Inputs, kind: Type
+) -> None:
+    device = Device(line)
+    ondevice.load(device, net, model)
+    device.set_inputs(inputs[0].tobytes())
+    what = (1,) if kind == Type.RUN else (0, net.model.outputs[0].tensor)
+    frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *what))
+    line.write(2 * protocol.encode(frame))
+    parser, found = protocol.Parser(), []
+    while len(found) < 3:
+        found += parser.push(line.read(5))
+    assert [frame.type for frame in found] == [protocol.PROGRESS, kind | protocol.REPLY, kind | protocol.REPLY]
+    assert found[1] == found[2]
 
 
 def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@
 #define SYST_RVR REG(0xE000E014)
 #define SYST_CVR REG(0xE000E018)
 #define NVIC_ISER(n) REG(0xE000E100 + 4 * (n))
+#define NVIC_ICER(n) REG(0xE000E180 + 4 * (n))
+#define UART_IRQ_BIT (1u << (UART_RX_IRQ % 32))
 #define CPACR REG(0xE000ED88)
 #define DEMCR REG(0xE000EDFC)
 #define DWT_CTRL REG(0xE0001000)
@@ -87,7 +89,7 @@ void reset_handler(void) {
 void board_init(void) {
   UART_BAUDDIV = CLOCK_HZ / BAUD;
   UART_CTRL = 0xB; /* send, receive, interrupt on receive */
-  NVIC_ISER(UART_RX_IRQ / 32) = 1u << (UART_RX_IRQ % 32);
+  NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   DEMCR |= 1u << 24;
   DWT_CYCCNT = 0;
   DWT_CTRL |= 1u;
@@ -120,22 +122,27 @@ void board_putc(uint8_t byte) {
   UART_DATA = byte;
 }
 
-/* Both counters start anew at every call, so equal work counts equally. */
-uint64_t board_cycles(void) {
-  if (has_cyccnt) {
-    uint32_t cycles = DWT_CYCCNT;
-    DWT_CYCCNT = 0;
-    return cycles;
-  }
+static uint64_t systicks(void) {
   uint32_t value, before;
   do {
     before = wraps;
     value = SYST_CVR;
   } while (before != wraps);
-  uint64_t ticks =
-      (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
-  SYST_CVR = 0;
-  wraps = 0;
+  return (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
+}
+
+/* Both counters start at 0, and input does not interrupt, so equal work counts equally. */
+uint64_t board_cycles(int start) {
+  if (start) {
+    NVIC_ICER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
+    __asm volatile("dsb\n isb" ::: "memory");
+    DWT_CYCCNT = 0;
+    SYST_CVR = 0;
+    wraps = 0;
+    return 0;
+  }
+  uint64_t ticks = has_cyccnt ? DWT_CYCCNT : systicks();
+  NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   return ticks;
 }
 
