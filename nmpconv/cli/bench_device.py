@@ -108,7 +108,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
                 "latency",
                 f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)",
             ),
-            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} per {_ONE[unit]}"),
+            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
             ("arena", f"{show.size(found.loaded.arena_bytes)} of {show.size(found.hello.arena_bytes)}"),
             ("model", f"{show.size(found.upload.size)}, {_arrival(found)}"),
             ("verified", f"{found.verified} input(s): the same bytes as here"),
@@ -118,8 +118,9 @@ def _show(name: str, net: Net, found: Measured) -> None:
 
 def _counter(found: Measured) -> str:
     unit, one = found.counter.unit, found.counter.simulated_ns
-    what = f"{found.hello.counter}, {show.scaled(found.hello.counter_hz)}Hz: {unit}"
-    return f"{what}; simulated, each takes {one} ns: no memory, no pipeline" if one else what
+    what = found.hello.counter if found.hello.counter == unit else f"{found.hello.counter}: {unit}"
+    what += f" of {show.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
+    return f"{what}, simulated at {one} ns each: no memory, no pipeline" if one else what
 
 
 def _arrival(found: Measured) -> str:

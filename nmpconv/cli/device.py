@@ -34,7 +34,10 @@ def opened(name: str, progress: show.Reporter) -> Iterator[Device]:
 def facts(hello: Hello) -> list[tuple[str, str]]:
     return [
         ("board", f"{hello.board}, {hello.cpu}, {show.scaled(hello.clock_hz)}Hz"),
-        ("firmware", f"nmpconv {hello.version}, {show.size(hello.program_bytes)}"),
+        (
+            "firmware",
+            f"nmpconv {hello.version}" + (f", {show.size(hello.program_bytes)}" if hello.program_bytes else ""),
+        ),
     ]
 
 

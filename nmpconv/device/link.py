@@ -23,7 +23,7 @@ WINDOW = 8  # requests on their way at once
 Request = tuple[Type, bytes]
 
 _HINTS: dict[int, str] = {
-    Status.ARENA: "a smaller input, or --bits 8",
+    Status.ARENA: "convert the model with fewer bits or for a smaller input",
     Status.UNKNOWN_OP: "build and flash the firmware of this nmpconv: make firmware BOARD=...",
     Status.NOT_BUILT: "build the firmware with this op: make firmware BOARD=..., without OPS or with the op in it",
     Status.NOT_LOADED: "the device was reset meanwhile: start again",
@@ -35,11 +35,11 @@ class Refused(NmpError):
 
     def __init__(self, refusal: Refusal, where: str) -> None:
         self.refusal = refusal
-        memory = refusal.status in (Status.MEMORY, Status.ARENA)
+        memory = _memory(refusal)
         self.code = ExitCode.MODEL if memory or refusal.status < Status.REQUEST else ExitCode.DEVICE
         place = f", op {refusal.op}" if refusal.op >= 0 else ""
         place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""
-        numbers = f"needs {refusal.found}, has {refusal.allowed}" if memory else _numbers(refusal)
+        numbers = memory or f"found {refusal.found}, allowed {refusal.allowed}"
         super().__init__(
             f"the device refuses {_name(refusal.request)}: {refusal.what}{place} ({numbers}; status {refusal.status})",
             where=where,
@@ -52,8 +52,11 @@ class Refused(NmpError):
         return self.refusal.status in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT)
 
 
-def _numbers(refusal: Refusal) -> str:
-    return f"found {refusal.found}, allowed {refusal.allowed}"
+def _memory(refusal: Refusal) -> str:
+    """What is needed and what there is, where it is about memory."""
+    if refusal.status == Status.ARENA:  # the interpreter found an arena, and it may not be smaller than the model needs
+        return f"needs {refusal.allowed} bytes, has {refusal.found}"
+    return f"needs {refusal.found} bytes, has {refusal.allowed}" if refusal.status == Status.MEMORY else ""
 
 
 def _name(request: int) -> str:

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lines
+import nets
 import numpy as np
 import pytest
 
 from nmpconv.cli import main
 from nmpconv.device import client, simulator
 from nmpconv.device.client import Device
+from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
+from nmpconv.ir import Graph
+from nmpconv.writer import to_bytes
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 
@@ -66,10 +70,25 @@ def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_too_large_a_model_is_refused_with_numbers(agent: Path, line) -> None:
-    from nmpconv.device.link import Refused
-
-    with pytest.raises(Refused, match=r"needs 20000000, has 167\d+; status 62") as refused:
+    with pytest.raises(Refused, match=r"needs 20000000 bytes, has 167\d+; status 62") as refused:
         Device(line).load(bytes(20_000_000))
+    assert refused.value.code == ExitCode.MODEL
+
+
+def test_too_large_an_arena_is_refused_with_numbers(line) -> None:
+    """The file is small, what it computes is not."""
+    size, grid = 3_000_000, nets.grid(8, 0)
+    values = [nets.active("x", (1, size), grid, 0), nets.active("y", (1, size), grid, size)]
+    graph = Graph("large", ("x",), ("y",), (nets.node("add", "x x", "y"),), {v.name: v for v in values})
+    with pytest.raises(Refused, match=r"needs 6\d+ bytes, has 4194304; status 21") as refused:
+        Device(line).load(to_bytes(graph, {}))
+    assert refused.value.code == ExitCode.MODEL
+
+
+def test_a_file_that_the_device_does_not_know_is_refused(line, model: bytes) -> None:
+    harmed = model[:4] + b"NOPE" + model[8:]
+    with pytest.raises(Refused, match=r"status 1\)") as refused:
+        Device(line).load(harmed)
     assert refused.value.code == ExitCode.MODEL
 
 
