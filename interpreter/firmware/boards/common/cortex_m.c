@@ -1,15 +1,7 @@
-/* Arm's MPS boards: a CMSDK UART whose input comes by interrupt, and the cycle counter or SysTick. */
+/* All of a Cortex-M board but its UART: start, input by interrupt into a ring, the cycle counter or SysTick. */
+#include "cortex_m.h"
+
 #include "board.h"
-#include "config.h"
-
-#define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
-
-#define UART_DATA REG(UART + 0x00)
-#define UART_STATE REG(UART + 0x04) /* bit 0: cannot take a byte; bit 1: has one */
-#define UART_CTRL REG(UART + 0x08)
-#define UART_INTSTATUS REG(UART + 0x0C) /* write 1 to clear */
-#define UART_BAUDDIV REG(UART + 0x10)
-#define BAUD 115200u
 
 #define SYST_CSR REG(0xE000E010)
 #define SYST_RVR REG(0xE000E014)
@@ -22,7 +14,6 @@
 #define DWT_CTRL REG(0xE0001000)
 #define DWT_CYCCNT REG(0xE0001004)
 
-#define RING 4096u
 #define SYSTICK_RANGE 0x1000000u
 
 extern uint32_t __stack_top[], __data_start[], __data_end[], __data_load[], __bss_start[], __bss_end[];
@@ -35,15 +26,10 @@ static volatile uint32_t head, tail; /* written by the interrupt, by board_getc 
 static volatile uint32_t wraps;
 static int has_cyccnt;
 
-/* Cleared before, so that a byte that comes meanwhile interrupts again. */
-static void uart_handler(void) {
-  UART_INTSTATUS = 2u;
-  while (UART_STATE & 2u) {
-    uint8_t byte = (uint8_t)UART_DATA;
-    if (head - tail < RING) {
-      ring[head % RING] = byte;
-      head++;
-    }
+void ring_put(uint8_t byte) {
+  if (head - tail < RING) {
+    ring[head % RING] = byte;
+    head++;
   }
 }
 
@@ -87,8 +73,7 @@ void reset_handler(void) {
 }
 
 void board_init(void) {
-  UART_BAUDDIV = CLOCK_HZ / BAUD;
-  UART_CTRL = 0xB; /* send, receive, interrupt on receive */
+  uart_init();
   NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   DEMCR |= 1u << 24;
   DWT_CYCCNT = 0;
@@ -114,12 +99,6 @@ int board_getc(void) {
   uint8_t byte = ring[tail % RING];
   tail++;
   return byte;
-}
-
-void board_putc(uint8_t byte) {
-  while (UART_STATE & 1u) {
-  }
-  UART_DATA = byte;
 }
 
 static uint64_t systicks(void) {
