@@ -19,13 +19,14 @@ _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "
 RUNS = 3  # simulated boards count the same every time
 
 
-def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, json: bool) -> None:
+def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
+    """cpu: the level of this machine that the device is verified against."""
     from nmpconv import ondevice
     from nmpconv.reader import read_bytes
     from nmpconv.runtime import load
 
     data = read_bytes(model)
-    net = load(model)
+    net = load(model, cpu=cpu)
     cases = given(net, sources) if sources else ondevice.cases(net)
     with show.progress() as progress, devices.opened(name, progress) as device:
         found = ondevice.measure(device, net, data, cases, runs=runs or RUNS, progress=progress)

@@ -39,6 +39,14 @@ def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the same bytes as here" in out and "host" in out
 
 
+def test_bench_on_given_inputs(here: Path, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("x.npy", np.concatenate([inputs[0], -inputs[0] // 2, inputs[0] // 3]).astype(np.float32))
+    command = ["bench", "m.nmp", "--device", "sim:host", "--input", "x.npy", "--cpu", "portable", "--json"]
+    assert main(command) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["verified_inputs"] == 3 and found["ns"] > 0 and found["simulated"] is False
+
+
 def test_run_and_compare(here: Path, net, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
     np.save("x.npy", inputs[0].astype(np.float32))
     assert main(["run", "m.nmp", "x.npy", "--device", "sim:host", "--raw", "-o", "y.npz"]) == ExitCode.OK

@@ -129,17 +129,25 @@ def test_bench_and_compare_on_a_board_started_by_hand(
 
 def test_resumes_after_a_reset_of_the_board(model: Model, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine is reset as a button does it: its program starts anew, its RAM stays."""
-    monkeypatch.setattr(Link, "quiet", 0.5)
-    data = model("kws", "8").read_bytes()
+    path = model("kws", "8")
     with by_hand(build("mps2-an386"), "mps2-an386", monitor="stdio") as (port, process):
-        line = lines.Cut(Serial(port), 20_000)
-        with pytest.raises(DeviceError, match=r"stopped answering; \d+ of"):
-            Device(line).load(data)
-        line.close()
+        had = cut_off(Serial(port), path, 20_000, monkeypatch)
         process.stdin.write(b"system_reset\n")
-        line = Serial(port)
-        upload = use(line, model("kws", "8"))
-        assert 15_000 < upload.resumed < 20_000
+        upload = use(Serial(port), path)
+        assert 15_000 < had <= upload.resumed < 20_000
+
+
+def cut_off(line: Transport, path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """An upload whose line is dead after so many bytes; what the device had, as the message says."""
+    with monkeypatch.context() as short:
+        short.setattr(Link, "quiet", 2)
+        line = lines.Cut(line, after)
+        with pytest.raises(DeviceError, match="stopped answering") as error:
+            Device(line).load(path.read_bytes())
+        line.close()
+    found = re.search(r"(\d+) of \d+ bytes of the model had arrived", str(error.value))
+    assert found is not None
+    return int(found[1])
 
 
 def use(line: Transport, path: Path) -> Upload:
@@ -166,15 +174,8 @@ def test_resumes_on_a_bad_line(
     agent: Path, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Cut off in the middle of the upload, anywhere; the device is reset; what it had is not sent again."""
-    path = model("kws", "8")
-    data, memory = path.read_bytes(), {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
+    path, memory = model("kws", "8"), {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
     after = int(np.random.default_rng(seed).integers(5_000, 30_000))
-    with monkeypatch.context() as short:
-        short.setattr(Link, "quiet", 0.5)
-        line = lines.Cut(lines.Faulty(Program([agent], memory), seed, **BAD), after)
-        with pytest.raises(DeviceError, match="stopped answering") as error:
-            Device(line).load(data)
-        line.close()
-    had = int(re.search(r"(\d+) of", str(error.value))[1])  # type: ignore[index]
+    had = cut_off(lines.Faulty(Program([agent], memory), seed, **BAD), path, after, monkeypatch)
     upload = use(lines.Faulty(Program([agent], memory), seed + 50, **BAD), path)
     assert 0 < had <= upload.resumed < after
