@@ -53,6 +53,7 @@ class Device:
         self._model = b""
         self._there = 0  # bytes of it that the device has
         self._macs: Sequence[int] = ()
+        self._ops = 0
         self._inputs = b""
         self.name = line.name
         self.hello = self._hello()
@@ -90,6 +91,7 @@ class Device:
                 continue
             if found is None:
                 raise self._nonsense(Type.LOAD)
+            self._ops = found.ops
             return sent, found
         raise DeviceError("the model does not arrive as it is sent", where=self.name)
 
@@ -105,7 +107,7 @@ class Device:
 
     def run(self, last: int | None = None) -> Run:
         """Runs all ops, or the first ``last``, on the inputs that were set."""
-        count = len(self._macs) if last is None else last
+        count = self._ops if last is None else last
         found = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
         if found is None:
             raise self._nonsense(Type.RUN)
