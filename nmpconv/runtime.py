@@ -73,7 +73,7 @@ class Net:
         model = _aligned(len(data))
         model[:] = np.frombuffer(data, np.uint8)
         try:
-            self.arena_bytes: int = _nmp.inspect(model)["arena_bytes"]
+            self.arena_bytes: int = _nmp.inspect(model, level)["arena_bytes"]
             self._net = _nmp.Net(model, _aligned(self.arena_bytes), level)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None

@@ -43,12 +43,13 @@ PARTS: dict[str, set[str]] = {
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
+    "bundle": {"_schema", "errors", "reader"},
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
-    | {"benchmark", "feed", "ondevice"}
+    | {"benchmark", "bundle", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "ops", "reader", "report", "runtime"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
@@ -128,7 +129,10 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/fixed.h", r""),
     ("src/crc.*", r"crc\.h"),
     ("src/fb.*", r"fb\.h"),
-    ("src/kernels*", r"kernels\w*\.h|fixed\.h"),
+    ("src/axis.h", r""),
+    ("src/kernels*", r"kernels\w*\.h|conv\.h|fixed\.h"),
+    ("src/conv*", r"(axis|conv|fixed|kernels\w*|rows)\.h"),
+    ("src/rows.*", r"(conv|rows)\.h"),
     ("src/cpu.*", r"cpu\.h|kernels\.h|nmp\.h"),
     ("src/op.h", r"gen/nmp_params\.h|kernels\.h|nmp\.h"),
     ("src/ops/*", r"(\.\./)?(?!(fb|model|cpu|crc)\.)\w+\.h"),

@@ -178,7 +178,7 @@ static void load(agent *a, const frame *f) {
     return;
   }
   if (a->net == NULL) {
-    nmp_status status = nmp_inspect(file_of(a), u.size, &a->info, &fault);
+    nmp_status status = nmp_inspect(file_of(a), u.size, NULL, &a->info, &fault);
     if (status == NMP_OK) {
       status = nmp_create(&a->net, file_of(a), u.size, a->board.arena, a->board.arena_bytes, NULL, &fault);
     }

@@ -48,8 +48,11 @@ typedef struct nmp_fault {
 typedef struct nmp_info {
   uint16_t major, minor;
   uint32_t inputs, outputs, ops, tensors;
-  size_t arena_bytes; /* what nmp_create needs: handle + activations + scratch */
-  uint64_t work;      /* bound of the steps (about a multiply-accumulate each) of one run */
+  size_t arena_bytes; /* what nmp_create needs: handle + packed weights + activations + what scratch does not fit among
+                         them */
+  size_t packed_bytes, activation_bytes; /* of that */
+  size_t scratch_bytes; /* of the hungriest op; it lies where no activation is alive, as far as there is room */
+  uint64_t work;        /* bound of the steps (about a multiply-accumulate each) of one run */
 } nmp_info;
 
 /* A tensor as the caller sees it: real value = integer * 2^exponent. bits are 8, 16 or 32. */
@@ -78,8 +81,10 @@ typedef struct nmp_options {
 
 typedef struct nmp_net nmp_net;
 
-/* Verifies the whole file and tells what it needs. fault may be NULL. */
-nmp_status nmp_inspect(const void *model, size_t bytes, nmp_info *info, nmp_fault *fault);
+/* Verifies the whole file and tells what it needs with these options, those of nmp_create. options and fault may be
+ * NULL.
+ */
+nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *options, nmp_info *info, nmp_fault *fault);
 
 /* Verifies the file and builds a handle inside the arena; nothing to free. options and fault may be NULL. */
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,

@@ -41,11 +41,15 @@ nb::object array_of(const nmp_view &view, nb::handle owner) {
   return nb::cast(nb::ndarray<nb::numpy>(view.data, view.rank, shape, owner, nullptr, dtype));
 }
 
+nmp_options options_of(const std::optional<std::string> &cpu) {
+  return {cpu ? cpu->c_str() : nullptr, nullptr, nullptr, 1};
+}
+
 class Net {
  public:
   Net(Bytes model, Memory arena, const std::optional<std::string> &cpu) : model_(model), arena_(arena) {
     nmp_fault fault;
-    nmp_options options = {cpu ? cpu->c_str() : nullptr, nullptr, nullptr, 1};
+    const nmp_options options = options_of(cpu);
     check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
   }
 
@@ -73,10 +77,11 @@ class Net {
   nmp_net *net_ = nullptr;
 };
 
-nb::dict inspect(Bytes model) {
+nb::dict inspect(Bytes model, const std::optional<std::string> &cpu) {
+  const nmp_options options = options_of(cpu);
   nmp_info info;
   nmp_fault fault;
-  check(nmp_inspect(model.data(), model.size(), &info, &fault), fault);
+  check(nmp_inspect(model.data(), model.size(), &options, &info, &fault), fault);
   nb::dict found;
   found["version"] = nb::make_tuple(info.major, info.minor);
   found["inputs"] = info.inputs;
@@ -84,6 +89,9 @@ nb::dict inspect(Bytes model) {
   found["ops"] = info.ops;
   found["tensors"] = info.tensors;
   found["arena_bytes"] = info.arena_bytes;
+  found["packed_bytes"] = info.packed_bytes;
+  found["activation_bytes"] = info.activation_bytes;
+  found["scratch_bytes"] = info.scratch_bytes;
   found["work"] = info.work;
   return found;
 }
@@ -111,7 +119,7 @@ NB_MODULE(_nmp, m) {
       PyErr_SetObject(fault_type, args.ptr());
     }
   });
-  m.def("inspect", &inspect);
+  m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none());
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);
   nb::class_<Net>(m, "Net")

@@ -59,6 +59,11 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
+/* conv.h: the way of computing a convolution */
+struct nmp_conv;
+struct nmp_conv_kernel;
+typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c);
+
 typedef NMP_GEMM(nmp_gemm_fn);
 typedef NMP_DEPTHWISE(nmp_depthwise_fn);
 typedef NMP_SCALE(nmp_scale_fn);
@@ -79,6 +84,7 @@ typedef struct nmp_kernels {
   nmp_lookup_fn *lookup[2][2];         /* [x][y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_conv_choose_fn *conv;
 } nmp_kernels;
 
 /* Fills every member. The other levels overwrite those that they do better. */

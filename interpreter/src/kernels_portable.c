@@ -1,6 +1,7 @@
 /* The plain version of every kernel: what the fast ones are compared with. Loops are written so that compilers
  * vectorize them at -O3.
  */
+#include "conv.h"
 #include "fixed.h"
 #include "kernels.h"
 
@@ -264,6 +265,7 @@ void nmp_kernels_portable(nmp_kernels *kernels) {
       .lookup = {{lookup_8to8, lookup_8to16}, {lookup_16to8, lookup_16to16}},
       .max = {max_8, max_16},
       .sum = {sum_8, sum_16},
+      .conv = nmp_conv_portable,
   };
   *kernels = portable;
 }

@@ -209,6 +209,11 @@ uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {
   return (uint32_t)fb_int_element(fb_op_outputs(fb_element(m->ops, op)), 0);
 }
 
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op) {
+  const uint32_t end = fb_op_live_end(fb_element(m->ops, op));
+  return end ? end : m->arena_bytes;
+}
+
 uint32_t nmp_model_port(fb_vector ports, uint32_t i) {
   return (uint32_t)fb_port_tensor(fb_element(ports, i));
 }
@@ -257,7 +262,14 @@ static uint64_t work_of(const nmp_op_type *type, const nmp_op *op) {
   return work;
 }
 
-static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_needs *needs, nmp_fault *fault) {
+size_t nmp_model_packed(const nmp_op *op) {
+  const nmp_op_type *type = nmp_op_table[op->kind];
+  const size_t bytes = type->packed ? type->packed(op) : 0;
+  return (bytes + NMP_PACK_ALIGN - 1) / NMP_PACK_ALIGN * NMP_PACK_ALIGN;
+}
+
+/* op has the kernels and threads, and room for the rest. */
+static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs, nmp_fault *fault) {
   const uint8_t *table = fb_element(m->ops, i);
   uint8_t kind = fb_op_params_type(table);
   if (kind >= NMP_OP_KINDS) {
@@ -274,18 +286,27 @@ static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_needs *needs, nmp
   if (rule.what) {
     return nmp_fail(fault, NMP_E_OP, i, -1, rule);
   }
-  nmp_op op;
-  nmp_model_op(m, i, &op);
-  rule = type->check(&op);
+  nmp_model_op(m, i, op);
+  rule = type->check(op);
   if (rule.what) {
     return nmp_fail(fault, NMP_E_OP, i, nmp_model_output_of(m, i), rule);
   }
-  size_t scratch = type->scratch ? type->scratch(&op) : 0;
+  size_t scratch = type->scratch ? type->scratch(op) : 0;
   if (scratch > NMP_BYTES_MAX) {
     return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX));
   }
   needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
-  uint64_t work = work_of(type, &op);
+  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch; /* below 2^33: live_end is checked later */
+  if (end > NMP_BYTES_MAX) {
+    return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
+  }
+  needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
+  const size_t packed = nmp_model_packed(op);
+  if (packed > NMP_BYTES_MAX - needs->packed) {
+    return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
+  }
+  needs->packed += (uint32_t)packed;
+  uint64_t work = work_of(type, op);
   if (work > NMP_WORK_MAX - needs->work) {
     return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX));
   }
@@ -307,8 +328,16 @@ static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fa
   return NMP_OK;
 }
 
-nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
+nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
+                           nmp_fault *fault) {
   nmp_status status = NMP_OK;
+  nmp_op op;
+  op.scratch = NULL;
+  op.packed = NULL;
+  op.kernels = kernels;
+  op.threads = threads;
+  needs->packed = 0;
+  needs->arena = m->arena_bytes;
   needs->scratch = 0;
   needs->work = 0;
   needs->budget = 4096 + 4 * (uint64_t)m->bytes;
@@ -322,7 +351,7 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
     status = check_ports(m, m->outputs, fault);
   }
   for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
-    status = check_op(m, i, needs, fault);
+    status = check_op(m, i, &op, needs, fault);
   }
   return status == NMP_OK ? nmp_plan_check(m, needs, fault) : status;
 }

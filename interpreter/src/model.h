@@ -8,6 +8,7 @@
 
 #define NMP_ALIGN 16              /* of the file, the arena and every offset in it */
 #define NMP_BYTES_MAX 0x7fffffffu /* of a file, a tensor, all activations and the scratch, each */
+#define NMP_PACK_ALIGN 64
 #define NMP_WORK_MAX ((uint64_t)1 << 40)
 
 typedef struct nmp_model {
@@ -19,7 +20,9 @@ typedef struct nmp_model {
 
 /* What verification found out, and how many steps it has left. */
 typedef struct nmp_needs {
-  uint32_t scratch;
+  uint32_t arena;   /* bytes of activations, with each op's scratch behind what is alive while it runs */
+  uint32_t scratch; /* bytes of the hungriest op */
+  uint32_t packed;  /* bytes of all ops, each a multiple of NMP_PACK_ALIGN */
   uint64_t work;
   uint64_t budget;
 } nmp_needs;
@@ -27,15 +30,25 @@ typedef struct nmp_needs {
 /* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
 nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault);
 
-/* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. */
-nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
+/* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. What is needed depends
+ * on the kernels and the threads.
+ */
+nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
+                           nmp_fault *fault);
 
 /* arena.c: every read finds what was produced; everything lies inside the arena. */
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
 
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
+
+/* Bytes of the op's packed weights, a multiple of NMP_PACK_ALIGN. */
+size_t nmp_model_packed(const nmp_op *op);
+
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
+
+/* Where the activations that are alive while an op runs end in the arena. */
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
 uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 
 /* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */

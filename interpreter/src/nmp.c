@@ -4,17 +4,22 @@
 #include "gen/nmp_schema.h"
 #include "model.h"
 
-/* The arena: this handle, the activations, the scratch of the hungriest op. */
+/* The arena: this handle, packed weights (where each op's begin, then they), the activations. An op's scratch lies
+ * behind those that are alive while it runs.
+ */
 struct nmp_net {
   nmp_model model;
-  void *scratch;
+  uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
+  const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
   nmp_kernels kernels;
   nmp_options options;
 };
 
+/* To cache lines where there is a cache. */
 static uint64_t align(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  const uint64_t unit = sizeof(void *) > 4 ? 64 : NMP_ALIGN;
+  return (bytes + unit - 1) / unit * unit;
 }
 
 static int misaligned(const void *p) {
@@ -25,22 +30,45 @@ static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, 
   return nmp_fail(fault, status, -1, -1, (nmp_rule){what, found, allowed});
 }
 
-static nmp_status verify(nmp_model *m, const void *file, size_t bytes, nmp_info *info, nmp_fault *fault) {
+/* The offset of what comes after each part of the arena. */
+typedef struct layout {
+  uint64_t packed, activations, end;
+} layout;
+
+static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
+  layout at;
+  at.packed = align(sizeof(nmp_net));
+  at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
+  at.end = at.activations + needs->arena;
+  return at;
+}
+
+/* Fills net but for what lies in the arena, and the layout. */
+static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp_options *options, nmp_info *info,
+                         layout *at, nmp_fault *fault) {
+  static const nmp_options defaults = {NULL, NULL, NULL, 0};
+  nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
+  *at = (layout){0, 0, 0};
+  net->options = options ? *options : defaults;
+  net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, &net->kernels);
+  if (net->cpu == NULL) {
+    return refuse(fault, NMP_E_CPU, "CPU level", 0, 0);
+  }
   if (misaligned(file)) {
     return refuse(fault, NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN);
   }
   nmp_status status = nmp_model_open(m, (const uint8_t *)file, bytes, fault);
   if (status == NMP_OK) {
-    status = nmp_model_check(m, &needs, fault);
+    status = nmp_model_check(m, &net->kernels, &net->options, &needs, fault);
   }
   if (status != NMP_OK) {
     return status;
   }
-  uint64_t arena = align(sizeof(nmp_net)) + align(m->arena_bytes) + needs.scratch;
-  if (arena > SIZE_MAX) {
-    return refuse(fault, NMP_E_LIMIT, "bytes of the arena", (int64_t)arena, (int64_t)(SIZE_MAX >> 1));
+  *at = lay_out(m, &needs);
+  if (at->end > SIZE_MAX) {
+    return refuse(fault, NMP_E_LIMIT, "bytes of the arena", (int64_t)at->end, (int64_t)(SIZE_MAX >> 1));
   }
   info->major = fb_model_major(m->root);
   info->minor = fb_model_minor(m->root);
@@ -48,49 +76,76 @@ static nmp_status verify(nmp_model *m, const void *file, size_t bytes, nmp_info 
   info->outputs = m->outputs.count;
   info->ops = m->ops.count;
   info->tensors = m->tensors.count;
-  info->arena_bytes = (size_t)arena;
+  info->arena_bytes = (size_t)at->end;
+  info->packed_bytes = (size_t)(at->activations - at->packed);
+  info->activation_bytes = m->arena_bytes;
+  info->scratch_bytes = needs.scratch;
   info->work = needs.work;
   return refuse(fault, NMP_OK, NULL, 0, 0);
 }
 
-nmp_status nmp_inspect(const void *model, size_t bytes, nmp_info *info, nmp_fault *fault) {
-  nmp_model m;
+nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *options, nmp_info *info, nmp_fault *fault) {
+  nmp_net net;
+  layout at;
   nmp_fault unwanted;
+  fault = fault ? fault : &unwanted;
   if (info == NULL) {
-    return refuse(fault ? fault : &unwanted, NMP_E_ARGUMENT, "info", 0, 0);
+    return refuse(fault, NMP_E_ARGUMENT, "info", 0, 0);
   }
-  return verify(&m, model, bytes, info, fault ? fault : &unwanted);
+  return verify(&net, model, bytes, options, info, &at, fault);
+}
+
+/* The op, with everything that a run needs. */
+static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
+  nmp_model_op(&net->model, i, op);
+  op->packed = net->packed ? net->packed + net->starts[i] : NULL;
+  op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
+  op->kernels = &net->kernels;
+  op->threads = &net->options;
+}
+
+static void pack(nmp_net *net, uint8_t *area) {
+  uint32_t *starts = (uint32_t *)(void *)area, start = 0;
+  nmp_op op;
+  net->starts = starts;
+  net->packed = area + align(net->model.ops.count * sizeof(uint32_t));
+  for (uint32_t i = 0; i < net->model.ops.count; i++) {
+    starts[i] = start;
+    decode(net, i, &op);
+    const uint32_t bytes = (uint32_t)nmp_model_packed(&op);
+    if (bytes > 0) {
+      nmp_op_table[op.kind]->pack(&op, net->packed + start);
+    }
+    start += bytes;
+  }
 }
 
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault) {
-  static const nmp_options defaults = {NULL, NULL, NULL, 0};
-  nmp_model m;
+  nmp_net made;
   nmp_info info;
+  layout at;
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;
-  options = options ? options : &defaults;
   if (net == NULL || misaligned(arena)) {
     return refuse(fault, NMP_E_ARGUMENT, "alignment of the arena", (int64_t)((uintptr_t)arena % NMP_ALIGN), NMP_ALIGN);
   }
-  nmp_status status = verify(&m, model, bytes, &info, fault);
+  nmp_status status = verify(&made, model, bytes, options, &info, &at, fault);
   if (status != NMP_OK) {
     return status;
   }
   if (arena_bytes < info.arena_bytes) {
     return refuse(fault, NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)info.arena_bytes);
   }
-  nmp_net *made = (nmp_net *)arena;
-  made->cpu = nmp_cpu_select(options->cpu, &made->kernels);
-  if (made->cpu == NULL) {
-    return refuse(fault, NMP_E_CPU, "CPU level", 0, 0);
+  uint8_t *base = (uint8_t *)arena;
+  made.model.arena = base + at.activations;
+  made.packed = NULL;
+  made.starts = NULL;
+  *net = (nmp_net *)arena;
+  **net = made;
+  if (at.activations > at.packed) {
+    pack(*net, base + at.packed);
   }
-  made->options = *options;
-  made->options.cpu = made->cpu;
-  made->model = m;
-  made->model.arena = (uint8_t *)arena + align(sizeof(nmp_net));
-  made->scratch = made->model.arena + align(m.arena_bytes);
-  *net = made;
   return NMP_OK;
 }
 
@@ -139,11 +194,8 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
     return NMP_E_ARGUMENT;
   }
   nmp_op op;
-  op.scratch = net->scratch;
-  op.kernels = &net->kernels;
-  op.threads = &net->options;
   for (uint32_t i = first; i < last; i++) {
-    nmp_model_op(&net->model, i, &op);
+    decode(net, i, &op);
     nmp_op_table[op.kind]->run(&op);
   }
   return NMP_OK;

@@ -36,6 +36,7 @@ struct nmp_op {
   const void *model, *table;                                     /* for input_at */
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
   void *scratch;
+  const void *packed; /* what pack wrote */
   const nmp_kernels *kernels;
   const nmp_options *threads; /* parallel may be NULL */
 };
@@ -46,8 +47,8 @@ typedef struct nmp_rule {
   int64_t found, allowed;
 } nmp_rule;
 
-/* check, scratch and work are called once, before there is an arena: only constants have data, and scratch, kernels and
- * threads are not set. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
+/* check, scratch, work and packed are called once, before there is an arena: only constants have data, and scratch and
+ * packed are NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
  * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
  */
 typedef struct nmp_op_type {
@@ -55,8 +56,12 @@ typedef struct nmp_op_type {
       const nmp_op *op); /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
   size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
-  uint8_t in_place;                   /* out may lie exactly on in[0] */
+  uint8_t in_place; /* out may lie exactly on in[0] */
+  /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
+  int64_t (*part)(const nmp_op *op, uint32_t k);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
+  size_t (*packed)(const nmp_op *op); /* bytes of weights in the order of a CPU's kernels; NULL: none */
+  void (*pack)(const nmp_op *op, void *to);
 } nmp_op_type;
 
 #endif

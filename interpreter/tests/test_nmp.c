@@ -46,10 +46,10 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   nmp_info unused;
   nmp_options options = {"no such level", NULL, NULL, 1};
   const size_t size = info->arena_bytes;
-  expect(nmp_inspect(NULL, bytes, &unused, NULL) == NMP_E_ARGUMENT, "no model");
-  expect(nmp_inspect(file, bytes, NULL, NULL) == NMP_E_ARGUMENT, "no info");
-  expect(nmp_inspect(file + 8, bytes - 8, &unused, NULL) == NMP_E_ARGUMENT, "a misaligned model");
-  expect(nmp_inspect(file, 7, &unused, &fault) == NMP_E_NOT_NMP && fault.status == NMP_E_NOT_NMP, "seven bytes");
+  expect(nmp_inspect(NULL, bytes, NULL, &unused, NULL) == NMP_E_ARGUMENT, "no model");
+  expect(nmp_inspect(file, bytes, NULL, NULL, NULL) == NMP_E_ARGUMENT, "no info");
+  expect(nmp_inspect(file + 8, bytes - 8, NULL, &unused, NULL) == NMP_E_ARGUMENT, "a misaligned model");
+  expect(nmp_inspect(file, 7, NULL, &unused, &fault) == NMP_E_NOT_NMP && fault.status == NMP_E_NOT_NMP, "seven bytes");
   expect(nmp_create(NULL, file, bytes, arena, size, NULL, NULL) == NMP_E_ARGUMENT, "no place for the handle");
   expect(nmp_create(&net, file, bytes, arena + 8, size, NULL, NULL) == NMP_E_ARGUMENT, "a misaligned arena");
   expect(nmp_create(&net, file, bytes, NULL, size, NULL, NULL) == NMP_E_ARGUMENT, "no arena");
@@ -113,7 +113,7 @@ static void test_file(const char *path) {
   nmp_net *net;
   nmp_model m;
   uint8_t *file = load(path, &bytes);
-  if (file == NULL || nmp_inspect(file, bytes, &info, &fault) != NMP_OK || fault.what != NULL) {
+  if (file == NULL || nmp_inspect(file, bytes, NULL, &info, &fault) != NMP_OK || fault.what != NULL) {
     expect(0, path);
     return;
   }

@@ -3,7 +3,8 @@
  */
 #include <string.h>
 
-#include "matmul.h"
+#include "../rows.h"
+#include "weighted.h"
 #include "window.h"
 
 typedef struct deconv {
@@ -104,17 +105,17 @@ static void gather(const nmp_op *op, const deconv *c, size_t pixel, size_t group
 static void run(const nmp_op *op) {
   const deconv c = decode(op);
   const size_t out_per_group = c.out / c.groups, row_bytes = c.k * nmp_bytes(&op->in[0]);
+  nmp_conv product;
+  nmp_conv_fill(&product, op);
   for (size_t pixel = 0; pixel < c.pixels; pixel += NMP_TILE_ROWS) {
     const size_t rows = c.pixels - pixel < NMP_TILE_ROWS ? c.pixels - pixel : NMP_TILE_ROWS;
     for (size_t group = 0; group < c.groups; group++) {
-      const size_t first = group * out_per_group;
       for (size_t r = 0; r < rows; r++) {
         gather(op, &c, pixel + r, group, (uint8_t *)op->scratch + r * row_bytes);
       }
-      nmp_matmul(op, op->scratch, c.k, rows, c.k, first, out_per_group, nmp_at(&op->out[0], pixel * c.out + first),
-                 c.out);
+      nmp_rows(&product, op->scratch, rows, group * out_per_group, out_per_group, pixel);
     }
   }
 }
 
-const nmp_op_type nmp_conv_transpose_type = {check, scratch, run, 0, work};
+const nmp_op_type nmp_conv_transpose_type = {.check = check, .scratch = scratch, .run = run, .work = work};

@@ -1,5 +1,16 @@
-/* x [..., K], w [O, K], b [O] -> [..., O] */
-#include "matmul.h"
+/* x [..., K], w [O, K], b [O] -> [..., O]: a 1x1 convolution over a row of pixels */
+#include "weighted.h"
+
+static nmp_conv decode(const nmp_op *op) {
+  nmp_conv c = {0};
+  nmp_conv_fill(&c, op);
+  const int32_t pixels = (int32_t)(op->in[0].size / c.k);
+  c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+  c.h = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
+  c.images = 1;
+  c.groups = 1;
+  return c;
+}
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
@@ -15,17 +26,29 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_weights(op, w->shape[0], w->shape[1]);
 }
 
+static size_t scratch(const nmp_op *op) {
+  const nmp_conv c = decode(op);
+  return nmp_conv_scratch(op, &c);
+}
+
+static size_t packed(const nmp_op *op) {
+  const nmp_conv c = decode(op);
+  return nmp_conv_packed(op, &c);
+}
+
+static void pack(const nmp_op *op, void *to) {
+  const nmp_conv c = decode(op);
+  nmp_conv_pack(op, &c, to);
+}
+
 static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (uint32_t)op->in[1].shape[1];
 }
 
 static void run(const nmp_op *op) {
-  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  const size_t out = (size_t)op->in[1].shape[0], k = (size_t)op->in[1].shape[1], rows = x->size / k;
-  for (size_t row = 0; row < rows; row += NMP_TILE_ROWS) {
-    const size_t n = rows - row < NMP_TILE_ROWS ? rows - row : NMP_TILE_ROWS;
-    nmp_matmul(op, nmp_at(x, row * k), k, n, k, 0, out, nmp_at(y, row * out), out);
-  }
+  const nmp_conv c = decode(op);
+  nmp_conv_run(op, &c);
 }
 
-const nmp_op_type nmp_fully_connected_type = {check, NULL, run, 0, work};
+const nmp_op_type nmp_fully_connected_type = {
+    .check = check, .scratch = scratch, .run = run, .work = work, .packed = packed, .pack = pack};

@@ -30,10 +30,3 @@ nmp_rule nmp_check_hits(const nmp_axis *axis) {
   }
   return NMP_FINE;
 }
-
-void nmp_clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
-  const int32_t start = nmp_pixel(axis, position, 0), d = axis->dilation;
-  const int32_t end = axis->in > start ? (axis->in - start - 1) / d + 1 : 0; /* elements before the end of the input */
-  *first = start < 0 ? (-start - 1) / d + 1 : 0;
-  *last = end < axis->kernel ? end : axis->kernel;
-}

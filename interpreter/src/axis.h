@@ -1,0 +1,29 @@
+/* Sliding windows along one axis, for convolution and pooling. */
+#ifndef NMP_AXIS_H
+#define NMP_AXIS_H
+
+#include <stdint.h>
+
+typedef struct nmp_axis {
+  int32_t in, out; /* pixels */
+  int32_t kernel, stride, dilation, before, after;
+} nmp_axis;
+
+/* The pixel, or a place in the padding, under element k of window number `position`. */
+static inline int32_t nmp_pixel(const nmp_axis *axis, int32_t position, int32_t k) {
+  return position * axis->stride - axis->before + k * axis->dilation;
+}
+
+static inline int nmp_inside(const nmp_axis *axis, int32_t pixel) {
+  return pixel >= 0 && pixel < axis->in;
+}
+
+/* The elements [first, last) of window number `position` that are pixels and not padding. */
+static inline void nmp_clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
+  const int32_t start = nmp_pixel(axis, position, 0), d = axis->dilation;
+  const int32_t end = axis->in > start ? (axis->in - start - 1) / d + 1 : 0; /* elements before the end of the input */
+  *first = start < 0 ? (-start - 1) / d + 1 : 0;
+  *last = end < axis->kernel ? end : axis->kernel;
+}
+
+#endif

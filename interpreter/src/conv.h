@@ -1,0 +1,71 @@
+/* A convolution as kernels see it: plain numbers and addresses. Instruction sets choose among ways of computing it.
+ *
+ * A fully connected layer is a 1x1 convolution over one row of pixels.
+ */
+#ifndef NMP_CONV_H
+#define NMP_CONV_H
+
+#include <stddef.h>
+
+#include "axis.h"
+#include "kernels.h"
+
+typedef struct nmp_conv nmp_conv;
+struct nmp_conv {
+  nmp_axis v, h; /* vertical, horizontal; one row for a fully connected layer */
+  uint32_t images, groups;
+  uint32_t in, out;                          /* channels of a pixel of x and of y */
+  uint32_t k;                                /* products of a sum: KH * KW * in / groups */
+  uint8_t x_wide, w_wide, y_wide, bias_bits; /* NMP_WIDE of each; 8, 16 or 32 */
+  const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
+  const void *pad;                           /* [in], what padding holds; NULL: zeros */
+  void *y;                                   /* [N,OH,OW,out] */
+  const int8_t *exponents;                   /* of w: shift of channel c = shift - exponents[c * exponent_step] */
+  int shift;
+  uint32_t exponent_step; /* 0: one exponent for all channels */
+  int32_t lo, hi;
+  const nmp_kernels *kernels;
+  void *scratch;      /* of all tasks */
+  const void *packed; /* what pack() wrote */
+};
+
+/* One way of computing some convolutions. x, y, scratch and packed may be NULL in all but run; w, bias, exponents are
+ * there from the start.
+ */
+typedef struct nmp_conv_kernel nmp_conv_kernel;
+struct nmp_conv_kernel {
+  size_t (*packed)(const nmp_conv *c);       /* bytes of weights in an order of its own; NULL: it reads w */
+  void (*pack)(const nmp_conv *c, void *to); /* `to` is aligned to 64 bytes where the arena is, at least to 16 */
+  size_t (*scratch)(const nmp_conv *c);      /* bytes of one task; NULL: none */
+  size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
+  void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
+};
+
+/* The kernel for this shape and these widths: the first that claims it, and at last the portable one. */
+nmp_conv_choose_fn nmp_conv_portable;
+
+static inline size_t nmp_conv_pixels(const nmp_conv *c) {
+  return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;
+}
+
+static inline int nmp_conv_is_depthwise(const nmp_conv *c) {
+  return c->groups == c->in && c->groups == c->out;
+}
+
+/* The pixels of x are the rows of a matrix product as they are. */
+static inline int nmp_conv_is_direct(const nmp_conv *c) {
+  return c->k == c->in && c->groups == 1 && c->v.stride == 1 && c->h.stride == 1 && c->v.before == 0 &&
+         c->v.after == 0 && c->h.before == 0 && c->h.after == 0;
+}
+
+static inline int nmp_conv_shift(const nmp_conv *c, size_t channel) {
+  return c->shift - c->exponents[channel * c->exponent_step];
+}
+
+static inline int32_t nmp_conv_bias(const nmp_conv *c, size_t channel) {
+  return c->bias_bits == 8    ? ((const int8_t *)c->bias)[channel]
+         : c->bias_bits == 16 ? ((const int16_t *)c->bias)[channel]
+                              : ((const int32_t *)c->bias)[channel];
+}
+
+#endif

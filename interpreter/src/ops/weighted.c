@@ -1,0 +1,83 @@
+#include "weighted.h"
+
+static int base_shift(const nmp_op *op) {
+  return op->out[0].exponent - op->in[0].exponent;
+}
+
+nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k) {
+  const nmp_tensor *w = &op->in[1], *b = &op->in[2];
+  NMP_REQUIRE(w->is_const, "constant weights", 0, 1);
+  NMP_REQUIRE(w->bits == 8 || w->bits == 16, "bits of the weights", w->bits, 16);
+  NMP_REQUIRE(w->exponent_count == 1 || (w->axis == 0 && w->exponent_count == (uint32_t)out),
+              "exponents of the weights", w->exponent_count, out);
+  NMP_REQUIRE(k <= NMP_K_MAX, "products of a sum", k, NMP_K_MAX);
+  for (uint32_t c = 0; c < w->exponent_count; c++) {
+    NMP_TRY(nmp_check_shift(base_shift(op) - w->exponents[c]));
+  }
+  return nmp_check_vector(b, out, b->bits, op->out[0].exponent);
+}
+
+void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
+  c->in = (uint32_t)x->shape[x->rank - 1];
+  c->out = (uint32_t)w->shape[0];
+  c->k = w->size / c->out;
+  c->x_wide = NMP_WIDE(x->bits);
+  c->w_wide = NMP_WIDE(w->bits);
+  c->y_wide = NMP_WIDE(y->bits);
+  c->bias_bits = b->bits;
+  c->x = x->data;
+  c->w = w->data;
+  c->bias = b->data;
+  c->pad = op->input_count == 4 ? op->in[3].data : NULL;
+  c->y = y->data;
+  c->exponents = w->exponents;
+  c->exponent_step = w->exponent_count > 1;
+  c->shift = base_shift(op);
+  c->lo = y->lo;
+  c->hi = y->hi;
+  c->kernels = op->kernels;
+  c->scratch = op->scratch;
+  c->packed = op->packed;
+}
+
+static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nmp_conv *c) {
+  return op->threads->parallel && op->threads->threads > 1 && kernel->tasks ? kernel->tasks(c, op->threads->threads)
+                                                                            : 1;
+}
+
+size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = op->kernels->conv(c);
+  return kernel->scratch ? tasks_of(op, kernel, c) * kernel->scratch(c) : 0;
+}
+
+size_t nmp_conv_packed(const nmp_op *op, const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = op->kernels->conv(c);
+  return kernel->packed ? kernel->packed(c) : 0;
+}
+
+void nmp_conv_pack(const nmp_op *op, const nmp_conv *c, void *to) {
+  op->kernels->conv(c)->pack(c, to);
+}
+
+/* What a task needs to find its share. */
+typedef struct shares {
+  const nmp_conv *conv;
+  const nmp_conv_kernel *kernel;
+  size_t tasks;
+} shares;
+
+static void run_share(void *context, size_t task) {
+  const shares *s = (const shares *)context;
+  s->kernel->run(s->conv, task, s->tasks);
+}
+
+void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
+  shares s = {c, op->kernels->conv(c), 1};
+  s.tasks = tasks_of(op, s.kernel, c);
+  if (s.tasks > 1) {
+    op->threads->parallel(op->threads->pool, run_share, &s, s.tasks);
+  } else {
+    s.kernel->run(c, 0, 1);
+  }
+}

@@ -1,0 +1,19 @@
+/* What ops with weights have in common: the checks of weights and biases, and a convolution that is run in shares. */
+#ifndef NMP_OPS_WEIGHTED_H
+#define NMP_OPS_WEIGHTED_H
+
+#include "../conv.h"
+#include "check.h"
+
+/* Inputs x, w, b: w is constant with `out` channels of k products, b its biases; all shifts are legal, all sums fit. */
+nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k);
+
+/* What follows from the tensors x, w, b, y; the axes, images and groups are the caller's. */
+void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
+
+size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c);
+size_t nmp_conv_packed(const nmp_op *op, const nmp_conv *c);
+void nmp_conv_pack(const nmp_op *op, const nmp_conv *c, void *to);
+void nmp_conv_run(const nmp_op *op, const nmp_conv *c);
+
+#endif
