@@ -18,7 +18,6 @@ import numpy as np
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
-from nmpconv.passes.exponents import UNIT_RANGE
 
 PASSING = ("max_pool", "average_pool", "requantize", "resize")
 
@@ -99,7 +98,7 @@ class Channels:
                 self._join(a, b)
             return [i for name in ins if name != carrier for i in self._all(name)]
         if node.op == "lookup" and self._whole:  # a table takes one factor on either side
-            return self._all(out) if node.params.function in UNIT_RANGE else []
+            return self._all(out) if OPS[node.op].own_exponent(node, 8) is not None else []
         if node.op == "reshape":
             source = graph[ins[0]].shape
             flat = len(shape) >= 1 and int(np.prod(shape[:-1])) == 1 and width % source[-1] == 0

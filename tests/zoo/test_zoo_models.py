@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from zoo_quick import HARNESS, converted
 
 from nmpconv import fixed
-from nmpconv.convert import Options, convert
 from nmpconv.feed import Feed
 from nmpconv.reference import run as run_reference
 from nmpconv.runtime import Port, load
@@ -20,29 +16,11 @@ from nmpconv.runtime import Port, load
 pytestmark = pytest.mark.zoo
 
 
-def _harness() -> ModuleType:
-    path = Path(__file__).resolve().parents[2] / "bench" / "zoo.py"
-    spec = importlib.util.spec_from_file_location("bench_zoo", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-HARNESS = _harness()
-
-
 def _on_grid(array: np.ndarray, port: Port) -> np.ndarray:
     """Pixels are integers already; other inputs are rounded as the runtime does it."""
     if port.pixels:
         return array
     return fixed.quantize(array, port.exponent, port.lo, port.hi).astype(port.dtype).reshape(port.shape)
-
-
-def quiet(stage: str, done: int, total: int) -> None:
-    pass
 
 
 # What is small enough to be converted with all its images here; `make zoo` does it with every model.
@@ -82,21 +60,9 @@ def test_floors_with_few_images(name: str, zoo: Path) -> None:
     "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in HARNESS.FLOORS]
 )
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
-    """A quick conversion: which recipe makes the weights does not matter here."""
-    about = json.loads((zoo / "zoo.json").read_text())[name]
-    data = HARNESS.split(zoo, name, about, tmp_path)
-    shapes = HARNESS.shapes(zoo, name, about)
-    options = Options(
-        bits=bits,
-        preprocess=data.preprocess,
-        input_shapes=shapes,
-        equalize="none" if name in SMALL else "vector",
-        rounding="nearest",
-        max_images=4,
-    )
-    result = convert(zoo / "models" / f"{name}.onnx", {"": data.calib}, options, quiet)
+    result, samples = converted(zoo, name, bits, tmp_path, equalize="none" if name in SMALL else "vector")
     net = load(result.data)
-    feed = Feed(net, {"": data.measure})
+    feed = Feed(net, {"": samples})
     for i in range(2):
         sample = feed.integers(feed[i])
         inputs = {port.name: _on_grid(sample[port.name], port) for port in net.inputs}
