@@ -40,13 +40,15 @@ def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:
     """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
-    engine = FloatEngine(plain, list(before.values()))
+    engine = (
+        FloatEngine(plain, list(before.values())) if before else None
+    )  # onnxruntime refuses a model without outputs
     channels = sum(graph[name].shape[-1] for name in before)
     limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
     places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
     kept: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for i, feed in enumerate(feeds):
-        result = engine.run(feed)
+        result = engine.run(feed) if engine else {}
         for name, pre in before.items():
             flat = result[pre].reshape(-1, graph[name].shape[-1])
             kept[name].append(flat[places[name].positions[places[name].images == i]])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import quantize
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.fixed import INT_MAX, INT_MIN, quantize
+from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.gather import take
@@ -68,9 +68,10 @@ class Pad(Op):
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
-        """The padding value on the grid of x."""
+        """The padding value on the grid of x; what x saturates to does not bind it."""
         x, value = graph.ins(node)
-        quant = quant_of(x)
+        bits, exponents = quant_of(x).bits, quant_of(x).exponents
+        quant = Quant(bits, exponents, INT_MIN[bits], INT_MAX[bits])
         assert value.data is not None
         return with_constant(node, "value", quantize(value.data, quant.exponent, quant.lo, quant.hi), quant)
 
