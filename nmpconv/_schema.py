@@ -42,6 +42,12 @@ MEMBERS = (
     "Minimum",
     "Maximum",
     "ConvTranspose",
+    "Normalize",
+    "BatchMatmul",
+    "Divide",
+    "Greater",
+    "Equal",
+    "ArgMax",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -64,6 +70,12 @@ OP_TABLES = {
     "minimum": "Minimum",
     "maximum": "Maximum",
     "conv_transpose": "ConvTranspose",
+    "normalize": "Normalize",
+    "batch_matmul": "BatchMatmul",
+    "divide": "Divide",
+    "greater": "Greater",
+    "equal": "Equal",
+    "arg_max": "ArgMax",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -155,12 +167,27 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pad_right", 7, "scalar", "int", 0, False),
         Field("groups", 8, "scalar", "int", 1, False),
     ),
+    "Normalize": (
+        Field("axes", 0, "vector", "int", 0, False),
+        Field("epsilon", 1, "scalar", "int", 0, False),
+        Field("epsilon_shift", 2, "scalar", "int", 0, False),
+    ),
+    "BatchMatmul": (),
+    "Divide": (),
+    "Greater": (),
+    "Equal": (),
+    "ArgMax": (
+        Field("axis", 0, "scalar", "int", 0, False),
+        Field("smallest", 1, "scalar", "bool", 0, False),
+        Field("last", 2, "scalar", "bool", 0, False),
+    ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),
         Field("inputs", 3, "vector", "int", 0, True),
         Field("outputs", 4, "vector", "int", 0, True),
         Field("macs", 5, "scalar", "ulong", 0, False),
+        Field("live_end", 6, "scalar", "uint", 0, False),
     ),
     "Preprocess": (
         Field("mean", 0, "vector", "float", 0, False),

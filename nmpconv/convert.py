@@ -21,7 +21,8 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, fold_input, plan_memory
+from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
+from nmpconv.passes.equalize import fewest_bits
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -44,7 +45,8 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph.
+    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
+    image inputs, by input name or one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -56,6 +58,8 @@ class Options:
     rounding: str = "auto"
     bias_correction: bool = True
     bias_bits: int = 0
+    drop_channels: bool = True
+    max_ram: int | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -80,12 +84,11 @@ class Result:
 
 
 def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, progress: Progress) -> Result:
-    """calib: a source of images or arrays by input name ('' for the only input); None: only a loaded profile.
+    """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile, or the ranges
+    that a quantized model has.
 
     Raises InputError, UsageError, UnsupportedModel; nothing is written except options.dump_ir and save_profile.
     """
-    if not calib and options.load_profile is None:
-        raise UsageError("nothing to calibrate with", hint="give --calib SOURCE or --load-profile FILE")
     # With more BLAS threads, sums of floats would depend on how many CPUs there are.
     with threadpool_limits(1):
         return _convert(model, calib or {}, options, progress)
@@ -107,7 +110,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         stats = profiles.load(options.load_profile).stats_for(graph)
     else:
         names = [value.name for value in graph.activations()]
-        stats = observe(FloatEngine(graph, names), feeds, names, progress)
+        stats = ranges.run(graph, observe(FloatEngine(graph, names), feeds, names, progress) if calib else {})
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
 
@@ -117,12 +120,18 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
     fitter = Fitter(graph, stats, bits, Method(options.method, options.percentile), rounding, images)
-    recipe, notes = _choose(fitter, _recipes(options, bits, graph, len(images)), progress)
+    recipe, notes = _choose(fitter, _recipes(options, graph, bits, len(images)), progress)
     progress("quantize", 0, 1)
     prepared = fitter.prepare(recipe.equalize, images, trace)
-    planned = trace(plan_memory.run(fitter.quantize(prepared, recipe.gptq, trace)), "PLANNED", "plan_memory")
+    whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
+    if options.drop_channels:
+        slim = trace(drop_channels.run(whole), "INT", "drop_channels")
+    planned = trace(_banded(slim, options), "INT", "bands")
+    planned = trace(plan_memory.run(planned), "PLANNED", "plan_memory")
     progress("quantize", 1, 1)
-    report = replace(measure(prepared, planned, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes)
+    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
+        slim, planned
+    )
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     return Result(data, replace(report, file_bytes=len(data)), planned)
@@ -134,9 +143,13 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = plan_memory.run(provisional(graph, bits))
+    planned = plan_memory.run(_banded(provisional(graph, bits), options))
     weights = sum(v.size for v in graph.values.values() if v.is_const) * weight_bits(options.bits) // 8
     return Result(b"", replace(Report.of(planned), file_bytes=weights), planned)
+
+
+def _banded(graph: Graph, options: Options) -> Graph:
+    return graph if options.max_ram is None else bands.run(graph, options.max_ram)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
@@ -187,10 +200,10 @@ def _spread(count: int, limit: int) -> list[int]:
     return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
 
 
-def _recipes(options: Options, bits: Mapping[str, int], graph: Graph, images: int) -> list[Recipe]:
-    """The candidates. At 16 bits there is nothing to equalize; without images, only the statistics speak."""
-    narrow = any(b == 8 for name, b in bits.items() if name not in graph.pixels)
-    modes = ["none", "scalar", "vector"] if narrow else ["none"]
+def _recipes(options: Options, graph: Graph, bits: Mapping[str, int], images: int) -> list[Recipe]:
+    """The candidates. At 16 bits one factor for a tensor only makes its grid finer; without images, only the statistics
+    speak."""
+    modes = ["none", "scalar", "vector"] if fewest_bits(graph, bits) == 8 else ["scalar", "vector"]
     if options.equalize != "auto":
         modes = [options.equalize]
     roundings = {"auto": [False] if options.bits == "16" else [False, True], "nearest": [False], "gptq": [True]}[

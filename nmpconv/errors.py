@@ -79,10 +79,10 @@ class UnsupportedModel(NmpError):
 
     code = ExitCode.UNSUPPORTED
 
-    def __init__(self, rows: list[tuple[str, str, str, str]], *, where: str = "") -> None:
+    def __init__(self, rows: list[tuple[str, str, str, str]], *, where: str = "", hint: str = "") -> None:
         lines = [f"{len(rows)} node(s) cannot be converted:"]
         lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
-        super().__init__("\n".join(lines), where=where)
+        super().__init__("\n".join(lines), where=where, hint=hint)
         self.rows = rows
 
 

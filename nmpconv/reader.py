@@ -45,7 +45,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Op:
-    """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors."""
+    """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors. live_end: see FORMAT.md."""
 
     kind: str
     name: str
@@ -53,6 +53,7 @@ class Op:
     outputs: tuple[int, ...]
     params: dict[str, Any]
     macs: int
+    live_end: int
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _op(table: Table, tensors: int) -> Op:
         _check_index(index, tensors, table["name"])
     lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
     params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
-    return Op(_KINDS.get(member, member), table["name"], inputs, outputs, params, table["macs"])
+    return Op(_KINDS.get(member, member), table["name"], inputs, outputs, params, table["macs"], table["live_end"])
 
 
 def _port(table: Table, tensors: int) -> Port:

@@ -12,18 +12,22 @@ import numpy as np
 from nmpconv import fixed
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.exponent import Function
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
-from nmpconv.ir import Graph, Node, Quant
+from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
+from nmpconv.passes.exponents import tables_after
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
+from nmpconv.passes.weighted import samples
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
+ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it. None where there were no images.
+    errors before it; both after the table that is the only reader. fall: by how many dB that is less than at the worst
+    of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
     """
 
     name: str
@@ -44,10 +49,42 @@ class Layer:
     shift: tuple[int, int] | None
     bias: tuple[int, int] | None
     bias_bits: int | None
+    channels: int
     macs: int
     clipped: float | None = None
     sqnr_isolated: float | None = None
     sqnr_cumulative: float | None = None
+    fall: float | None = None
+
+
+@dataclass(frozen=True)
+class Legalized:
+    """A tensor whose grid the model gave, and the power-of-two grid that it has now.
+
+    Ranges are in the units of this graph: equalization may have scaled the tensor. bits_lost: log2 of how much coarser
+    the steps are; negative where they are finer.
+    """
+
+    name: str
+    dtype: str
+    scale: float
+    zero_point: int
+    range: tuple[float, float]
+    bits: int
+    exponent: int
+    new_range: tuple[float, float]
+    bits_lost: float
+
+    @staticmethod
+    def of(value: Value, given: Given) -> Legalized:
+        quant = value.quant
+        assert quant is not None
+        ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
+        lost = quant.exponent - math.log2(given.scale)
+        found = (given.min, given.max)
+        return Legalized(
+            value.name, given.dtype, given.scale, given.zero_point, found, quant.bits, quant.exponent, ends, lost
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +93,8 @@ class Report:
 
     sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
     biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
+    legalized: of a model that was quantized before.
     """
 
     quantized_nodes: int
@@ -69,6 +108,10 @@ class Report:
     notes: tuple[str, ...] = ()
     sqnr_db: Mapping[str, float] = field(default_factory=dict)
     bias_rule_cost_db: float | None = None
+    dropped_channels: int = 0
+    dropped_macs: int = 0
+    banded_macs: int = 0
+    legalized: tuple[Legalized, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -82,6 +125,31 @@ class Report:
             lower_bound(graph),
             sum(layer.macs for layer in layers),
             layers,
+            legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
+        )
+
+    @property
+    def costliest(self) -> Layer | None:
+        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls."""
+        fallen = [layer for layer in self.layers if layer.fall]
+        return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
+
+    def of_file(self, slim: Graph, planned: Graph) -> Report:
+        """The same measurements, with the sizes of the graph that is written.
+
+        slim: the measured graph, from which channels may be gone; planned: in bands where RAM is short.
+        """
+        sizes, thin = Report.of(planned), Report.of(slim)
+        pairs = list(zip(self.layers, thin.layers, strict=True))
+        return replace(
+            self,
+            arena_bytes=sizes.arena_bytes,
+            arena_lower_bound=sizes.arena_lower_bound,
+            macs=sizes.macs,
+            layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
+            dropped_channels=sum(old.channels - new.channels for old, new in pairs),
+            dropped_macs=self.macs - thin.macs,
+            banded_macs=sizes.macs - thin.macs,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +164,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
         return report
     made_by = [node.op for node in prepared.ranged.nodes]
     rows = calibration.collect(prepared.ranged, images, made_by)
-    layers = _measured(planned, report.layers, rows.inputs, rows.rows)
+    layers = _measured(planned, report.layers, rows, tables_after(prepared.ranged))
     names = heads(prepared.ranged)
     wanted = calibration.outputs(prepared.ranged, images, names)
     got = integer_outputs(planned, images, names)
@@ -104,7 +172,8 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     # Simulated on images that the biases were fitted on, so both sides are measured there.
     fitted = prepared.evidence.first(RULE_IMAGES)
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
-    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if all(n in fitted.rows for n in weighted) else None
+    simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
+    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
     return replace(report, layers=layers, sqnr_db=found, bias_rule_cost_db=cost)
 
 
@@ -123,32 +192,40 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
 
 
 def _measured(
-    graph: Graph, layers: Sequence[Layer], inputs: Mapping[str, np.ndarray], rows: Mapping[str, Rows]
+    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Function]
 ) -> tuple[Layer, ...]:
-    env = {name: integers(x, graph[name]) for name, x in inputs.items()}
+    rows = seen.rows
+    env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
+    reached: dict[str, float] = {}
     result = []
     for i, (node, layer) in enumerate(zip(graph.nodes, layers, strict=True)):
         env.update(step(graph, node, env))
         out = node.outputs[0]
+        before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
+        reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            result.append(_with_errors(layer, graph, out, env[out], rows[out]))
-        else:
-            result.append(layer)
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, np.asarray))
+            assert layer.sqnr_cumulative is not None
+            if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
+                reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
+                layer = replace(layer, fall=max(before - reached[out], 0.0))
+        result.append(layer)
         for name in [n for n in env if last.get(n, -1) <= i]:
             del env[name]
     return tuple(result)
 
 
-def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows) -> Layer:
+def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function) -> Layer:
     quant = _quant(graph, out)
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
     grid = np.ldexp(wanted, -quant.exponent)
     clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
-    seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
+    seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
+    wanted, isolated, got = function(wanted), function(isolated), function(got)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
     )
@@ -174,6 +251,7 @@ def _layer(graph: Graph, node: Node) -> Layer:
         shift=shifts,
         bias=(int(b.data.min()), int(b.data.max())) if b is not None and b.data is not None and b.quant else None,
         bias_bits=b.quant.bits if b is not None and b.quant else None,
+        channels=0 if w is None else w.shape[0],
         macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
     )
 

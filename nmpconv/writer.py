@@ -26,17 +26,18 @@ def to_bytes(graph: Graph, metadata: Mapping[str, str], test_vectors: Iterable[T
     order = _order(graph)
     index = {name: i for i, name in enumerate(order)}
     activations = [graph[name] for name in order if not graph[name].is_const]
-    arena = max((_offset(value) + value.nbytes for value in activations), default=0)
+    arena = max((_end(value) for value in activations), default=0)
+    live_ends = _live_ends(graph)
     return pack(
         {
             "major": VERSION[0],
             "minor": VERSION[1],
             "name": graph.name,
             "tensors": [_tensor(graph[name]) for name in order],
-            "ops": [_op(node, graph, index) for node in graph.nodes],
+            "ops": [_op(node, graph, index, end) for node, end in zip(graph.nodes, live_ends, strict=True)],
             "inputs": [_port(name, graph, index) for name in graph.inputs],
             "outputs": [_port(name, graph, index) for name in graph.outputs],
-            "arena_bytes": -(-arena // ARENA_ALIGN) * ARENA_ALIGN,
+            "arena_bytes": arena,
             "labels": list(graph.labels) or None,
             "metadata": [{"key": key, "value": metadata[key]} for key in sorted(metadata)] or None,
             "test_vectors": [{"inputs": _blobs(x), "outputs": _blobs(y)} for x, y in test_vectors] or None,
@@ -56,6 +57,19 @@ def _order(graph: Graph) -> list[str]:
 def _offset(value: Value) -> int:
     assert value.offset is not None, f"{value.name} has no place in the arena"
     return value.offset
+
+
+def _end(value: Value) -> int:
+    return -(-(_offset(value) + value.nbytes) // ARENA_ALIGN) * ARENA_ALIGN
+
+
+def _live_ends(graph: Graph) -> list[int]:
+    """For each op: where the activations that are alive while it runs end in the arena."""
+    ends = [0] * len(graph.nodes)
+    for name, (first, last) in graph.lifetimes().items():
+        for i in range(max(first, 0), min(last + 1, len(ends))):
+            ends[i] = max(ends[i], _end(graph[name]))
+    return ends
 
 
 def _tensor(value: Value) -> dict[str, Any]:
@@ -82,7 +96,7 @@ def _tensor(value: Value) -> dict[str, Any]:
     return table
 
 
-def _op(node: Node, graph: Graph, index: Mapping[str, int]) -> dict[str, Any]:
+def _op(node: Node, graph: Graph, index: Mapping[str, int], live_end: int) -> dict[str, Any]:
     op = OPS[node.op]
     params = {f.name: getattr(node.params, f.name) for f in fields(node.params) if f.name not in op.float_only}
     return {
@@ -91,6 +105,7 @@ def _op(node: Node, graph: Graph, index: Mapping[str, int]) -> dict[str, Any]:
         "inputs": [index[name] for name in node.inputs],
         "outputs": [index[name] for name in node.outputs],
         "macs": op.macs(node.params, graph.ins(node), graph.outs(node)),
+        "live_end": live_end,
     }
 
 

@@ -19,6 +19,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what the code makes now into the golden files")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests counted: their property "summary"."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "summary" and report.when == "call":
+                    terminalreporter.write_line(value)
+
+
 @pytest.fixture(scope="session")
 def bless(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten instead of compared with."""

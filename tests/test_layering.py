@@ -43,12 +43,13 @@ PARTS: dict[str, set[str]] = {
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
+    "bundle": {"_schema", "errors", "reader"},
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
-    | {"benchmark", "feed", "ondevice"}
+    | {"benchmark", "bundle", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "ops", "reader", "report", "runtime"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
@@ -142,7 +143,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
     ("src/nmp.c", r"(nmp|cpu|model|gen/nmp_schema)\.h"),
     ("python/*", r"(nmp|pool)\.h|nanobind/[\w/.]+"),
-    ("firmware/*", r"(nmp|board|config|agent|frame)\.h"),
+    ("firmware/*", r"(nmp|board|config|agent|frame|cortex_m)\.h"),
     ("tests/*", r"(gen/|\.\./python/)?\w+\.h"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(nanobind/[^>]+)>)', re.MULTILINE)

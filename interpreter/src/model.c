@@ -209,6 +209,11 @@ uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {
   return (uint32_t)fb_int_element(fb_op_outputs(fb_element(m->ops, op)), 0);
 }
 
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op) {
+  const uint32_t end = fb_op_live_end(fb_element(m->ops, op));
+  return end ? end : m->arena_bytes;
+}
+
 uint32_t nmp_model_port(fb_vector ports, uint32_t i) {
   return (uint32_t)fb_port_tensor(fb_element(ports, i));
 }
@@ -291,6 +296,11 @@ static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs
     return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX));
   }
   needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
+  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch; /* below 2^33: live_end is checked later */
+  if (end > NMP_BYTES_MAX) {
+    return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
+  }
+  needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
   const size_t packed = nmp_model_packed(op);
   if (packed > NMP_BYTES_MAX - needs->packed) {
     return nmp_fail(fault, NMP_E_LIMIT, i, -1, RULE("bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
@@ -327,6 +337,7 @@ nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const
   op.kernels = kernels;
   op.threads = threads;
   needs->packed = 0;
+  needs->arena = m->arena_bytes;
   needs->scratch = 0;
   needs->work = 0;
   needs->budget = 4096 + 4 * (uint64_t)m->bytes;

@@ -20,7 +20,9 @@ typedef struct nmp_model {
 
 /* What verification found out, and how many steps it has left. */
 typedef struct nmp_needs {
-  uint32_t scratch, packed; /* bytes: of the hungriest op; of all ops, each a multiple of NMP_PACK_ALIGN */
+  uint32_t arena;   /* bytes of activations, with each op's scratch behind what is alive while it runs */
+  uint32_t scratch; /* bytes of the hungriest op */
+  uint32_t packed;  /* bytes of all ops, each a multiple of NMP_PACK_ALIGN */
   uint64_t work;
   uint64_t budget;
 } nmp_needs;
@@ -44,6 +46,9 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
 size_t nmp_model_packed(const nmp_op *op);
 
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
+
+/* Where the activations that are alive while an op runs end in the arena. */
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
 uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 
 /* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */

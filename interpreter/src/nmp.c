@@ -9,13 +9,12 @@
 #define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
 #endif
 
-/* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations, the
- * scratch of the hungriest op.
+/* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations. An op's
+ * scratch lies behind those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
-  const nmp_op *ops; /* with NMP_KEEP_OPS */
-  void *scratch;
+  const nmp_op *ops;      /* with NMP_KEEP_OPS */
   uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
   const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
@@ -23,8 +22,10 @@ struct nmp_net {
   nmp_options options;
 };
 
+/* To cache lines where there is a cache. */
 static uint64_t align(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  const uint64_t unit = sizeof(void *) > 4 ? 64 : NMP_ALIGN;
+  return (bytes + unit - 1) / unit * unit;
 }
 
 static int misaligned(const void *p) {
@@ -37,7 +38,7 @@ static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, 
 
 /* The offset of what comes after each part of the arena. */
 typedef struct layout {
-  uint64_t ops, packed, activations, scratch, end;
+  uint64_t ops, packed, activations, end;
 } layout;
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
@@ -45,8 +46,7 @@ static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   at.ops = align(sizeof(nmp_net));
   at.packed = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
   at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
-  at.scratch = at.activations + align(m->arena_bytes);
-  at.end = at.scratch + needs->scratch;
+  at.end = at.activations + needs->arena;
   return at;
 }
 
@@ -57,7 +57,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0, 0, 0};
+  *at = (layout){0, 0, 0, 0};
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, &net->kernels);
   if (net->cpu == NULL) {
@@ -106,7 +106,7 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
   nmp_model_op(&net->model, i, op);
   op->packed = net->packed ? net->packed + net->starts[i] : NULL;
-  op->scratch = net->scratch;
+  op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
   op->kernels = &net->kernels;
   op->threads = &net->options;
 }
@@ -153,7 +153,6 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   }
   uint8_t *base = (uint8_t *)arena;
   made.model.arena = base + at.activations;
-  made.scratch = base + at.scratch;
   made.packed = NULL;
   made.starts = NULL;
   made.ops = NULL;

@@ -113,16 +113,16 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
     fail("create and inspect differ", 0);
   }
   nmp_view input;
-  size_t keep = info.arena_bytes;
+  size_t base = 0; /* of the activations */
   if (info.inputs > 0 && nmp_input(net, 0, &input) == NMP_OK) {
     uint8_t *activations = (uint8_t *)input.data - fb_tensor_offset(fb_element(m.tensors, nmp_model_port(m.inputs, 0)));
     memset(activations, 0xa5, info.arena_bytes - (size_t)(activations - arena));
-    keep = (size_t)(activations - arena) + m.arena_bytes;
+    base = (size_t)(activations - arena);
   }
   for (int random = 0; random < 2; random++) {
     fill(net, info.inputs, random);
     for (uint32_t i = 0; i < info.ops; i++) {
-      run_op(net, &m, i, arena, before, keep);
+      run_op(net, &m, i, arena, before, base + (base ? nmp_model_live_end(&m, i) : info.arena_bytes));
     }
   }
   free(arena);

@@ -40,17 +40,18 @@ def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:
     """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
-    engine = FloatEngine(plain, list(before.values()))
-    channels = sum(graph[name].shape[-1] for name in before)
+    engine = FloatEngine(plain, list(before.values())) if before else None
+    widths = {name: (graph[name].shape or (1,))[-1] for name in before}
+    channels = sum(widths.values())
     limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
-    places = {name: spread(len(feeds), math.prod(graph[name].shape[1:-1]), limit) for name in before}
+    places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
     kept: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for i, feed in enumerate(feeds):
-        result = engine.run(feed)
+        result = engine.run(feed) if engine else {}
         for name, pre in before.items():
-            flat = result[pre].reshape(-1, graph[name].shape[-1])
+            flat = result[pre].reshape(-1, widths[name])
             kept[name].append(flat[places[name].positions[places[name].images == i]])
-    inputs = {name: np.concatenate([feed[name] for feed in feeds]) for name in graph.inputs} if len(feeds) else {}
+    inputs = {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
     return Evidence(inputs, {name: _rows(places[name], kept[name]) for name in before if kept[name]})
 
 
@@ -58,7 +59,7 @@ def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.nd
     """Values of these tensors for all images, [N, ...]."""
     engine = FloatEngine(graph, list(dict.fromkeys(names)))
     results = [engine.run(feed) for feed in feeds]
-    return {name: np.concatenate([r[name] for r in results]) for name in names}
+    return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
 
 
 def _rows(places: Places, parts: list[np.ndarray]) -> Rows:

@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
+from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_float
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
@@ -23,14 +24,15 @@ __all__ = ["Importer", "OnnxNode", "load"]
 
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 
-_FLOAT_MODEL = "convert the float model; nmpconv quantizes it itself"
-_NO_CONTROL_FLOW = "export the model without control flow"
+_QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
 NEAREST = {
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"), _FLOAT_MODEL),
-    **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
-    **dict.fromkeys(("InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
-    **dict.fromkeys(("ArgMax", "TopK", "NonMaxSuppression"), "cut the graph before it with --outputs"),
+}
+# No op of a fixed plan of memory.
+BY_DATA = {
+    **dict.fromkeys(("If", "Loop", "Scan"), "what it runs depends on the data"),
+    **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), "the shape of its result depends on data"),
 }
 
 
@@ -50,6 +52,10 @@ def load(
     return Walk(model, str(path), input_shapes or {}, outputs).run()
 
 
+# Contrib ops of onnxruntime that are ONNX's own, with more types than its older opsets allow.
+_CONTRIB = ("QuantizeLinear", "DequantizeLinear")
+
+
 class Walk:
     """One import of one model."""
 
@@ -60,6 +66,7 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self.rows: list[tuple[str, str, str, str]] = []
+        normalization.fuse(model.graph)
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
         self.nodes, self.read = self._live([value.name for value in real], initializers)
@@ -79,8 +86,22 @@ class Walk:
         for node in self.nodes:
             self._node(node)
         if self.rows:
-            raise UnsupportedModel(self.rows, where=self.path)
+            cut = self._cut()
+            hint = f"to leave them to the host, cut the graph: --outputs {','.join(cut)}" if cut else ""
+            raise UnsupportedModel(self.rows, where=self.path, hint=hint)
         return self.to.graph(Path(self.path).stem, self.outputs)
+
+    def _cut(self) -> list[str]:
+        """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead."""
+        refused = {row[0] for row in self.rows}
+        made = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
+        lost: set[str] = set()
+        read: list[str] = []
+        for node in self.nodes:
+            if _name(node) in refused or lost.intersection(_reads(node)):
+                lost.update(node.output)
+                read += _reads(node)
+        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
 
     def _live(self, inputs: Sequence[str], initializers: Mapping[str, object]) -> tuple[list[onnx.NodeProto], set[str]]:
         """The nodes that the outputs depend on, in the file's order, and the names of all tensors that are read."""
@@ -103,7 +124,7 @@ class Walk:
         for node in reversed(self.model.graph.node):
             if needed.intersection(node.output):
                 live.append(node)
-                needed.update(name for name in node.input if name)
+                needed.update(_reads(node))
         return live[::-1], needed
 
     def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
@@ -114,13 +135,15 @@ class Walk:
 
     def _node(self, proto: onnx.NodeProto) -> None:
         """Fold, lower or report one node."""
+        if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
+            proto.domain = ""
         kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
         op = OP_OF_ONNX.get(kind)
         try:
             if self.to.try_fold(proto, self.opset):
                 return
             if op is None:
-                raise Unsupported("nmpconv has no such op", hint=NEAREST.get(kind, ""))
+                raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
             self.to.lower(OnnxNode.of(proto, self.opset), op)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
@@ -128,10 +151,22 @@ class Walk:
         except UnknownShapeError:
             pass  # it follows a node that is in the list already
         except Unsupported as error:
-            self.rows.append((proto.name or proto.output[0], kind, error.message, error.hint))
+            self.rows.append((_name(proto), kind, error.message, error.hint))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
-            self.rows.append((proto.name or proto.output[0], kind, f"it is malformed: {error}", ""))
+            self.rows.append((_name(proto), kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, self.opset)
+
+
+def _name(node: onnx.NodeProto) -> str:
+    return str(node.name or node.output[0])
+
+
+def _reads(node: onnx.NodeProto) -> list[str]:
+    """Its inputs, and what its subgraphs name."""
+    subgraphs = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+    inner = [name for graph in subgraphs for sub in graph.node for name in _reads(sub)]
+    returned = [value.name for graph in subgraphs for value in graph.output]
+    return [name for name in (*node.input, *inner, *returned) if name]
 
 
 def _label(node: onnx.NodeProto) -> str:

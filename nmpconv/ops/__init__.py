@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from nmpconv.ops.add import Add
+from nmpconv.ops.arg_max import ArgMax
 from nmpconv.ops.average_pool import AveragePool
+from nmpconv.ops.batch_matmul import BatchMatmul
 from nmpconv.ops.concat import Concat
 from nmpconv.ops.conv2d import Conv2D
 from nmpconv.ops.conv_transpose import ConvTranspose
+from nmpconv.ops.divide import Divide
+from nmpconv.ops.equal import Equal
 from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.gather import Gather
+from nmpconv.ops.greater import Greater
 from nmpconv.ops.lookup import Lookup
 from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
 from nmpconv.ops.mul import Mul
+from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import Pad
 from nmpconv.ops.requantize import Requantize
@@ -45,6 +51,12 @@ _ALL: list[Op] = [
     Minimum(),
     Maximum(),
     ConvTranspose(),
+    Normalize(),
+    BatchMatmul(),
+    Divide(),
+    Greater(),
+    Equal(),
+    ArgMax(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nmpconv.fixed import SHIFT_MAX, SPREAD_MAX, rsh, sat
+from nmpconv.fixed import SHIFT_MAX, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
@@ -44,13 +44,9 @@ class Aligned(Op):
 
     def reference(self, params: AlignedParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """m = min(e_a, e_b); y = sat(rsh(f(a*2^(e_a-m), b*2^(e_b-m)), e_y - m)); |e_a - e_b| <= SPREAD_MAX."""
-        a, b = inputs
         quant = quant_of(outputs[0])
-        ea, eb = a.quant.exponent, b.quant.exponent
-        m = min(ea, eb)
-        assert abs(ea - eb) <= SPREAD_MAX
-        exact = self.combine(a.q.astype(np.int64) << (ea - m), b.q.astype(np.int64) << (eb - m))
-        return [sat(rsh(exact, quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
+        a, b, m = aligned_operands(*inputs)
+        return [sat(rsh(self.combine(a, b), quant.exponent - m), quant.lo, quant.hi).astype(quant.dtype)]
 
     def cases(self) -> Iterator[Case]:
         exponents = ((-4, -4, -3), (-4, 2, 0), (3, -27, 0), (-30, 0, 5), (0, 0, -15), (0, 1, 47), (0, 0, 0))
@@ -58,3 +54,11 @@ class Aligned(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node(self.kind, node.inputs, node.outputs[0])
+
+
+def aligned_operands(a: QArray, b: QArray) -> tuple[Int64, Int64, int]:
+    """Both as integers on the finer of their grids, 2^m, and m."""
+    ea, eb = a.quant.exponent, b.quant.exponent
+    m = min(ea, eb)
+    assert abs(ea - eb) <= SPREAD_MAX
+    return a.q.astype(np.int64) << (ea - m), b.q.astype(np.int64) << (eb - m), m

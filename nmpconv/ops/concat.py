@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -44,10 +45,27 @@ class Concat(Op):
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
 
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """Constants on the grid of the output, each a clone of its own; the calibrated range covers them."""
+        y, names, made = quant_of(graph[node.outputs[0]]), list(node.inputs), []
+        for i, value in enumerate(graph.ins(node)):
+            if value.data is not None and value.quant is None:
+                names[i] = f"{node.outputs[0]}.part{i}"
+                data = quantize(value.data, y.exponent, y.lo, y.hi).astype(y.dtype)
+                made.append(Value(names[i], value.shape, y.dtype, data, quant=y))
+        return replace(node, inputs=tuple(names)), made
+
     def reference(self, params: ConcatParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The inputs one after the other."""
         check_same_grid(self.name, inputs, outputs)
         return [np.concatenate([x.q for x in inputs], axis=params.axis)]
+
+    def parts(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> list[int | None]:
+        """Along the outermost axis the inputs are stretches of the output."""
+        if any(dim != 1 for dim in output.shape[: params.axis]):
+            return [None] * len(inputs)
+        ends = np.cumsum([x.size for x in inputs])
+        return [int(end) - x.size for end, x in zip(ends, inputs, strict=True)]
 
     def cases(self) -> Iterator[Case]:
         for bits in WIDTHS:
@@ -56,6 +74,8 @@ class Concat(Op):
                 shapes = [tuple(n if i == axis else d for i, d in enumerate((1, 3, 4, 5))) for n in (1, 2, 4)]
                 operands = [fed(f"{name}{n}", shape, bits, -3) for n, shape in enumerate(shapes)]
                 yield single(self, name, ConcatParams(axis), operands, grid(bits, -3))
+            stretches = [fed(f"stretch{n}", (1, n, 2, 8), bits, -3) for n in (1, 3, 2)]  # these lie in the output
+            yield single(self, f"stretches/int{bits}", ConcatParams(1), stretches, grid(bits, -3))
             many = [fed(f"many{n}", (1, 2, n + 1), bits, 0) for n in range(9)]
             yield single(self, f"many/int{bits}", ConcatParams(2), many, grid(bits, 0))
             yield single(self, f"one/int{bits}", ConcatParams(1), many[:1], grid(bits, 0))

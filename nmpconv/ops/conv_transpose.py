@@ -176,8 +176,9 @@ def _geometry(
         reach = (kernel[axis] - 1) * dilation[axis]
         goal = wanted[axis] or (size[axis] * stride[axis] if auto.startswith("SAME") else 0)
         if goal:
-            total = max((size[axis] - 1) * stride[axis] + extra[axis] + reach + 1 - goal, 0)
-            start, end = (total // 2, total - total // 2) if auto == "SAME_UPPER" else (total - total // 2, total // 2)
+            total = (size[axis] - 1) * stride[axis] + extra[axis] + reach + 1 - goal
+            half = max(total, 0) // 2  # what is missing is added at the end
+            start, end = (half, total - half) if auto == "SAME_UPPER" else (max(total, 0) - half, min(total, half))
         elif auto == "VALID":
             start = end = 0
         sides.append((reach - start, reach - end + extra[axis]))

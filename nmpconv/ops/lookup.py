@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,12 +13,15 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.function import FUNCTIONS
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.requantize import RequantizeParams
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -45,6 +49,8 @@ _OF_ONNX = {
     "Reciprocal": ("reciprocal", _NONE, _NONE),
 }
 
+UNIT_RANGE = ("sigmoid", "hard_sigmoid")
+
 COARSEST, FINEST = 9, 12  # log2 of the number of chords of an int16 table
 CHORD_MAX = 0.25  # steps of the output that a chord may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
@@ -52,20 +58,28 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 @dataclass(frozen=True)
 class LookupParams:
+    """after * function(before * x)."""
+
     function: str = ""
     alpha: float = 0.0
     beta: float = 0.0
+    before: float = 1.0
+    after: float = 1.0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """In float64."""
+        return np.asarray(self.after * FUNCTIONS[self.function](self.before * x, self.alpha, self.beta))
 
 
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta")
+    float_only = ("function", "alpha", "beta", "before", "after")
     in_place = True
     onnx = (*_OF_ONNX, "PRelu", "Pow", "LRN")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own; LRN ends in a power."""
+        """PRelu with one slope is a LeakyRelu, Gelu by tanh a function of its own. LRN ends in a power."""
         x = to.value(node.input(0))
         if node.op_type == "LRN":
             return _lower_lrn(node, to)
@@ -74,7 +88,7 @@ class Lookup(Op):
         if node.op_type == "PRelu":
             slope = to.array(node.input(1), "slope")
             if slope.size != 1:
-                raise Unsupported(f"{slope.size} slopes", hint="one slope, or LeakyRelu")
+                return _lower_slopes(node, to, x, slope)
             function, alpha, beta = "leaky_relu", float(slope.item()), 0.0
         else:
             function, (first, alpha), (second, beta) = _OF_ONNX[node.op_type]
@@ -86,6 +100,9 @@ class Lookup(Op):
     def infer(self, params: LookupParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
 
+    def own_exponent(self, node: Node, bits: int) -> int | None:
+        return 1 - bits if node.params.function in UNIT_RANGE else None
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table: 256 results for int8; for int16, 513 or more samples with 8 bits below the output's grid.
 
@@ -94,9 +111,8 @@ class Lookup(Op):
         chords within CHORD_MAX steps of the output, but at most 2^FINEST + 1.
         """
         x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
-        function = FUNCTIONS[node.params.function]
         points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
-        exact = function(np.ldexp(points.astype(np.float64), x.exponent), node.params.alpha, node.params.beta)
+        exact = node.params(np.ldexp(points.astype(np.float64), x.exponent))
         if x.bits == 16:
             exact = _samples(exact, y)
         if x.bits == 8:
@@ -133,23 +149,29 @@ class Lookup(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, x, y = node.params, node.inputs[0], node.outputs[0]
-        if p.function == "silu":
-            to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
-            return
-        if p.function == "gelu_tanh":
-            to.node("Gelu", (x,), y, approximate="tanh")
-            return
-        if p.function == "power":
-            to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
-            return
-        if p.function == "shrink":
-            base = to.node("Add", (to.node("Mul", (x, to.const(np.float32(p.beta)))), to.const(np.float32(1.0))))
-            to.node("Pow", (base, to.const(np.float32(-p.alpha))), y)
-            return
-        kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
-        _, (first, _), (second, _) = _OF_ONNX[kind]
-        attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
-        to.node(kind, (x,), y, **attributes)
+        if p.before != 1.0:
+            x = to.node("Mul", (x, to.const(np.float32(p.before))))
+        if p.after == 1.0:
+            _export(p, x, y, to)
+        else:
+            to.node("Mul", (_export(p, x, "", to), to.const(np.float32(p.after))), y)
+
+
+def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
+    """The function itself."""
+    if p.function == "silu":
+        return to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
+    if p.function == "gelu_tanh":
+        return to.node("Gelu", (x,), y, approximate="tanh")
+    if p.function == "power":
+        return to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
+    if p.function == "shrink":
+        base = to.node("Add", (to.node("Mul", (x, to.const(np.float32(p.beta)))), to.const(np.float32(1.0))))
+        return to.node("Pow", (base, to.const(np.float32(-p.alpha))), y)
+    kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
+    _, (first, _), (second, _) = _OF_ONNX[kind]
+    attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
+    return to.node(kind, (x,), y, **attributes)
 
 
 def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:
@@ -164,6 +186,24 @@ def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:
         if np.abs(off).max() <= np.ldexp(CHORD_MAX, y.exponent):
             break
     return samples
+
+
+def _lower_slopes(node: OnnxNode, to: Importer, x: str, slope: np.ndarray) -> None:
+    """max(x, slope * x) where no slope is above 1, else x + (slope - 1) * min(x, 0)."""
+    shape = to[x].shape
+    try:
+        fits = np.broadcast_shapes(shape, slope.shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise Unsupported(f"slopes of shape {list(slope.shape)} do not broadcast to {list(shape)}", hint="[C,1,1]")
+    if (slope <= 1).all():
+        product = to.emit("mul", to.aligned(x, to.const(slope, node.input(1))), MulParams())
+        to.emit("maximum", (x, product), AlignedParams(), node.outputs[0])
+    else:
+        negative = to.emit("requantize", (x,), RequantizeParams(), clamp=(-math.inf, 0.0))
+        product = to.emit("mul", to.aligned(negative, to.const(slope - 1, node.input(1))), MulParams())
+        to.emit("add", (x, product), AddParams(), node.outputs[0])
 
 
 def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
 from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
@@ -30,18 +29,13 @@ class Mul(Op):
     Params = MulParams
     clamps = True
     in_place = True
-    onnx = ("Mul", "Div", "Neg")
+    onnx = ("Mul", "Neg")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Dividing by a constant is multiplying by its reciprocal; Neg is multiplying by -1."""
+        """Neg is multiplying by -1."""
         x, output = to.value(node.input(0)), node.outputs[0]
         if node.op_type == "Neg":
             factor = to.const(np.full((1,) * len(to[x].shape), -1.0), "")
-        elif node.op_type == "Div":
-            divisor = to.array(node.input(1), "divisor").astype(np.float64)
-            if not divisor.all():
-                raise Unsupported(f"its divisor '{node.input(1)}' holds a zero")
-            factor = to.const(1.0 / divisor, node.input(1))
         else:
             factor = to.value(node.input(1))
         to.emit("mul", to.aligned(x, factor), MulParams(), output)

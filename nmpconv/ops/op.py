@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Op:
               Fields named in ``float_only`` exist only until quantization and are not in the file.
     grid:     "free": output exponents are chosen; "same": all inputs and outputs share one exponent and width.
     clamps:   the op can saturate its output to a narrower [lo, hi], so an activation may be fused into it.
+    exponents: least and largest legal exponent of the output.
     in_place: the output may lie exactly on the first input when both have the same number of bytes.
     onnx:     the ONNX op types that `lower` turns into this op.
     """
@@ -51,6 +53,7 @@ class Op:
     float_only: ClassVar[tuple[str, ...]] = ()
     grid: ClassVar[str] = "free"
     clamps: ClassVar[bool] = False
+    exponents: ClassVar[tuple[int, int]] = (EXPONENT_MIN, EXPONENT_MAX)
     in_place: ClassVar[bool] = False
     restrictions: ClassVar[str] = ""
 
@@ -68,6 +71,10 @@ class Op:
         """Emit ONNX nodes that compute the float meaning of this node (its clamp excepted, which the exporter adds)."""
         raise NotImplementedError
 
+    def own_exponent(self, node: Node, bits: int) -> int | None:
+        """The exponent that fits the output of this width whatever the data; None where it follows from statistics."""
+        return None
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The integer node and its new constants, once the exponents of its activations are chosen.
 
@@ -78,6 +85,10 @@ class Op:
     def reference(self, params: Any, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The specification: integers in, integers out. ``outputs`` give shape and quant; results have their dtype."""
         raise NotImplementedError
+
+    def parts(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
+        """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
+        return [None] * len(inputs)
 
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         """Multiply-accumulates of one inference."""

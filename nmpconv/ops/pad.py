@@ -68,9 +68,9 @@ class Pad(Op):
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
-        """The padding value on the grid of x."""
-        x, value = graph.ins(node)
-        quant = quant_of(x)
+        """The padding value on the grid that x shares with y; it may lie beyond what a fused activation left of x."""
+        _, value = graph.ins(node)
+        quant = quant_of(graph[node.outputs[0]])
         assert value.data is not None
         return with_constant(node, "value", quantize(value.data, quant.exponent, quant.lo, quant.hi), quant)
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, by, fed, grid, single
+from nmpconv.ops.compare import opposite
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ class Reshape(Op):
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Everything that changes at most the shape: the target is computed here, from constants and known shapes."""
         x = to.value(node.input(0))
+        if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
+            return _lower_cast(node, to, x)
         shape = to[x].shape
         target = _TARGETS[node.op_type](node, to, shape)
         if prod(target) != prod(shape):
@@ -58,6 +62,7 @@ class Reshape(Op):
         to.node("Reshape", (node.inputs[0], to.shape(node.params.shape)), node.outputs[0])
 
 
+_BOOL = 9
 _FLOAT_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}  # of onnx.TensorProto.DataType
 
 
@@ -97,11 +102,28 @@ def _axes(node: OnnxNode, to: Importer, rank: int) -> list[int]:
 
 
 def _same(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
-    if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
-        raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
     if node.input(2) and to.array(node.input(2), "training_mode").any():
         raise Unsupported("training mode", hint="an export in inference mode")
     return tuple(shape)
+
+
+def _lower_cast(node: OnnxNode, to: Importer, x: str) -> None:
+    """To bool: whether it is not 0. To integers: what is whole already."""
+    if node.integer("to", 1) == _BOOL:
+        zero = to.const(np.zeros((1,) * len(to[x].shape)), "")
+        opposite(to, to.emit("equal", (x, zero), AlignedParams()), node.outputs[0])
+    elif _is_whole(to, x):
+        to.rename(node.outputs[0], x)
+    else:
+        raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
+
+
+def _is_whole(to: Importer, x: str) -> bool:
+    """Indices, truth, and what only moves them."""
+    maker = to.maker(x)
+    while maker is not None and maker.op in ("reshape", "transpose", "slice", "gather"):
+        maker = to.maker(maker.inputs[0])
+    return maker is not None and maker.op in ("arg_max", "greater", "equal")
 
 
 _TARGETS = {

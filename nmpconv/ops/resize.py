@@ -42,7 +42,7 @@ class Resize(Op):
     name = "resize"
     Params = ResizeParams
     clamps = True
-    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias"
+    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias, no tf_crop_and_resize"
     onnx = ("Resize", "Upsample")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -55,6 +55,9 @@ class Resize(Op):
             raise Unsupported("antialias", hint="antialias = 0")
         transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
         axes = list(zip(shape, sizes, scales, strict=True))
+        if transform == "align_corners" and any(abs(size * scale - out) > 1e-3 for size, out, scale in axes):
+            # The length of the axis then is a whole number for onnxruntime, and none for ONNX's own tests.
+            raise Unsupported("align_corners with scales that give no whole sizes", hint="sizes instead of scales")
         places = [coordinates(transform, *axis) if axis[0] != axis[1] or axis[2] != 1.0 else None for axis in axes]
         if mode == "nearest":
             indices: list[Sequence[int]] = [range(size) for size in shape]
@@ -132,14 +135,25 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
     scales = to.array(node.input(at), "scales").ravel() if node.input(at) else node.attributes.get("scales", ())
     wanted = to.integers(node.input(3), "sizes") if node.input(3) else ()
     axes = [axis % len(shape) for axis in node.integers("axes") or range(len(shape))]
-    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unsupported("a keep_aspect_ratio_policy", hint="stretch")
     if len(scales) + len(wanted) != len(axes):
         raise Unsupported(f"{len(scales)} scales and {len(wanted)} sizes for {len(axes)} axes")
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise Unsupported(f"keep_aspect_ratio_policy {policy}", hint="stretch, not_larger or not_smaller")
+    before = [shape[axis] for axis in axes]
+    if len(scales):
+        after = [
+            int(np.floor(np.float32(size) * np.float32(scale))) for size, scale in zip(before, scales, strict=True)
+        ]
+    else:
+        after = list(wanted)
+        scales = [goal / size for goal, size in zip(wanted, before, strict=True)]
+        if policy != "stretch":
+            scales = [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
+            after = [int(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
     sizes, factors = list(shape), [1.0] * len(shape)
-    for i, axis in enumerate(axes):
-        factors[axis] = float(scales[i]) if len(scales) else wanted[i] / shape[axis]
-        sizes[axis] = int(np.floor(np.float32(shape[axis]) * np.float32(scales[i]))) if len(scales) else wanted[i]
+    for axis, size, scale in zip(axes, after, scales, strict=True):
+        sizes[axis], factors[axis] = size, float(scale)
     return sizes, factors
 
 

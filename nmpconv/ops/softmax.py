@@ -37,6 +37,7 @@ class SoftmaxParams:
 class Softmax(Op):
     name = "softmax"
     Params = SoftmaxParams
+    exponents = (-16, 0)
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("Softmax", "LogSoftmax")
 
@@ -58,6 +59,9 @@ class Softmax(Op):
             raise Unsupported(f"an axis of {shape[params.axis]}", hint=f"at most {AXIS_MAX}")
         return [shape]
 
+    def own_exponent(self, node: Node, bits: int) -> int | None:
+        return 1 - bits
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table of exp(-d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then its multiples of 256.
 
@@ -77,7 +81,7 @@ class Softmax(Op):
         """
         x, table = inputs
         quant = quant_of(outputs[0])
-        assert -16 <= quant.exponent <= 0
+        assert self.exponents[0] <= quant.exponent <= self.exponents[1]
         t = table.q.astype(np.int64)
         q = x.q.astype(np.int64)
         d = q.max(axis=params.axis, keepdims=True) - q

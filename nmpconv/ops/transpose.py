@@ -64,18 +64,21 @@ class Transpose(Op):
 
 def _lower_blocks(node: OnnxNode, to: Importer) -> None:
     """DepthToSpace and SpaceToDepth as reshape, transpose, reshape in NHWC."""
-    b = node.integer("blocksize", 1)
+    b, mode = node.integer("blocksize", 1), node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise Unsupported(f"mode {mode}", hint="DCR or CRD")
     x = to.nhwc(node.input(0))
     n, h, w, c = to[x].shape
     if node.op_type == "SpaceToDepth":
         if h % b or w % b:
             raise Unsupported(f"a plane of {h} x {w} does not divide into blocks of {b}")
-        split, perm, shape = (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, b * b * c)
+        split, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, b * b * c)
+        perm = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     else:
         if c % (b * b):
             raise Unsupported(f"{c} channels do not divide into blocks of {b} x {b}")
         depth, shape = c // (b * b), (n, h * b, w * b, c // (b * b))
-        if node.text("mode", "DCR") == "DCR":
+        if mode == "DCR":
             split, perm = (n, h, w, b, b, depth), (0, 1, 3, 2, 4, 5)
         else:
             split, perm = (n, h, w, depth, b, b), (0, 1, 4, 2, 5, 3)

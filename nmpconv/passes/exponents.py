@@ -1,7 +1,7 @@
 """The exponent of every activation, from its calibrated statistics.
 
-1. Raw pixels have exponent 0 (pixel - 128 is exact); Softmax and Sigmoid outputs have 2^-(bits - 1), and what only
-   moves their data.
+1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
+   their own, and so has what only moves their data.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
 
@@ -18,12 +18,9 @@ from dataclasses import dataclass, replace
 from nmpconv.calib.exponent import Function, choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.ir import Graph, Node, Observed, Quant, Value
+from nmpconv.ir import Graph, Observed, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.function import FUNCTIONS
 from nmpconv.passes.grids import grid_groups
-
-UNIT_RANGE = ("sigmoid", "hard_sigmoid")
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Method:
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
-    consumers = graph.consumers()
+    functions = tables_after(graph)
     moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
     values: list[Value] = []
     for group in grid_groups(graph):
@@ -50,7 +47,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             merged = deepcopy(stats[group[0]])
             for name in group[1:]:
                 merged.merge(stats[name])
-            function = _table_after(graph, consumers, group)
+            function = functions.get(group[0])
             exponent = choose(merged, width, method.name, percentile=method.percentile, function=function).exponent
             how = "max" if width == 16 else method.name  # 16 bits have headroom instead of a search
         for name in group:
@@ -60,13 +57,15 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     return graph.with_values(*values)
 
 
-def _table_after(graph: Graph, consumers: Mapping[str, list[Node]], group: list[str]) -> Function | None:
-    """Case 3: the function of the table that is the only reader of the only tensor of a group."""
-    users = consumers[group[0]]
-    if len(group) > 1 or len(users) != 1 or users[0].op != "lookup" or group[0] in graph.outputs:
-        return None
-    params = users[0].params
-    return lambda x: FUNCTIONS[params.function](x, params.alpha, params.beta)
+def tables_after(graph: Graph) -> dict[str, Function]:
+    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other."""
+    consumers = graph.consumers()
+    alone = [name for group in grid_groups(graph) for name in group if len(group) == 1]
+    return {
+        name: users[0].params
+        for name in alone
+        if len(users := consumers[name]) == 1 and users[0].op == "lookup" and name not in graph.outputs
+    }
 
 
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:
@@ -92,7 +91,7 @@ def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:
     """Case 1: exponents that need no statistics."""
     fixed = dict.fromkeys(graph.pixels, 0)
     for node in graph.nodes:
-        unit = node.op == "softmax" or (node.op == "lookup" and node.params.function in UNIT_RANGE)
-        if unit:
-            fixed[node.outputs[0]] = 1 - bits[node.outputs[0]]
+        own = OPS[node.op].own_exponent(node, bits[node.outputs[0]])
+        if own is not None:
+            fixed[node.outputs[0]] = own
     return fixed

@@ -1,7 +1,8 @@
 """Makes every op legal for the runtime: exponents are raised and requantizes inserted, never left to an error there.
 
 1. Shifts and exponent differences outside the format's limits: the exponent that is too small is raised.
-2. A Softmax on the grid of something larger, with which it shares a Concat: a grid of its own, a requantize after it.
+2. An op that must have a grid of its own (a Softmax) on that of something larger, with which it shares a Concat: it
+   gets its own, and a requantize after it.
 3. An input of a same-grid op that is on another grid: a requantize before it.
 """
 
@@ -17,10 +18,10 @@ from nmpconv.fixed import EXPONENT_MAX, INT_MAX, SHIFT_MAX, SHIFT_MIN, SPREAD_MA
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
+from nmpconv.ops.compare import Compare
 from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 from nmpconv.passes.exponents import saturating
 from nmpconv.passes.grids import grid_groups
-from nmpconv.verify import SOFTMAX_MAX, SOFTMAX_MIN
 
 # Ops with one input: how far the output's exponent may lie below the input's, and how far above it.
 _RISES = {
@@ -31,7 +32,7 @@ _RISES = {
 
 
 def run(graph: Graph) -> Graph:
-    return _one_grid(_softmax(_raise(graph)))
+    return _one_grid(_own_grid(_raise(graph)))
 
 
 def _raise(graph: Graph) -> Graph:
@@ -52,22 +53,31 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
     """(activation, smallest exponent that this node allows it)."""
     out = node.outputs[0]
     ins = [name for name in node.inputs if not graph[name].is_const]
-    if isinstance(OPS[node.op], Aligned) and len(ins) == 2:
+    if isinstance(OPS[node.op], Aligned | Compare) and len(ins) == 2:
         high = max(_exponent(graph, n) for n in ins)
         for name in ins:
             yield name, high - SPREAD_MAX
+    if isinstance(OPS[node.op], Aligned) and len(ins) == 2:
         yield out, min(_exponent(graph, n) for n in ins) + SHIFT_MIN
         for name in ins:
             yield name, _exponent(graph, out) - SHIFT_MAX
-    elif node.op == "mul" and len(ins) == 2:
+    elif node.op in ("mul", "batch_matmul") and len(ins) == 2:
         total = sum(_exponent(graph, n) for n in ins)
         yield out, total + SHIFT_MIN
         yield ins[0], _exponent(graph, ins[0]) + max(0, _exponent(graph, out) - total - SHIFT_MAX)
+    elif node.op == "divide" and len(ins) == 2:
+        quotient = _exponent(graph, ins[0]) - _exponent(graph, ins[1])
+        yield out, quotient - SPREAD_MAX
+        yield ins[0], _exponent(graph, ins[0]) + max(0, _exponent(graph, out) - quotient - SPREAD_MAX)
     elif node.op in WEIGHTED:
         data = graph[node.inputs[1]].data
         peak = float(np.abs(data).max()) if data is not None and data.size else 0.0
         if peak > 0:
             yield out, _exponent(graph, ins[0]) + math.ceil(math.log2(peak / INT_MAX[8])) + SHIFT_MIN
+    elif node.op == "normalize":
+        # eps in the units of the variance is to be below the largest variance of the type.
+        bits = graph[ins[0]].quant.bits  # type: ignore[union-attr]
+        yield ins[0], math.ceil(math.log2(node.params.eps) / 2) + 1 - bits
     elif node.op in _RISES:
         up, down = _RISES[node.op]
         yield out, _exponent(graph, ins[0]) - up
@@ -85,17 +95,20 @@ def _with_exponent(value: Value, exponent: int) -> Value:
     return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
 
 
-def _softmax(graph: Graph) -> Graph:
+def _own_grid(graph: Graph) -> Graph:
     """Case 2."""
     nodes: list[Node] = []
     for node in graph.nodes:
         out = graph[node.outputs[0]]
-        if node.op != "softmax" or SOFTMAX_MIN <= _exponent(graph, out.name) <= SOFTMAX_MAX:
+        low, high = OPS[node.op].exponents
+        if low <= _exponent(graph, out.name) <= high:
             nodes.append(node)
             continue
         assert out.quant is not None
+        own = OPS[node.op].own_exponent(node, out.quant.bits)
+        assert own is not None
         fresh = f"{node.name}.output"
-        graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, 1 - out.quant.bits, None)))
+        graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, own, None)))
         nodes.append(replace(node, outputs=(fresh,)))
         nodes.append(Node("requantize", fresh, (fresh,), (out.name,), OPS["requantize"].Params()))
     return replace(graph, nodes=tuple(nodes))

@@ -1,10 +1,10 @@
 """How many bits each activation and each weight gets.
 
-At 8 bits, 16 are used where they cost next to nothing (unless strict):
+Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost next to nothing (unless strict):
 
 1. a graph input that is not an image, and what only moves its data;
 2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Gather, Resize,
-   Sigmoid or Softmax;
+   Sigmoid, Softmax or ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
 4. squares (a tensor times itself), their pools, and the tables after those: LRN is one, and 8 bits do not hold squares.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
@@ -19,7 +19,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.grids import grid_groups
 
-HEAD = ("concat", "reshape", "transpose", "slice", "gather", "resize", "softmax")
+HEAD = ("concat", "reshape", "transpose", "slice", "gather", "resize", "softmax", "arg_max")
 HEAD_FUNCTIONS = ("sigmoid", "hard_sigmoid")
 
 
@@ -28,8 +28,9 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     names = [value.name for value in graph.activations()]
     if bits != "8":
         return {name: 8 if name in graph.pixels else 16 for name in names}
+    wide = _indices(graph)
     if widths == "strict":
-        return dict.fromkeys(names, 8)
+        return {name: 16 if name in wide else 8 for name in names}
     consumers = graph.consumers()
     head: set[str] = set(graph.outputs)
 
@@ -45,7 +46,6 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
         after = node.op in ("reshape", "transpose", "average_pool", "lookup") and node.inputs[0] in squares
         if after or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
             squares.update(node.outputs)
-    wide: set[str] = set()
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
@@ -59,6 +59,12 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
             if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
                 wide.add(node.outputs[0])
     return {name: 16 if name in wide else 8 for name in names}
+
+
+def _indices(graph: Graph) -> set[str]:
+    """What is on one grid with indices that 8 bits do not hold."""
+    far = {n.outputs[0] for n in graph.nodes if n.op == "arg_max" and graph[n.inputs[0]].shape[n.params.axis] > 128}
+    return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
 
 
 def weight_bits(bits: str) -> int:

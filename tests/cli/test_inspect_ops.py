@@ -85,6 +85,17 @@ def test_ops(cli) -> None:
     assert all(row["int8"] and row["int16"] for row in data.json["ops"])
 
 
+def test_ops_page(cli, root: Path, bless: bool) -> None:
+    """OPS.md has the table as the command prints it."""
+    path = root / "OPS.md"
+    before, mark, rest = path.read_text(encoding="utf-8").partition("| op |")
+    _, end, after = rest.partition("\n\n")
+    table = cli("ops", "--markdown").out.rstrip("\n")
+    if bless:
+        path.write_text(before + table + end + after, encoding="utf-8")
+    assert mark + rest.partition(end)[0] == table or bless, "pytest --bless writes it anew"
+
+
 def test_version(cli) -> None:
     assert cli("--version").out == f"nmpconv {__version__}\n"
 

@@ -15,7 +15,9 @@ MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _resize(attributes, scales="{1,1,2.5,1.5}"):
+def _resize(attributes, scales=""):
+    """Sizes that are not whole, but for align_corners, which is not defined for them."""
+    scales = scales or ("{1,1,2.4,1.5}" if "align_corners" in attributes else "{1,1,2.5,1.5}")
     call = f"Resize<{attributes}>" if attributes else "Resize"
     return f"{SMALL} <float[4] s = {scales}> {{ y = {call}(x, , s) }}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from onnx_text import build
 
 from nmpconv.errors import ExitCode, UnsupportedModel
@@ -16,8 +18,8 @@ ROWS = [
     (
         "quantized model",
         13,
-        f"{IMAGE} <float s = {{0.1}}> {{ y = QuantizeLinear(x, s) }}",
-        "QuantizeLinear: nmpconv has no such op; convert the float model; nmpconv quantizes it itself",
+        f"{IMAGE} <float s = {{0.1}}, uint8 z = {{3}}> {{ y = QLinearMatMul(x, s, z, x, s, z, s, z) }}",
+        "QLinearMatMul: nmpconv has no such op; the QuantizeLinear/DequantizeLinear form (QDQ), or the float model",
     ),
     (
         "computed weight",
@@ -46,14 +48,14 @@ ROWS = [
     (
         "division",
         13,
-        f"{IMAGE} {{ t = Exp(x) y = Div(x, t) }}",
-        "Div: its divisor 't' is computed from the input; a constant divisor",
+        f"{IMAGE} <float[2] t = {{1, 0}}> {{ y = Div(x, t) }}",
+        "Div: its divisor 't' holds a zero",
     ),
     (
         "matrix product",
         13,
-        "(float[1,4,4] x) => (y) { y = MatMul(x, x) }",
-        "MatMul: its right side 'x' is computed from the input; a constant right side",
+        "(float[1,4,5] x) => (y) { y = MatMul(x, x) }",
+        "MatMul: [1, 4, 5] does not fit [1, 4, 5]",
     ),
     (
         "reflection",
@@ -72,6 +74,13 @@ ROWS = [
         7,
         f"{IMAGE} <int64[8] p = {{0,0,1,1,0,0,1,1}}> {{ y = Pad<pads=[0,0,1,1,0,0,1,1],value=-inf>(x) }}",
         "Pad: padding with -inf; a finite value; MaxPool's own pads never win",
+    ),
+    (
+        "aligned corners",
+        13,
+        f"{IMAGE} <float[4] s = {{1, 1, 0.5, 0.5}}> "
+        '{ y = Resize<mode="linear",coordinate_transformation_mode="align_corners">(x, , s) }',
+        "Resize: align_corners with scales that give no whole sizes; sizes instead of scales",
     ),
     (
         "reshape",
@@ -122,7 +131,25 @@ ROWS = [
         f"{IMAGE} <int64[7] s = {{1,2,2,3,3,4,2}}> {{ y = Reshape(x, s) }}",
         "Reshape: it needs a tensor of 7 dimensions; at most 6",
     ),
-    ("slopes", 9, f"{IMAGE} <float[4,1,1] a> {{ y = PRelu(x, a) }}", "PRelu: 4 slopes; one slope, or LeakyRelu"),
+    (
+        "infinite choice",
+        13,
+        f"{IMAGE} <bool[8] c, float n = {{-inf}}> {{ y = Where(c, n, x) }}",
+        "Where: its operand 'n' holds infinity or NaN; a finite number",
+    ),
+    (
+        "aspect ratio",
+        18,
+        f"{IMAGE} <int64[4] s = {{1,4,18,12}}> "
+        '{ y = Resize<keep_aspect_ratio_policy="loose">(x, , , s) }',
+        "Resize: keep_aspect_ratio_policy loose; stretch, not_larger or not_smaller",
+    ),
+    (
+        "slopes",
+        9,
+        f"{IMAGE} <float[4] a> {{ y = PRelu(x, a) }}",
+        "PRelu: slopes of shape [4] do not broadcast to [1, 4, 9, 8]; [C,1,1]",
+    ),
     ("missing input", 13, f"{IMAGE} {{ y = Conv(x) }}", "Conv: an input is missing"),
     (
         "malformed",
@@ -162,7 +189,7 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     path = tmp_path / "model.onnx"
     build(
         "(float[1,4,6,6] x) => (y, z) <int64[8] p = {0,0,1,1,0,0,1,1}, int64 k = {3}> {"
-        '  a = Relu(x)  b = Pad<mode="mirror">(a, p)  c = Relu(b)  d = Div(c, b)  y = Sigmoid(d)'
+        '  a = Relu(x)  b = Pad<mode="mirror">(a, p)  c = Relu(b)  d = Pow(c, b)  y = Sigmoid(d)'
         "  e = NonZero(a)  f = Relu(e)  z = Det(f) }",
         13,
         path,
@@ -172,10 +199,11 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     assert str(caught.value) == (
         f"{path}: 4 node(s) cannot be converted:\n"
         "  b (Pad): mode mirror; constant, reflect, edge or wrap\n"
-        "  d (Div): its divisor 'b' is computed from the input; a constant divisor\n"
-        "  e (NonZero): nmpconv has no such op\n"
-        "  z (Det): nmpconv has no such op"
+        "  d (Pow): its exponent 'b' is computed from the input; a constant exponent\n"
+        "  e (NonZero): the shape of its result depends on data\n"
+        "  z (Det): nmpconv has no such op (to leave them to the host, cut the graph: --outputs a)"
     )
+    load(path, outputs=["a"])
 
 
 def test_dead_nodes_do_not_matter(tmp_path):
@@ -197,3 +225,65 @@ def test_integer_input(tmp_path):
     build("(uint8[1,4] x) => (y) { t = Cast<to=1>(x) y = Relu(t) }", 13, tmp_path / "model.onnx")
     with pytest.raises(UnsupportedModel, match=r"x \(input\): is uint8; a float input"):
         load(tmp_path / "model.onnx")
+
+
+def _conditional() -> onnx.NodeProto:
+    """An If on data whose branches read tensors of the graph around them."""
+    branches = {
+        f"{kind}_branch": helper.make_graph(
+            [helper.make_node("Relu", [source], [kind])], kind, [], [helper.make_tensor_value_info(kind, 1, None)]
+        )
+        for kind, source in (("then", "left"), ("else", "right"))
+    }
+    return helper.make_node("If", ["c"], ["y"], "choice", **branches)
+
+
+def _tail(nodes: list[onnx.NodeProto], *outputs: str) -> onnx.ModelProto:
+    """x -> left, right; scores -> what nodes make of them."""
+    kinds = {"left": "Relu", "right": "Neg", "n": "Abs"}
+    makers = [helper.make_node(kind, ["x"], [name]) for name, kind in kinds.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 6, 4])
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([*makers, *nodes], "g", [x], results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "rows", "cut"),
+    [
+        pytest.param(
+            [helper.make_node("NonMaxSuppression", ["left", "right"], ["y"], "nms")],
+            ("y", "n"),
+            [("nms", "NonMaxSuppression", "the shape of its result depends on data", "")],
+            "left,right,n",
+            id="boxes",
+        ),
+        pytest.param(
+            [
+                helper.make_node("ReduceMax", ["n"], ["m"], keepdims=0),
+                helper.make_node("Cast", ["m"], ["c"], to=9),
+                _conditional(),
+            ],
+            ("y",),
+            [("choice", "If", "what it runs depends on the data", "")],
+            "c,right,left",
+            id="if",
+        ),
+        pytest.param(
+            [helper.make_node("Det", ["x"], ["d"], "det"), helper.make_node("Relu", ["d"], ["y"])],
+            ("y",),
+            [("det", "Det", "nmpconv has no such op", "")],
+            "",
+            id="nothing before it",
+        ),
+    ],
+)
+def test_the_cut_that_is_suggested(nodes, outputs, rows, cut, tmp_path):
+    """It names tensors of the model, and the graph before them can be converted."""
+    onnx.save(_tail(nodes, *outputs), tmp_path / "model.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "model.onnx")
+    assert caught.value.rows == rows
+    assert caught.value.hint == (f"to leave them to the host, cut the graph: --outputs {cut}" if cut else "")
+    if cut:
+        assert set(load(tmp_path / "model.onnx", outputs=cut.split(",")).outputs) == set(cut.split(","))

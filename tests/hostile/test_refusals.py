@@ -184,6 +184,21 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
         S.PLAN,
         "overwritten before its last use",
     ),
+    "an op whose scratch would lie on its input": (op(ADD, live_end=16), S.PLAN, "live_end of the op"),
+    "an op whose scratch would lie on its output": (op(CONV, live_end=48), S.PLAN, "live_end of the op"),
+    "an op whose scratch would lie on what is read later": (
+        both(
+            tensor(X, exponents=[-4], offset=32),
+            tensor(C, offset=0),
+            tensor(A, offset=0),
+            op(POOL, inputs=[X]),
+            op(ADD, live_end=32),
+        ),
+        S.PLAN,
+        "live_end of the op",
+    ),
+    "an op whose scratch is misaligned": (op(ADD, live_end=72), S.PLAN, "live_end of the op"),
+    "an op whose scratch starts behind the arena": (op(ADD, live_end=1 << 20), S.PLAN, "live_end of the op"),
     "an output overwritten at the end": (port("outputs", tensor=C), S.PLAN, "overwritten before its last use"),
     "two inputs on the same bytes": (second_input, S.PLAN, "inputs overlap"),
     # The order.

@@ -90,6 +90,18 @@ static const fb_field fields_conv_transpose[] = {
     {FB_KIND_SCALAR, 4, 0}, /* groups */
 };
 
+static const fb_field fields_normalize[] = {
+    {FB_KIND_VECTOR, 4, 0}, /* axes */
+    {FB_KIND_SCALAR, 4, 0}, /* epsilon */
+    {FB_KIND_SCALAR, 4, 0}, /* epsilon_shift */
+};
+
+static const fb_field fields_arg_max[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* axis */
+    {FB_KIND_SCALAR, 1, 0}, /* smallest */
+    {FB_KIND_SCALAR, 1, 0}, /* last */
+};
+
 static const fb_field fields_tensor[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_VECTOR, 4, 1}, /* shape */
@@ -108,10 +120,11 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 20, 1}, /* params */
+    {FB_KIND_UNION, 26, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
+    {FB_KIND_SCALAR, 4, 0}, /* live_end */
 };
 
 static const fb_field fields_preprocess[] = {
@@ -183,8 +196,14 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {NULL, 0}, /* Minimum */
     {NULL, 0}, /* Maximum */
     {fields_conv_transpose, 9}, /* ConvTranspose */
+    {fields_normalize, 3}, /* Normalize */
+    {NULL, 0}, /* BatchMatmul */
+    {NULL, 0}, /* Divide */
+    {NULL, 0}, /* Greater */
+    {NULL, 0}, /* Equal */
+    {fields_arg_max, 3}, /* ArgMax */
     {fields_tensor, 12}, /* Tensor */
-    {fields_op, 6}, /* Op */
+    {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */
     {fields_port, 5}, /* Port */
     {fields_bytes, 1}, /* Bytes */

@@ -29,15 +29,21 @@ enum {
   FB_MINIMUM = 17,
   FB_MAXIMUM = 18,
   FB_CONV_TRANSPOSE = 19,
-  FB_TENSOR = 20,
-  FB_OP = 21,
-  FB_PREPROCESS = 22,
-  FB_PORT = 23,
-  FB_BYTES = 24,
-  FB_TEST_VECTOR = 25,
-  FB_ENTRY = 26,
-  FB_MODEL = 27,
-  FB_TABLE_COUNT = 28
+  FB_NORMALIZE = 20,
+  FB_BATCH_MATMUL = 21,
+  FB_DIVIDE = 22,
+  FB_GREATER = 23,
+  FB_EQUAL = 24,
+  FB_ARG_MAX = 25,
+  FB_TENSOR = 26,
+  FB_OP = 27,
+  FB_PREPROCESS = 28,
+  FB_PORT = 29,
+  FB_BYTES = 30,
+  FB_TEST_VECTOR = 31,
+  FB_ENTRY = 32,
+  FB_MODEL = 33,
+  FB_TABLE_COUNT = 34
 };
 
 enum {
@@ -137,6 +143,10 @@ static inline fb_vector fb_op_outputs(const uint8_t *table) {
 
 static inline uint64_t fb_op_macs(const uint8_t *table) {
   return fb_u64(table, 5, 0);
+}
+
+static inline uint32_t fb_op_live_end(const uint8_t *table) {
+  return fb_u32(table, 6, 0);
 }
 
 static inline fb_vector fb_preprocess_mean(const uint8_t *table) {

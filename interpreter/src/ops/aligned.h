@@ -6,7 +6,14 @@
 
 #include "broadcast.h"
 
+/* The operands broadcast, and their exponents are not too far apart. */
+nmp_rule nmp_check_spread(const nmp_op *op);
+
+/* The same, and the shift to the output's grid is legal. */
 nmp_rule nmp_check_aligned(const nmp_op *op);
+
+/* Rows by a kernel like those of add, with this shift from its expression to the output. */
+void nmp_run_rows(const nmp_op *op, nmp_add_fn *kernel, int shift);
 
 /* Rows of the op, by a kernel like those of add for the widths of a, b and y. */
 void nmp_run_aligned(const nmp_op *op, nmp_add_fn *kernel);

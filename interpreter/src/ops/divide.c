@@ -1,0 +1,38 @@
+/* y = sat(floor(a * 2^d / b + 1/2)), d = e_a - e_b - e_y; where b is 0 an end of the range by the sign of a, or 0. */
+#include "aligned.h"
+
+#define SPREAD 30 /* of |d| */
+
+static int64_t quotient(int64_t num, int64_t den) {
+  if (den == 0) {
+    return num > 0 ? INT32_MAX : num < 0 ? INT32_MIN : 0;
+  }
+  return den > 0 ? nmp_div(num, den) : nmp_div(-num, -den);
+}
+
+NMP_ALIGNED_ROWS(quotient(p, q))
+
+static int lead(const nmp_op *op) {
+  return op->in[0].exponent - op->in[1].exponent - op->out[0].exponent;
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_broadcast(op));
+  const int d = lead(op);
+  NMP_REQUIRE(d <= SPREAD, "difference of exponents", d, SPREAD);
+  NMP_REQUIRE(d >= -SPREAD, "difference of exponents", d, -SPREAD);
+  return NMP_FINE;
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  const int d = lead(op);
+  nmp_binary how = {0, 0, d > 0 ? d : 0, d < 0 ? -d : 0, 0, y->lo, y->hi};
+  nmp_broadcast(op, nmp_aligned_row(op, rows), &how);
+}
+
+static uint64_t work(const nmp_op *op) {
+  return (uint64_t)op->out[0].size * 8; /* a division each */
+}
+
+const nmp_op_type nmp_divide_type = {.check = check, .run = run, .in_place = 1, .work = work};

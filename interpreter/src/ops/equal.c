@@ -1,0 +1,10 @@
+/* 1 where one aligned operand is equal to the other, else 0. */
+#include "compare.h"
+
+NMP_ALIGNED_ROWS(p == q)
+
+static void run(const nmp_op *op) {
+  nmp_run_compare(op, nmp_aligned_row(op, rows));
+}
+
+const nmp_op_type nmp_equal_type = {.check = nmp_check_compare, .run = run, .in_place = 1};

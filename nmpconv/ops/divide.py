@@ -1,0 +1,84 @@
+"""Element-wise quotient of two tensors with numpy broadcasting, rounded once; either may be constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.fixed import INT_MAX, INT_MIN, SPREAD_MAX, div, sat
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.case import WIDTHS, elementwise, fed, grid, single
+from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.mul import MulParams
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+
+@dataclass(frozen=True)
+class DivideParams:
+    pass
+
+
+class Divide(Op):
+    name = "divide"
+    Params = DivideParams
+    clamps = True
+    in_place = True
+    restrictions = "a divisor of 0 gives the end of the range, and 0 / 0 is 0"
+    onnx = ("Div",)
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Dividing by a constant is multiplying by its reciprocal."""
+        x, divisor = to.value(node.input(0)), node.input(1)
+        if not to.is_const(divisor):
+            to.emit("divide", to.aligned(x, to.value(divisor)), DivideParams(), node.outputs[0])
+            return
+        numbers = to.array(divisor, "divisor").astype(np.float64)
+        if not numbers.all():
+            raise Unsupported(f"its divisor '{divisor}' holds a zero")
+        to.emit("mul", to.aligned(x, to.const(1.0 / numbers, divisor)), MulParams(), node.outputs[0])
+
+    def infer(self, params: DivideParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """A constant gets 16 bits and an exponent by its largest value that keeps e_a - e_b - e_y legal."""
+        constant_dividend = graph[node.inputs[0]].is_const
+
+        def window(other: int, out: int) -> tuple[int, int]:
+            middle = other + out if constant_dividend else other - out
+            return middle - SPREAD_MAX, middle + SPREAD_MAX
+
+        return quantize_constants(node, graph, window)
+
+    def reference(self, params: DivideParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """d = e_a - e_b - e_y; y = sat(floor(a*2^d / b + 1/2)), |d| <= SPREAD_MAX; where b is 0: lo, 0 or hi, as a < 0,
+        a = 0 or a > 0, the latter within [lo, hi]. So a result is off by at most half a step of y.
+        """
+        a, b = inputs
+        quant = quant_of(outputs[0])
+        d = a.quant.exponent - b.quant.exponent - quant.exponent
+        assert abs(d) <= SPREAD_MAX
+        num = np.asarray(a.q.astype(np.int64) << max(d, 0))
+        den = np.asarray(b.q.astype(np.int64) << max(-d, 0))
+        far = np.where(num > 0, INT_MAX[32], np.where(num < 0, INT_MIN[32], 0))
+        y = np.where(den == 0, far, div(num * np.where(den < 0, -1, 1), np.maximum(np.abs(den), 1)))
+        return [sat(y, quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        exponents = ((-4, -7, -4), (-4, 2, -3), (0, 0, 0), (10, -20, 0), (0, 30, 0), (-30, 0, -7))
+        yield from elementwise(self, DivideParams(), exponents)
+        for bits in WIDTHS:
+            low, small = fed("low", (1, 300), bits, 0, "lowest"), fed("small", (1, 300), 8, 0)
+            yield single(self, f"small/int{bits}", DivideParams(), [low, small], grid(bits, -2, lo=-100, hi=90))
+            yield single(self, f"first/int{bits}", DivideParams(), [small, low], grid(bits, -9, lo=-100, hi=90))
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        to.node("Div", node.inputs, node.outputs[0])

@@ -1,0 +1,29 @@
+"""Where one tensor is greater than another: 1, elsewhere 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmpconv.ops.aligned import AlignedParams
+from nmpconv.ops.compare import Compare, opposite
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+
+class Greater(Compare):
+    name = "greater"
+    kind = "Greater"
+    holds = np.greater
+    onnx = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """a < b is b > a; a >= b is not b > a."""
+        a, b = to.aligned(to.value(node.input(0)), to.value(node.input(1)))
+        pair = (a, b) if node.op_type in ("Greater", "LessOrEqual") else (b, a)
+        if node.op_type in ("Greater", "Less"):
+            to.emit("greater", pair, AlignedParams(), node.outputs[0])
+        else:
+            opposite(to, to.emit("greater", pair, AlignedParams()), node.outputs[0])

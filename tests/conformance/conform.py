@@ -1,0 +1,111 @@
+"""One case through the converter and the C runtime, held against its expected output and a bound of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import error_bounds
+import numpy as np
+import onnx
+from onnx_cases import OnnxCase, Variant, choices, precision, variant
+
+from nmpconv import runtime
+from nmpconv.convert import Options, convert, float_passes
+from nmpconv.errors import InputError, NmpError, UnsupportedModel, UsageError
+from nmpconv.fixed import dequantize
+from nmpconv.frontend.onnx import load
+from nmpconv.ir import Graph
+from nmpconv.passes.trace import Trace
+
+BITS = (8, 16)
+TINY = 2.0**-100  # so that no error over no bound is none
+REFUSALS = (InputError, UnsupportedModel, UsageError)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """refused: why, '' when it ran. worst: the largest error in units of its bound. wrong: what is not right."""
+
+    case: str
+    op: str
+    bits: int
+    refused: str = ""
+    worst: float = 0.0
+    wrong: str = ""
+
+
+def outcomes(case: OnnxCase, folder: Path) -> Iterator[Outcome]:
+    """At 8 and at 16 bits, the worst of its variants that convert; refused when none does."""
+    for bits in BITS:
+        results = [_attempt(case, kept, bits, folder) for kept in choices(case)]
+        ran = [result for result in results if not result.refused]
+        yield max(ran, key=lambda result: (bool(result.wrong), result.worst)) if ran else results[-1]
+
+
+def _attempt(case: OnnxCase, kept: list[str], bits: int, folder: Path) -> Outcome:
+    try:
+        worst, wrong = run(variant(case, kept), bits, folder, precision(case))
+    except REFUSALS as error:
+        return Outcome(case.name, case.op, bits, refused=_reason(error))
+    return Outcome(case.name, case.op, bits, worst=worst, wrong=wrong)
+
+
+def _reason(error: NmpError) -> str:
+    """Of the first node that is refused, "Op: why", without the names and shapes of the case."""
+    if isinstance(error, UnsupportedModel):
+        _, kind, why, _ = error.rows[0]
+        why = re.sub(r"'[^']*'", "'...'", re.sub(r"\[[^]]*\]", "[...]", why))
+        return f"{kind}: {why}"
+    return error.message
+
+
+def run(case: Variant, bits: int, folder: Path, noise: float = 0.0) -> tuple[float, str]:
+    """(largest error in units of its bound, what is wrong). noise: of an expected value, what it may be off itself."""
+    for wanted in case.expected:
+        if any(not np.isfinite(y).all() for y in wanted.values()):
+            raise InputError("expected values that are not finite")
+    net, integer, floats = converted(case, bits, folder)
+    worst, wrong = 0.0, ""
+    for feeds, wanted in zip(case.samples, case.expected, strict=True):
+        reference, bounds = error_bounds.bounds(integer, floats, feeds)
+        for port, q in zip(net.outputs, net.run(feeds), strict=True):
+            if q.tobytes() != reference[port.name].tobytes():
+                return np.inf, f"{port.name}: C and reference differ"
+            if q.shape != wanted[port.name].shape:
+                return np.inf, f"{port.name}: shape {q.shape}, {wanted[port.name].shape} expected"
+            off = np.abs(dequantize(q, port.exponent) - wanted[port.name])
+            ratio = off / (bounds[port.name] + noise * np.abs(wanted[port.name]) + TINY)
+            if ratio.max() > worst:
+                worst, at = float(ratio.max()), np.unravel_index(ratio.argmax(), ratio.shape)
+                wrong = f"{port.name}{list(map(int, at))}: off by {off[at]:g}, {bounds[port.name][at]:g} allowed"
+    return worst, wrong if worst > 1 else ""
+
+
+def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Graph, Graph]:
+    """(what runs, its integer graph, the float graph that it was made from); ranges are those of the case's own data.
+
+    Plain rounding: what --rounding, --equalize and bias correction do to make results better on average has no bound
+    for the single element.
+    """
+    path = folder / "model.onnx"
+    onnx.save(case.model, path)
+    data: dict[str, Path] = {}
+    for i, name in enumerate(case.samples[0]):
+        data[name] = folder / f"{i}.npy"
+        np.save(data[name], np.stack([sample[name] for sample in case.samples]))
+    options = Options(
+        bits=str(bits),
+        widths="strict",
+        method="max",
+        equalize="none",
+        rounding="nearest",
+        bias_correction=False,
+        drop_channels=False,
+        input_shapes=case.shapes,
+    )
+    floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
+    result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)
+    return runtime.load(result.data), result.graph, floats

@@ -1,0 +1,294 @@
+"""How far an integer graph may be from the real numbers that it stands for: a bound for every element, given its input.
+
+A running error analysis. Every tensor has a bound on |q * 2^e - r|, r being what the float graph computes without any
+rounding. A rule per op says what its inputs' errors, and those of its weights, bias and table, become at its output;
+every output then adds its own rounding: half a step of its grid, or up to one where the grid ends before its largest
+value. Rules only bound: they cannot make a wrong result right, as it is compared with a result from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nmpconv.fixed import INT_MAX, INT_MIN, dequantize, quantize
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops import OPS, QArray
+from nmpconv.ops.function import FUNCTIONS
+from nmpconv.ops.interpolation import WEIGHT_BITS
+from nmpconv.ops.op import quant_of
+from nmpconv.passes.weighted import gather, matrix, multiply, out_positions
+from nmpconv.reference import step
+
+FLOAT_NOISE = 2.0**-21  # of a value: what float32 weights and results of a case may be off
+INTERVAL = np.linspace(-1.0, 1.0, 65)  # where a function is looked at between x - error and x + error
+
+Array = np.ndarray[Any, Any]
+
+
+class Context:
+    """What a rule knows of its node: real inputs, their errors, and the float graph's constants and parameters."""
+
+    def __init__(
+        self, integer: Graph, node: Node, source: Node | None, floats: Graph, env: Mapping[str, Array]
+    ) -> None:
+        self.graph, self.node, self.source, self.floats = integer, node, source, floats
+        self.inputs = integer.ins(node)
+        self.output = integer.outs(node)[0]
+        data = [env[v.name] if v.data is None else v.data for v in self.inputs]
+        self.x = [_reals(q, v) for q, v in zip(data, self.inputs, strict=True)]
+        self.result = env[self.output.name]
+        self.step = 2.0 ** quant_of(self.output).exponent
+
+    def constant(self, i: int) -> Array:
+        """Constant i of the node as the float graph has it."""
+        assert self.source is not None
+        data = self.floats[self.source.inputs[i]].data
+        assert data is not None
+        return data.astype(np.float64)
+
+    def pushed(self, error: Array, params: Any = None, others: Array | None = None) -> Array:
+        """What a linear op with weights of at least 0, or one that only moves or picks, makes of its input's error.
+
+        It is the op's own reference, on integers fine enough that their rounding is added here without being felt.
+        """
+        peak = max(float(np.max(error, initial=0.0)), 0.0 if others is None else float(others.max()))
+        if peak == 0:
+            return np.zeros(self.output.shape)
+        e = int(np.ceil(np.log2(peak))) - 24
+        grid = Quant(32, (e,), INT_MIN[32], INT_MAX[32])
+        fine = [np.ceil(np.ldexp(a, -e)).astype(np.int32) for a in (error, others) if a is not None]
+        out = replace(self.output, quant=grid, dtype="int32")
+        params = self.node.params if params is None else params
+        [q] = OPS[self.node.op].reference(params, [QArray(a, grid) for a in fine], [out])
+        return dequantize(q.astype(np.int64) + 1, e)
+
+
+def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """(integers, bounds) of the graph's outputs by name. floats: the graph that was quantized; feeds: real inputs."""
+    source = {node.name: node for node in floats.nodes}
+    env: dict[str, Array] = {}
+    errors: dict[str, Array] = {}
+    for name in integer.inputs:
+        quant = quant_of(integer[name])
+        env[name] = quantize(feeds[name], quant.exponent, quant.lo, quant.hi).astype(quant.dtype)
+        errors[name] = np.abs(_reals(env[name], integer[name]) - feeds[name])
+    for node in integer.nodes:
+        env.update(step(integer, node, env))
+        if node.op not in RULES:
+            raise NotImplementedError(f"op {node.op} has no rule in tests/conformance/error_bounds.py")
+        at = Context(integer, node, source.get(node.name), floats, env)
+        given = [errors[v.name] if v.data is None else _constant_error(at, i) for i, v in enumerate(at.inputs)]
+        [out] = node.outputs
+        found = RULES[node.op](at, given)
+        if OPS[node.op].grid != "same":
+            found = found + _rounding(integer[out])
+        result = _reals(env[out], integer[out])
+        errors[out] = np.minimum(found, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
+    return {n: env[n] for n in integer.outputs}, {n: errors[n] for n in integer.outputs}
+
+
+def _reals(q: Array, value: Value) -> Array:
+    quant = quant_of(value)
+    exponents = np.asarray(quant.exponents)
+    if quant.axis is None:
+        return dequantize(q, int(exponents[0]))
+    shape = [1] * q.ndim
+    shape[quant.axis] = -1
+    return dequantize(q, exponents.reshape(shape))
+
+
+def _rounding(value: Value) -> Array:
+    """Half a step, or what a result beyond the end of the grid loses there: at most one step."""
+    quant = quant_of(value)
+    step = 2.0**quant.exponent
+    seen = value.observed
+    assert seen is not None, value.name
+    beyond = max(seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min)
+    assert beyond <= step * (1 + 1e-6), f"{value.name}: calibrated range [{seen.min}, {seen.max}] on 2^{quant.exponent}"
+    return np.asarray(max(step / 2, beyond))
+
+
+def _farthest(result: Array, value: Value) -> Array:
+    """How far the real number can be at most: it lies in the range that calibration saw on the same data."""
+    seen = value.observed
+    assert seen is not None
+    return np.maximum(np.abs(result - seen.min), np.abs(result - seen.max))
+
+
+def _constant_error(at: Context, i: int) -> Array:
+    """Of an operand that the op itself put on a grid; tables are their rules' business."""
+    if at.source is None or i >= len(at.source.inputs) or not at.floats[at.source.inputs[i]].is_const:
+        return np.zeros(())
+    exact = at.constant(i)
+    return np.abs(at.x[i] - exact) if exact.shape == at.x[i].shape else np.zeros(())
+
+
+# -- rules: (context, errors of the inputs) -> error of the output before its own rounding ----------------------------
+
+Rule = Callable[[Context, list[Array]], Array]
+
+
+def _linear(at: Context, errors: list[Array]) -> Array:
+    """conv2d, conv_transpose, fully_connected: |error| * |w| + |x| * |error of w| + error of the bias."""
+    shape = matrix(at.graph, at.node)
+    wanted = at.constant(1)
+    pads = [at.x[3], errors[3]] if len(at.x) == 4 else [None, None]
+
+    def product(x: Array, w: Array, pad: Array | None) -> Array:
+        positions = np.arange(out_positions(at.graph, at.node))
+        rows = gather(at.graph, at.node, x, pad, np.zeros_like(positions), positions)
+        return multiply(rows, shape.split(w)).reshape(at.output.shape)
+
+    spread = product(errors[0], np.abs(wanted), pads[1])
+    return spread + product(np.abs(at.x[0]), errors[1], None if pads[0] is None else np.abs(pads[0])) + errors[2]
+
+
+def _mul(at: Context, errors: list[Array]) -> Array:
+    ea, eb = errors
+    return np.abs(at.x[0]) * eb + np.abs(at.x[1]) * ea + ea * eb
+
+
+def _matmul(at: Context, errors: list[Array]) -> Array:
+    """The same for sums of products, both operands with their last axis."""
+    (a, b), (ea, eb) = (
+        (np.abs(x) for x in at.x),
+        (np.broadcast_to(e, x.shape) for e, x in zip(errors, at.x, strict=True)),
+    )
+    turned, eturned = np.swapaxes(b, -1, -2), np.swapaxes(eb, -1, -2)
+    return np.matmul(a, eturned) + np.matmul(ea, turned) + np.matmul(ea, eturned)
+
+
+def _normalize(at: Context, errors: list[Array]) -> Array:
+    """z = d / D, d = x - mean, D = sqrt(mean(d^2) + eps): d is off by e + mean(e), D by at most r, the root mean square
+    of e; and what the op itself loses (`Normalize.quantize`).
+    """
+    assert at.source is not None
+    axes, eps = at.source.params.axes, at.source.params.eps
+    scale, bias = at.constant(1), at.constant(2)
+    e = errors[0]
+    d = at.x[0] - at.x[0].mean(axis=axes, keepdims=True)
+    deviation = np.sqrt((d * d).mean(axis=axes, keepdims=True) + eps)
+    r = np.sqrt((e * e).mean(axis=axes, keepdims=True))
+    z = np.abs(d) / deviation
+    off = (e + e.mean(axis=axes, keepdims=True) + z * r) / np.maximum(deviation - r, np.sqrt(eps))
+    stored = np.abs(at.x[1] - scale) * z + np.abs(at.x[2] - bias)
+    return np.abs(scale) * off + stored + np.abs(scale).max() * (z + 1) * 2.0**-22 + 0.01 * at.step
+
+
+def _divide(at: Context, errors: list[Array]) -> Array:
+    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0."""
+    (ea, eb), (a, b) = errors, at.x
+    least = np.abs(b) - eb
+    safe = np.where(least > 0, least, 1.0)
+    return np.where(least > 0, (ea + np.abs(a) / np.where(b == 0, 1.0, np.abs(b)) * eb) / safe, np.inf)
+
+
+def _compare(at: Context, errors: list[Array]) -> Array:
+    """Wrong by 1 only where the operands are closer to each other than their errors."""
+    off = errors[0] + errors[1]
+    return np.where((np.abs(at.x[0] - at.x[1]) <= off) & (off > 0), 1.0, 0.0)
+
+
+def _arg_max(at: Context, errors: list[Array]) -> Array:
+    """The largest distance to an element that may be the largest one, too."""
+    axis = at.node.params.axis
+    x = -at.x[0] if at.node.params.smallest else at.x[0]
+    least = (x - errors[0]).max(axis=axis, keepdims=True)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    index = np.arange(x.shape[axis]).reshape(shape)
+    possible = x + errors[0] >= least
+    first = np.where(possible, index, x.shape[axis]).min(axis=axis, keepdims=True)
+    last = np.where(possible, index, -1).max(axis=axis, keepdims=True)
+    found = _reals(at.result, at.output)
+    return np.maximum(last - found, found - first)
+
+
+def _lookup(at: Context, errors: list[Array]) -> Array:
+    """The function's largest change over x +- error, and what the chords of an int16 table are off."""
+    assert at.source is not None
+    p, x, table = at.source.params, at.x[0], at.x[1]
+
+    def function(t: Array) -> Array:
+        return FUNCTIONS[p.function](t, p.alpha, p.beta)
+
+    around = function(x[..., None] + errors[0][..., None] * INTERVAL)
+    spread = np.abs(around - function(x)[..., None]).max(axis=-1)
+    quant = quant_of(at.inputs[0])
+    if quant.bits == 8:
+        return spread
+    points = np.ldexp(np.arange(-32768.0, 32769.0), quant.exponent)
+    y = quant_of(at.output)
+    exact = np.clip(function(points), y.lo * at.step, y.hi * at.step)
+    samples = function(points[:: 65536 // (len(table) - 1)])
+    chords = np.interp(points, points[:: 65536 // (len(table) - 1)], samples)
+    off = np.abs(np.clip(chords, y.lo * at.step, y.hi * at.step) - exact)
+    return spread + np.interp(x, points, off) + at.step * 2.0**-9
+
+
+def _softmax(at: Context, errors: list[Array]) -> Array:
+    """With all inputs of an axis off by at most d, the odds of one change by a factor of exp(2d) at most."""
+    axis = at.node.params.axis
+    a = np.exp(2 * errors[0].max(axis=axis, keepdims=True))
+    e = np.exp(at.x[0] - at.x[0].max(axis=axis, keepdims=True))
+    p = e / e.sum(axis=axis, keepdims=True)
+    spread = np.maximum(p * a / (1 + p * (a - 1)) - p, p - p / (p + (1 - p) * a))
+    return spread + (at.x[0].shape[axis] + 1) * 2.0**-29
+
+
+def _resize(at: Context, errors: list[Array]) -> Array:
+    """Weights of an axis are off by 2^-15 a tap in all: half for their rounding, half for making their sum 1."""
+    p = at.node.params
+    positive = replace(
+        p,
+        row_weights=tuple(map(abs, p.row_weights)),
+        column_weights=tuple(map(abs, p.column_weights)),
+    )
+    off = 2 * (p.taps_h + p.taps_w) * 2.0**-WEIGHT_BITS * np.abs(at.x[0]).max(initial=0.0)
+    return at.pushed(errors[0], positive) + off
+
+
+def _pad(at: Context, errors: list[Array]) -> Array:
+    return at.pushed(errors[0], others=np.full((1,), np.max(errors[1])))
+
+
+def _concat(at: Context, errors: list[Array]) -> Array:
+    return np.concatenate(
+        [np.broadcast_to(e, x.shape) for e, x in zip(errors, at.x, strict=True)], axis=at.node.params.axis
+    )
+
+
+def _sum(at: Context, errors: list[Array]) -> Array:
+    return errors[0] + errors[1]
+
+
+def _larger(at: Context, errors: list[Array]) -> Array:
+    return np.maximum(errors[0], errors[1])
+
+
+def _moved(at: Context, errors: list[Array]) -> Array:
+    return at.pushed(errors[0])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("conv2d", "conv_transpose", "fully_connected"), _linear),
+    **dict.fromkeys(("add", "sub"), _sum),
+    **dict.fromkeys(("minimum", "maximum"), _larger),
+    **dict.fromkeys(("average_pool", "max_pool", "slice", "reshape", "transpose", "gather"), _moved),
+    "divide": _divide,
+    **dict.fromkeys(("greater", "equal"), _compare),
+    "arg_max": _arg_max,
+    "requantize": lambda at, errors: errors[0],
+    "mul": _mul,
+    "batch_matmul": _matmul,
+    "normalize": _normalize,
+    "lookup": _lookup,
+    "softmax": _softmax,
+    "resize": _resize,
+    "pad": _pad,
+    "concat": _concat,
+}
