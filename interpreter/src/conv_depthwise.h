@@ -20,6 +20,7 @@ enum { QUADS, PAIRS, SPLIT };
 #define BLOCK (4 * LANES)
 #define TAPS_MAX 128          /* SPLIT: 128 * 2^15 * 255 < 2^31 */
 #define PERIOD_MAX 4096       /* channels of all blocks with weights of their own, while pixels are not padded */
+#define ALIGN 64              /* of the scratch: loads that cross lines of a cache cost twice */
 #define SCRATCH_MAX (1 << 20) /* bytes of a task */
 #define CHUNK_BYTES 24576     /* of interleaved rows: half a first-level cache */
 #define SHARE 400000          /* products that are worth a task */
@@ -79,7 +80,7 @@ static parts parts_of(const plan *p) {
   at.row = (p->pitch * p->bytes + 63) / 64 * 64;
   at.ring = at.row + (p->phases > 1 ? (p->columns * p->pitch * p->bytes + 63) / 64 * 64 : 0);
   at.interleaved = at.ring + p->rows * p->phases * p->phase * p->bytes;
-  at.end = at.interleaved + p->groups * p->phases * interleaved_phase(p) * 4;
+  at.end = at.interleaved + p->groups * p->phases * interleaved_phase(p) * 4 + ALIGN;
   return at;
 }
 
@@ -394,6 +395,7 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
     return;
   }
   own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
+  own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
   memset(own.scratch, p.mode == QUADS ? 0x80 : 0, p.pitch * p.bytes);
   if (c->pad) {
     convert_pixels(own.scratch, c->pad, 1, c, &p);
