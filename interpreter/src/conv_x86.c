@@ -109,27 +109,55 @@ size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p) {
   return s.plane * p->planes;
 }
 
-/* The shift alone is left for the end where every sum is proven to fit into 32 bits with bias and half a unit. */
-static int start_channel(const nmp_conv *c, const nmp_product *p, size_t channel, nmp_panel *panel, size_t lane) {
-  const int shift = nmp_conv_shift(c, channel);
-  const int64_t bias = nmp_conv_bias(c, channel);
-  int32_t sum = 0, most = 0;
-  if (!p->wide) {
-    for (size_t i = 0; i < c->k; i++) {
-      const int32_t w = ((const int8_t *)c->w)[channel * c->k + i];
-      sum += w;
-      most += w < 0 ? -w : w;
-    }
+/* The sum of a channel's weights and that of their magnitudes. */
+static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
+  const size_t first = channel * c->k;
+  *sum = *most = 0;
+  for (size_t i = 0; i < c->k && c->w_wide; i++) {
+    const int64_t w = ((const int16_t *)c->w)[first + i];
+    *sum += w;
+    *most += w < 0 ? -w : w;
   }
-  panel->start[lane] = p->zero ? (int32_t)(0u - 128u * (uint32_t)sum) : 0; /* x is 128 too large; modulo 2^32 */
-  panel->shift[lane] = shift;
-  panel->bias[lane] = (int32_t)bias;
-  panel->scale_shift[lane] = (int8_t)shift;
-  if (p->wide || shift < 0 || shift > 30) {
+  int32_t narrow = 0, narrow_most = 0;
+  for (size_t i = 0; i < c->k && !c->w_wide; i++) {
+    const int32_t w = ((const int8_t *)c->w)[first + i];
+    narrow += w;
+    narrow_most += w < 0 ? -w : w;
+  }
+  *sum += narrow;
+  *most += narrow_most;
+}
+
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
+  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  int64_t sum, most;
+  if (by < split || by > 30) {
     return 0;
   }
-  const int64_t first = bias * ((int64_t)1 << shift) + (shift > 0 ? (int64_t)1 << (shift - 1) : 0);
-  return (int64_t)most * 128 + (first < 0 ? -first : first) <= INT32_MAX; /* so every partial result may wrap */
+  sum_weights(c, channel, &sum, &most);
+  const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
+  const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
+  const int64_t x_most = c->x_wide && !split ? 32768 : 128;
+  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * sum : first); /* bytes of x are 128 too large */
+  *shift = by;
+  return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
+}
+
+static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
+  memset(panel, 0, sizeof(*panel));
+  panel->proven = 1;
+  for (size_t i = 0; i < channels; i++) {
+    panel->bias[i] = nmp_conv_bias(c, first + i);
+    panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
+    panel->proven = panel->proven && prove(c, p, first + i, &panel->start[i], &panel->shift[i]);
+  }
+  for (size_t i = 0; i < channels && !panel->proven; i++) {
+    int64_t sum, most;
+    sum_weights(c, first + i, &sum, &most);
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : 0;
+    panel->shift[i] = panel->scale_shift[i];
+  }
 }
 
 /* n elements of a grain, or less at the end of a segment. */
@@ -147,16 +175,7 @@ static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, 
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
   const size_t lanes = vectors * p->lanes, per_grain = NMP_GRAIN / p->element;
-  memset(panel, 0, sizeof(*panel));
-  panel->exact = 1;
-  for (size_t lane = 0; lane < channels; lane++) {
-    panel->exact &= start_channel(c, p, first + lane, panel, lane);
-  }
-  for (size_t lane = 0; lane < channels && panel->exact; lane++) {
-    const uint32_t half = panel->shift[lane] > 0 ? 1u << (panel->shift[lane] - 1) : 0;
-    const uint32_t bias = (uint32_t)panel->bias[lane] << panel->shift[lane];
-    panel->start[lane] = (int32_t)((uint32_t)panel->start[lane] + bias + half);
-  }
+  start_channels(c, p, first, channels, panel);
   for (size_t segment = 0; segment < s->segments; segment++) {
     for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * NMP_GRAIN) {
       const size_t n = smaller(per_grain, s->per_segment - i);
@@ -264,19 +283,29 @@ static void load_band(const band *b, size_t image, size_t line, size_t lines) {
 }
 
 /* The addresses of `rows` output pixels from number `pixel` of the band on. */
-static void point(const band *b, size_t pixel, size_t rows, size_t group, nmp_tile *t) {
+static void point(const band *b, size_t pixel, size_t rows, size_t group, const uint8_t **to) {
   const shape *s = b->s;
   const size_t width = (size_t)s->h.out, element = b->p->element;
   const size_t across = (size_t)(s->h.stride / s->h_hop) * b->c->in * element;
   const size_t down = (size_t)(s->v.stride / s->v_hop) * s->row * element;
-  const uint8_t *line = b->bytes + pixel / width * down + group * (b->c->in / b->c->groups) * element;
-  size_t x = pixel % width;
-  for (size_t r = 0; r < rows; r++) {
-    t->x[r] = line + x * across;
-    if (++x == width) {
-      x = 0;
-      line += down;
+  const uint8_t *at = b->bytes + group * (b->c->in / b->c->groups) * element;
+  size_t x = pixel % width, line = pixel / width;
+  for (size_t r = 0; r < rows; line++, x = 0) {
+    for (const size_t end = smaller(rows, r + width - x); r < end; r++, x++) {
+      to[r] = at + line * down + x * across;
     }
+  }
+}
+
+static void multiply_tile(const band *b, nmp_tile *t, const uint8_t *const *x, size_t rows, size_t channels,
+                          uint8_t *y) {
+  const nmp_way *way = &b->p->ways[t->panel->proven];
+  const size_t vectors = channels > b->p->lanes ? 2 : 1;
+  for (size_t r = 0, n; r < rows; r += n) {
+    n = smaller(rows - r, way->rows);
+    t->x = x + r;
+    way->tiles[vectors - 1][n - 1](t);
+    way->finish(b->c, t, n, vectors * b->p->lanes, channels, y + (r * b->c->out << b->c->y_wide));
   }
 }
 
@@ -284,8 +313,10 @@ static void point(const band *b, size_t pixel, size_t rows, size_t group, nmp_ti
 static void multiply(const band *b, const uint8_t *packed, size_t first, size_t last, size_t pixels, uint8_t *y) {
   const nmp_conv *c = b->c;
   const shape *s = b->s;
-  const size_t channels = c->out / c->groups, nr = 2 * (size_t)b->p->lanes, lanes = b->p->lanes;
-  const size_t at_once = L1_BYTES / s->panel_bytes + 1, tiles = (pixels + b->p->rows - 1) / b->p->rows;
+  const size_t channels = c->out / c->groups, nr = 2 * (size_t)b->p->lanes;
+  const size_t at_once = L1_BYTES / s->panel_bytes + 1, most = b->p->ways[1].rows;
+  const size_t tiles = (pixels + most - 1) / most;
+  const uint8_t *x[NMP_ROWS_MAX];
   nmp_tile t;
   t.plane = b->plane;
   t.segments = (const uint32_t *)(const void *)(packed + segments_at());
@@ -297,24 +328,20 @@ static void multiply(const band *b, const uint8_t *packed, size_t first, size_t 
     n = smaller(smaller(at_once, last - panel), (group + 1) * s->panels - panel);
     for (size_t i = 0; i < tiles; i++) {
       const size_t pixel = pixels * i / tiles, rows = pixels * (i + 1) / tiles - pixel;
-      point(b, pixel, rows, group, &t);
+      point(b, pixel, rows, group, x);
       for (size_t k = panel % s->panels; k < panel % s->panels + n; k++) {
-        const size_t count = smaller(nr, channels - k * nr), vectors = count > lanes ? 2 : 1;
         t.panel = (const nmp_panel *)(const void *)(packed + group * s->group_bytes + k * s->panel_bytes);
-        b->p->tiles[vectors - 1][rows - 1](&t);
-        b->p->finish(c, &t, rows, vectors * lanes, count,
-                     y + ((pixel * c->out + group * channels + k * nr) << c->y_wide));
+        multiply_tile(b, &t, x, rows, smaller(nr, channels - k * nr),
+                      y + ((pixel * c->out + group * channels + k * nr) << c->y_wide));
       }
     }
   }
 }
 
-void nmp_x86_scale(const nmp_conv *c, const void *sums, int wide, size_t rows, size_t lanes, size_t n,
-                   const nmp_panel *panel, void *y) {
+void nmp_x86_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   for (size_t r = 0; r < rows; r++) {
-    c->kernels->scale[wide][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0,
-                                       (const uint8_t *)sums + r * lanes * (wide ? 8 : 4), 1, n, panel->bias,
-                                       panel->scale_shift, c->lo, c->hi);
+    c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0, t->sums + r * lanes, 1, n,
+                                    t->panel->bias, t->panel->scale_shift, c->lo, c->hi);
   }
 }
 
