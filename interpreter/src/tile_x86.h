@@ -19,6 +19,9 @@
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
 
+/* Keeps a sum in one register: compilers that see more of its life than this may give it two, and the rest to memory. */
+#define KEEP(v) __asm__("" : "+v"(v))
+
 INLINE V grain_of(const uint8_t *x) {
   int32_t four;
   memcpy(&four, x, sizeof(four));
@@ -38,6 +41,7 @@ INLINE void add_grain(V *acc, const nmp_tile *t, size_t offset, const uint8_t *w
       UNROLL for (int v = 0; v < vectors; v++) {
         V *sum = &acc[(r * planes + p) * vectors + v];
         *sum = bytes ? DOT_BYTES(*sum, x, factors[v]) : DOT_WORDS(*sum, x, factors[v]);
+        KEEP(*sum);
       }
     }
   }
