@@ -11,6 +11,7 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 #define LOAD(p) _mm512_loadu_si512(p)
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define ADD(a, b) _mm512_add_epi32(a, b)
+#define SRA8(a) _mm512_srai_epi32(a, 8)
 #define BROADCAST(i) _mm512_set1_epi32(i)
 #define DOT_BYTES(s, x, w) _mm512_dpbusd_epi32(s, x, w)
 #define DOT_WORDS(s, x, w) _mm512_dpwssd_epi32(s, x, w)
@@ -28,36 +29,52 @@ static inline void add_sums(int64_t *to, const int32_t *from, int shift) {
 
 #include "tile_x86.h"
 
-TILES(TILES_14, bytes)
-TILES(TILES_14, mixed)
-TILES(TILES_7, planes)
-
 /* The first n of 32 bits, or all when there are more. */
 static inline uint32_t mask_of(size_t n) {
   return n < 32 ? (1u << n) - 1 : UINT32_MAX;
 }
 
-/* Lanes of one vector and of two are finished alike, the second one may be empty. */
-static void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
+/* 4 vectors of sums, shifted, as 4 times 16 bytes. */
+static inline V four(const int32_t *sums, V shift0, V shift1) {
   const V order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const V lo = _mm512_set1_epi8((char)c->lo), hi = _mm512_set1_epi8((char)c->hi);
-  const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
-  const size_t second = lanes > LANES ? LANES : 0;
+  const V a = _mm512_srav_epi32(LOAD(sums), shift0), b = _mm512_srav_epi32(LOAD(sums + 16), shift1);
+  const V c = _mm512_srav_epi32(LOAD(sums + 32), shift0), d = _mm512_srav_epi32(LOAD(sums + 48), shift1);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
+}
+
+static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
+  const V lo = _mm512_set1_epi8((char)c->lo), hi = _mm512_set1_epi8((char)c->hi), shift = LOAD(t->panel->shift);
   const uint32_t mask = mask_of(n);
-  for (size_t r = 0; r < rows; r += 2) {
-    const int32_t *a = t->sums + r * lanes, *b = r + 1 < rows ? a + lanes : a;
-    const V a0 = _mm512_srav_epi32(LOAD(a), shift0), a1 = _mm512_srav_epi32(LOAD(a + second), shift1);
-    const V b0 = _mm512_srav_epi32(LOAD(b), shift0), b1 = _mm512_srav_epi32(LOAD(b + second), shift1);
-    const V packed = _mm512_packs_epi16(_mm512_packs_epi32(a0, a1), _mm512_packs_epi32(b0, b1));
-    const V q = _mm512_permutexvar_epi32(order, _mm512_min_epi8(_mm512_max_epi8(packed, lo), hi));
-    _mm256_mask_storeu_epi8(y + r * c->out, mask, _mm512_castsi512_si256(q));
+  const size_t out = c->out;
+  if (lanes > LANES) {
+    const V shift1 = LOAD(t->panel->shift + LANES);
+    for (size_t r = 0; r < rows; r += 2, y += 2 * out) {
+      const V q = _mm512_min_epi8(_mm512_max_epi8(four(t->sums + r * lanes, shift, shift1), lo), hi);
+      _mm256_mask_storeu_epi8(y, mask, _mm512_castsi512_si256(q));
+      if (r + 1 < rows) {
+        _mm256_mask_storeu_epi8(y + out, mask, _mm512_extracti64x4_epi64(q, 1));
+      }
+    }
+    return;
+  }
+  for (size_t r = 0; r < rows; r += 4, y += 4 * out) {
+    const V q = _mm512_min_epi8(_mm512_max_epi8(four(t->sums + r * lanes, shift, shift), lo), hi);
+    const __mmask16 narrow = (__mmask16)mask;
+    _mm_mask_storeu_epi8(y, narrow, _mm512_castsi512_si128(q));
     if (r + 1 < rows) {
-      _mm256_mask_storeu_epi8(y + (r + 1) * c->out, mask, _mm512_extracti64x4_epi64(q, 1));
+      _mm_mask_storeu_epi8(y + out, narrow, _mm512_extracti32x4_epi32(q, 1));
+    }
+    if (r + 2 < rows) {
+      _mm_mask_storeu_epi8(y + 2 * out, narrow, _mm512_extracti32x4_epi32(q, 2));
+    }
+    if (r + 3 < rows) {
+      _mm_mask_storeu_epi8(y + 3 * out, narrow, _mm512_extracti32x4_epi32(q, 3));
     }
   }
 }
 
-static void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int16_t *y) {
+/* Lanes of one vector and of two are finished alike, the second one may be empty. */
+static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int16_t *y) {
   const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const V lo = _mm512_set1_epi16((short)c->lo), hi = _mm512_set1_epi16((short)c->hi);
   const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
@@ -72,9 +89,7 @@ static void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t 
 }
 
 static void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
-  if (!t->panel->exact) {
-    nmp_x86_scale(c, t->sums, 0, rows, lanes, n, t->panel, y);
-  } else if (c->y_wide) {
+  if (c->y_wide) {
     finish_16(c, t, rows, lanes, n, y);
   } else {
     finish_8(c, t, rows, lanes, n, y);
@@ -102,20 +117,16 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
   }
 }
 
+TILES(TILES_14, bytes)
+TILES(TILES_14, words)
+TILES(TILES_7, planes)
+TILES(TILES_2, wide_words)
+TILES(TILES_2, wide_planes)
+PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
+
 NMP_TARGET_END
 
-static const nmp_product int8_product = {1, 1, 0x80, 0, LANES, 14, load_bytes, bytes_tiles, finish};
-static const nmp_product int8_int16_product = {2, 1, 0, 1, LANES, 14, load_words_8, mixed_tiles, finish_wide};
-static const nmp_product int16_int8_product = {2, 1, 0, 1, LANES, 14, load_words_16, mixed_tiles, finish_wide};
-static const nmp_product int16_product = {2, 2, 0, 1, LANES, 7, load_planes, planes_tiles, finish_wide};
-
-NMP_X86_KERNEL(int8)
-NMP_X86_KERNEL(int8_int16)
-NMP_X86_KERNEL(int16_int8)
-NMP_X86_KERNEL(int16)
-
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
-  static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};
-  return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];
+  return choose(c);
 }
 #endif

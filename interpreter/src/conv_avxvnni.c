@@ -9,19 +9,11 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 #include "tile_256.h"
 
 TILES(TILES_6, bytes)
+PRODUCTS(6, 3, 1, 0x80, load_bytes, bytes_tiles)
 
 NMP_TARGET_END
 
-static const nmp_product int8_product = {1, 1, 0x80, 0, LANES, 6, load_bytes, bytes_tiles, finish};
-PRODUCTS
-
-NMP_X86_KERNEL(int8)
-NMP_X86_KERNEL(int8_int16)
-NMP_X86_KERNEL(int16_int8)
-NMP_X86_KERNEL(int16)
-
 const nmp_conv_kernel *nmp_conv_avxvnni(const nmp_conv *c) {
-  static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};
-  return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];
+  return choose(c);
 }
 #endif

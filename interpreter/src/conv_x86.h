@@ -20,13 +20,18 @@
 /* Products of int16 with 9 and 16 bits that fit into int32 for certain, two a grain. */
 #define NMP_GRAINS_MAX 255
 
-/* What precedes the weights of a panel. Lanes without a channel are zero. */
+/* What precedes the weights of a panel. Lanes without a channel are zero.
+ *
+ * A panel is proven when for any x its sums fit into 32 bits together with bias and half a unit of y: they start with
+ * these and are shifted at the end, and whatever wraps on the way does not matter. The sums of two planes are joined as
+ * high + floor(low / 256), to be shifted by 8 less.
+ */
 typedef struct nmp_panel {
-  int32_t start[NMP_NR_MAX]; /* of the sum; exact: with bias and half a unit, to be shifted only */
+  int32_t start[NMP_NR_MAX]; /* of the sum, or of that of high parts */
   int32_t shift[NMP_NR_MAX];
   int32_t bias[NMP_NR_MAX];
-  int8_t scale_shift[NMP_NR_MAX];
-  int32_t exact;
+  int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
+  int32_t proven;
   int32_t unused[7]; /* so that the weights are aligned */
 } nmp_panel;
 
@@ -34,7 +39,7 @@ typedef struct nmp_panel {
 typedef struct nmp_tile {
   int32_t sums[NMP_ROWS_MAX * NMP_NR_MAX]; /* [pixel][plane][lane] */
   int64_t wide[NMP_ROWS_MAX * NMP_NR_MAX]; /* [pixel][lane] */
-  const uint8_t *x[NMP_ROWS_MAX];          /* where the first segment of each pixel is, in the band */
+  const uint8_t *const *x;                 /* where the first segment of each pixel is, in the band */
   size_t plane;                            /* bytes to the plane of low parts */
   const uint32_t *segments;                /* distances in bytes from x */
   size_t segment_count, grains;            /* of a segment */
@@ -44,22 +49,23 @@ typedef struct nmp_tile {
 /* Fills sums, or wide. */
 typedef void nmp_tile_fn(nmp_tile *t);
 
-/* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes; an exact panel's sums are
- * shifted only.
- */
+/* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes */
 typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
 
-/* One way of multiplying. */
+typedef struct nmp_way {
+  size_t rows;                               /* at most so many pixels in a tile */
+  nmp_tile_fn *const (*tiles)[NMP_ROWS_MAX]; /* [vectors - 1][pixels - 1] */
+  nmp_finish_fn *finish;
+} nmp_way;
+
+/* How to multiply by the weights of a file. */
 typedef struct nmp_product {
   uint8_t element; /* bytes of an element in the band */
   uint8_t planes;  /* 1 or 2 */
   uint8_t zero;    /* what each byte of a zero is in the band */
-  uint8_t wide;    /* sums are int64 */
   uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
-  uint8_t rows;    /* at most so many pixels in a tile */
   void (*load)(void *to, const void *x, size_t n, size_t plane);
-  nmp_tile_fn *const (*tiles)[NMP_ROWS_MAX]; /* [vectors - 1][pixels - 1] */
-  nmp_finish_fn *finish;
+  nmp_way ways[2]; /* [proven] */
 } nmp_product;
 
 size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p);
@@ -68,9 +74,8 @@ size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p);
 size_t nmp_x86_tasks(const nmp_conv *c, size_t threads);
 void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks);
 
-/* What finishes any panel, by kernels->scale; sums are int32 or int64. */
-void nmp_x86_scale(const nmp_conv *c, const void *sums, int wide, size_t rows, size_t lanes, size_t n,
-                   const nmp_panel *panel, void *y);
+/* By kernels->scale, from sums. */
+nmp_finish_fn nmp_x86_finish_any;
 
 /* A kernel `name` that computes by the product of that name with _product. */
 #define NMP_X86_KERNEL(name)                                      \

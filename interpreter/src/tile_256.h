@@ -7,6 +7,7 @@
 #define LOAD(p) _mm256_loadu_si256((const V *)(const void *)(p))
 #define STORE(p, v) _mm256_storeu_si256((V *)(void *)(p), v)
 #define ADD(a, b) _mm256_add_epi32(a, b)
+#define SRA8(a) _mm256_srai_epi32(a, 8)
 #define BROADCAST(i) _mm256_set1_epi32(i)
 
 /* 4 int32 as int64 */
@@ -70,10 +71,8 @@ static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, 
   }
 }
 
-static inline void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
-  if (!t->panel->exact) {
-    nmp_x86_scale(c, t->sums, 0, rows, lanes, n, t->panel, y);
-  } else if (c->y_wide) {
+static void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  if (c->y_wide) {
     finish_16(c, t, rows, lanes, n, y);
   } else {
     finish_8(c, t, rows, lanes, n, y);
@@ -94,7 +93,7 @@ static inline V smaller(V a, V b) {
   return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
 }
 
-static inline void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   const V zero = ZERO(), one = _mm256_set1_epi64x(1), even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
   const V lo = _mm256_set1_epi64x(c->lo), hi = _mm256_set1_epi64x(c->hi);
   for (size_t i = 0; i < n; i += 4) {
@@ -116,10 +115,7 @@ static inline void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows
   }
 }
 
-TILES(TILES_6, mixed)
+TILES(TILES_6, words)
 TILES(TILES_3, planes)
-
-#define PRODUCTS                                                                                                 \
-  static const nmp_product int8_int16_product = {2, 1, 0, 1, LANES, 6, load_words_8, mixed_tiles, finish_wide};  \
-  static const nmp_product int16_int8_product = {2, 1, 0, 1, LANES, 6, load_words_16, mixed_tiles, finish_wide}; \
-  static const nmp_product int16_product = {2, 2, 0, 1, LANES, 3, load_planes, planes_tiles, finish_wide};
+TILES(TILES_2, wide_words)
+TILES(TILES_2, wide_planes)

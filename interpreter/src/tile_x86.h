@@ -7,6 +7,7 @@
  *   BROADCAST(i)              of an int32
  *   DOT_BYTES(s, x, w)        s + products of 4 uint8 and 4 int8, where there is such an instruction
  *   DOT_WORDS(s, x, w)        s + products of 2 int16 and 2 int16
+ *   SRA8(a)                   each lane by 8
  *   add_sums(to, from, shift) int64 to[LANES] += int32 from[LANES] << shift
  */
 #include <string.h>
@@ -17,6 +18,9 @@
 #else
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
+
+/* Keeps a sum in one register: compilers that see more of its life than this may give it two, and the rest to memory. */
+#define KEEP(v) __asm__("" : "+v"(v))
 
 INLINE V grain_of(const uint8_t *x) {
   int32_t four;
@@ -37,6 +41,7 @@ INLINE void add_grain(V *acc, const nmp_tile *t, size_t offset, const uint8_t *w
       UNROLL for (int v = 0; v < vectors; v++) {
         V *sum = &acc[(r * planes + p) * vectors + v];
         *sum = bytes ? DOT_BYTES(*sum, x, factors[v]) : DOT_WORDS(*sum, x, factors[v]);
+        KEEP(*sum);
       }
     }
   }
@@ -69,17 +74,24 @@ INLINE const uint8_t *add_grains(V *acc, const nmp_tile *t, size_t offset, size_
 }
 
 /* Sums start where the panel says, and fit. */
-INLINE void tile_narrow(nmp_tile *t, const int bytes, const int rows, const int vectors) {
+INLINE void tile_narrow(nmp_tile *t, const int bytes, const int planes, const int rows, const int vectors) {
   const uint8_t *w = (const uint8_t *)(t->panel + 1);
   V acc[NMP_ROWS_MAX * 2];
-  UNROLL for (int i = 0; i < rows * vectors; i++) {
-    acc[i] = LOAD(t->panel->start + i % vectors * LANES);
+  UNROLL for (int i = 0; i < rows * planes * vectors; i++) {
+    acc[i] = i / vectors % planes == 0 ? LOAD(t->panel->start + i % vectors * LANES) : ZERO();
   }
   for (size_t s = 0; s < t->segment_count; s++) {
-    w = add_grains(acc, t, t->segments[s], t->grains, w, bytes, 1, rows, vectors);
+    w = add_grains(acc, t, t->segments[s], t->grains, w, bytes, planes, rows, vectors);
   }
-  UNROLL for (int i = 0; i < rows * vectors; i++) {
-    STORE(t->sums + i * LANES, acc[i]);
+  if (planes == 2) {
+    UNROLL for (int i = 0; i < rows * vectors; i++) {
+      const int high = i / vectors * 2 * vectors + i % vectors;
+      STORE(t->sums + i * LANES, ADD(acc[high], SRA8(acc[high + vectors])));
+    }
+  } else {
+    UNROLL for (int i = 0; i < rows * vectors; i++) {
+      STORE(t->sums + i * LANES, acc[i]);
+    }
   }
 }
 
@@ -120,20 +132,24 @@ INLINE void tile_wide(nmp_tile *t, const int planes, const int rows, const int v
   flush(t, planes, rows, vectors);
 }
 
-/* What the products are made of. */
+/* The tiles of proven panels, and of others. */
 INLINE void bytes(nmp_tile *t, const int rows, const int vectors) {
-  tile_narrow(t, 1, rows, vectors);
+  tile_narrow(t, 1, 1, rows, vectors);
 }
 
 INLINE void words(nmp_tile *t, const int rows, const int vectors) {
-  tile_narrow(t, 0, rows, vectors);
-}
-
-INLINE void mixed(nmp_tile *t, const int rows, const int vectors) {
-  tile_wide(t, 1, rows, vectors);
+  tile_narrow(t, 0, 1, rows, vectors);
 }
 
 INLINE void planes(nmp_tile *t, const int rows, const int vectors) {
+  tile_narrow(t, 0, 2, rows, vectors);
+}
+
+INLINE void wide_words(nmp_tile *t, const int rows, const int vectors) {
+  tile_wide(t, 1, rows, vectors);
+}
+
+INLINE void wide_planes(nmp_tile *t, const int rows, const int vectors) {
   tile_wide(t, 2, rows, vectors);
 }
 
@@ -171,7 +187,8 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
 }
 
 /* Lists of tiles with 1.. pixels. */
-#define TILES_3(X, name, v) X(name, 1, v) X(name, 2, v) X(name, 3, v)
+#define TILES_2(X, name, v) X(name, 1, v) X(name, 2, v)
+#define TILES_3(X, name, v) TILES_2(X, name, v) X(name, 3, v)
 #define TILES_6(X, name, v) TILES_3(X, name, v) X(name, 4, v) X(name, 5, v) X(name, 6, v)
 #define TILES_7(X, name, v) TILES_6(X, name, v) X(name, 7, v)
 #define TILES_14(X, name, v) \
@@ -185,7 +202,27 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
 #define TILE_NAME(name, rows, vectors) name##_##rows##_##vectors,
 
 /* name_tiles: those of name(t, pixels, vectors) */
-#define TILES(LIST, name)                                                                                    \
-  LIST(TILE, name, 1)                                                                                        \
-  LIST(TILE, name, 2) static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, \
-                                                                                 {LIST(TILE_NAME, name, 2)}};
+#define TILES(LIST, name) \
+  LIST(TILE, name, 1)     \
+  LIST(TILE, name, 2)     \
+  static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
+
+/* int8 goes as bytes or as words. */
+#define PRODUCTS(MANY, FEW, bytes_element, bytes_zero, load_int8, int8_tiles)                            \
+  static const nmp_product int8_product = {                                                              \
+      bytes_element, 1,         bytes_zero,                                                              \
+      LANES,         load_int8, {{MANY, int8_tiles, nmp_x86_finish_any}, {MANY, int8_tiles, finish}}};   \
+  static const nmp_product int8_int16_product = {                                                        \
+      2, 1, 0, LANES, load_words_8, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}};  \
+  static const nmp_product int16_int8_product = {                                                        \
+      2, 1, 0, LANES, load_words_16, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}}; \
+  static const nmp_product int16_product = {                                                             \
+      2, 2, 0, LANES, load_planes, {{2, wide_planes_tiles, finish_wide}, {FEW, planes_tiles, finish}}};  \
+  NMP_X86_KERNEL(int8)                                                                                   \
+  NMP_X86_KERNEL(int8_int16)                                                                             \
+  NMP_X86_KERNEL(int16_int8)                                                                             \
+  NMP_X86_KERNEL(int16)                                                                                  \
+  static const nmp_conv_kernel *choose(const nmp_conv *c) {                                              \
+    static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};  \
+    return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];             \
+  }

@@ -128,6 +128,7 @@ static void check_conv(int fill) {
 /* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
 static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
                        int wide) {
+  static const int8_t exponent = 0;
   nmp_conv c;
   memset(&c, 0, sizeof(c));
   const int32_t before = kernel / 2, rows = (side + stride - 1) / stride;
@@ -138,8 +139,12 @@ static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, 
   c.out = out;
   c.k = (uint32_t)(kernel * kernel) * in / c.groups;
   c.x_wide = c.w_wide = c.y_wide = (uint8_t)wide;
-  c.exponent_step = 0;
-  fill_numbers(&c);
+  c.exponents = &exponent;
+  c.shift = wide ? 19 : 11;
+  c.bias_bits = 8;
+  c.bias = integers(TABLE, out, 0, RANDOM);
+  c.lo = wide ? -32768 : -128;
+  c.hi = -c.lo - 1;
   c.x = integers(A, (size_t)side * (size_t)side * in, wide, RANDOM);
   c.w = integers(B, (size_t)out * c.k, wide, RANDOM);
   void *y = poisoned(GOT, nmp_conv_pixels(&c) * out << wide);
