@@ -68,6 +68,8 @@ lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/python schema/generate.py --check
 
+LINT_FIRMWARE := $(MAKE) --no-print-directory -s -C interpreter/firmware lint OUT=../../build/lint
+
 lint-c:
 	@for cc in gcc clang clang-16; do \
 	  if command -v $$cc > /dev/null; then \
@@ -75,10 +77,12 @@ lint-c:
 	    for file in $$(find interpreter/src -name '*.c'); do \
 	      $$cc $(WARNINGS) -Iinterpreter/include -Iinterpreter/src -c -o /dev/null $$file || exit 1; \
 	    done; \
+	    $(LINT_FIRMWARE)/$$cc BOARD=host CC=$$cc || exit 1; \
 	  elif [ -n "$$NMP_CI" ] && [ $$cc != clang ]; then \
 	    echo "$$cc is missing, and in CI nothing is optional" >&2; exit 1; \
 	  fi; \
 	done
+	@$(LINT_FIRMWARE) BOARD=all
 
 format: $(VENV)/linters  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
@@ -95,13 +99,14 @@ size:  ## lines of source per folder; bytes of firmware
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
 	@if command -v arm-none-eabi-gcc > /dev/null; then \
-	  $(MAKE) --no-print-directory -s -C interpreter/firmware NAME=mlperf-tiny OPS="$(MLPERF_TINY)" && \
-	  echo "Firmware for Cortex-M4 with $(MLPERF_TINY)" && $(MAKE) --no-print-directory firmware; \
+	  echo "Firmware for Cortex-M4:"; \
+	  $(MAKE) --no-print-directory -s -C interpreter/firmware size; \
+	  $(MAKE) --no-print-directory -s -C interpreter/firmware size NAME=mlperf-tiny OPS="$(MLPERF_TINY)"; \
 	else \
 	  echo "Left out: bytes of firmware, which need gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
 	fi
 
-firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, or host)
+firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, host, or all of them)
 	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors

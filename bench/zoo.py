@@ -6,8 +6,13 @@ share an image:
 
   imagenet     every fifth image calibrates, the others measure (mobilenetv2: every fourth of those, it is slow)
   cifar10      its own training and test files
-  others       the first 100 calibrate, the rest measures
+  coco         the first of every four images calibrates, the third measures
+  faces, textcls   every other image calibrates
+  sr           the corners, in the size of the model, of three images and of the three others
   ad01         windows of 5 frames of one clip: its first half calibrates, its second half measures
+  others       the first 100 calibrate, the rest measures
+
+All models are converted whole, with what decodes boxes; none needs --outputs.
 """
 
 from __future__ import annotations
@@ -22,10 +27,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from PIL import Image
 
 from nmpconv.convert import Options, convert
 from nmpconv.evaluate import evaluate
@@ -39,14 +47,16 @@ SETTINGS = {
     "a16w8": ("a16w8", "default"),
     "16": ("16", "default"),
 }
-DEFAULT_SETTINGS = ("8", "strict", "16")
 FIRST = 100  # images that calibrate where the set is not split otherwise
 FRAME, FRAMES = 128, 5  # of the audio clip: floats a frame, frames a sample
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least SQNR in dB, the least agreement in %, the most that top-1 may drop in points; None: not asked for."""
+    """The least SQNR in dB of every output, the least agreement in %, the most that top-1 may drop in points.
+
+    None: not asked for.
+    """
 
     sqnr_db: float | None = None
     agreement: float | None = None
@@ -57,6 +67,11 @@ def _floors(default: Floor, strict: float | None, wide: Floor) -> dict[str, Floo
     return {"8": default, "strict": Floor(strict), "16": wide}
 
 
+def _outputs(narrow: float, wide: float) -> dict[str, Floor]:
+    """Of a model that does not classify."""
+    return {"8": Floor(narrow), "16": Floor(wide)}
+
+
 RESNET8 = _floors(Floor(31, 98.0, 0.5), 29.2, Floor(60, 99.8))
 FLOORS: dict[str, dict[str, Floor]] = {
     "mnist_cntk": _floors(Floor(agreement=99.5), None, Floor(agreement=99.8)),
@@ -64,28 +79,43 @@ FLOORS: dict[str, dict[str, Floor]] = {
     "mlperf_ic_resnet8_nhwc": RESNET8,
     "mlperf_vww_mobilenet025_nchw": _floors(Floor(24, 98.3, 0.6), 22.8, Floor(52, 99.7)),
     "mlperf_kws_dscnn": _floors(Floor(30, 98.4, 0.6), 23.5, Floor(52, 99.7)),
-    "mlperf_ad_autoencoder": {},
+    "mlperf_ad_autoencoder": _outputs(45, 45),
     "cifar10_resnet20": _floors(Floor(26, 98.6, 0.4), 24.3, Floor(57, 99.8)),
     "mobilenetv1_025_224": _floors(Floor(18, 86.5, 2), 18, Floor(53, 99.4)),
     "mobilenetv2_100_224_ptqdeq": _floors(Floor(16, 94, 2), 12.5, Floor(50, 99.8)),
     "squeezenet1.1_227": _floors(Floor(27.5, 88.5, 2), 27, Floor(48, 99)),
+    "cifar10_se_mbv3_local": _floors(Floor(22.5, 96.5, 1), None, Floor(55, 99.5)),
+    "ppocr_cls": _floors(Floor(15), None, Floor(50)),
+    "ultraface_rfb_320": _outputs(0, 45),
+    "yunet_n_320": _outputs(0, 45),
+    "yolox_nano_416": _outputs(0, 45),
+    "fastestdet_352": _outputs(0, 45),
+    "deeplabv3_mnv2_dm05_513_qatdeq": _outputs(0, 45),
+    "super_resolution_224": _outputs(0, 45),
+    "fsrcnn_x2": _outputs(0, 45),
 }
 MEASURE_EVERY = {"mobilenetv2_100_224_ptqdeq": 4}
+CROPS = {"super_resolution_224": 224, "fsrcnn_x2": 128}  # side in pixels
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one model at one width came to. Rates in %, SQNR at the input of a final Softmax."""
+    """What one model at one width came to. Rates in %, SQNR in dB at the input of a final Softmax.
+
+    costliest: the layer at which the cumulative SQNR falls most, on calibration images, and by how much.
+    """
 
     model: str
     bits: str
     images: int
     quantized_nodes: int
     total_nodes: int
+    sqnr: Mapping[str, float]  # by output
+    costliest: str
     float_top1: float | None
     top1: float | None
     agreement: float | None
-    sqnr_db: float | None
+    sqnr_db: float | None  # of the worst output
     bias_rule_cost_db: float | None
     arena_bytes: int
     file_bytes: int
@@ -119,6 +149,14 @@ class Split:
     preprocess: Preprocess | None
 
 
+def shapes(zoo: Path, name: str, about: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The input shape to bind, by input name; none where the model has it."""
+    if "input" not in about:
+        return {}
+    graph = onnx.load(zoo / "models" / f"{name}.onnx", load_external_data=False).graph
+    return {graph.input[0].name: tuple(about["input"])}
+
+
 def split(zoo: Path, name: str, about: Mapping[str, Any], folder: Path) -> Split:
     """Writes the lists or arrays of one model into ``folder``."""
     data = zoo / "data" / about["data"]
@@ -132,8 +170,22 @@ def split(zoo: Path, name: str, about: Mapping[str, Any], folder: Path) -> Split
         )
     if about["data"] == "cifar10":
         return Split(data / "train_labels.csv", data / "test_labels.csv", _preprocess(about))
+    if about["data"] in ("coco", "faces"):
+        files = sorted(path for path in data.rglob("*") if path.suffix in (".jpg", ".png"))
+        step = 4 if about["data"] == "coco" else 2
+        halves = [_texts(folder / half, files[at::step]) for half, at in (("calib", 0), ("measure", step // 2))]
+        return Split(*halves, _preprocess(about))
+    if about["data"] == "sr":
+        files, size = sorted(data.glob("*.png")), CROPS[name]
+        return Split(
+            _crops(folder / "calib", files[::2], size),
+            _crops(folder / "measure", files[1::2], size),
+            _preprocess(about),
+        )
     rows = _rows(data / "labels.csv")
-    if about["data"] == "imagenet":
+    if about["data"] == "textcls":
+        calib, measure = rows[::2], rows[1::2]
+    elif about["data"] == "imagenet":
         calib, measure = rows[::5], [row for i, row in enumerate(rows) if i % 5]
     else:
         calib, measure = rows[:FIRST], rows[FIRST:]
@@ -147,6 +199,22 @@ def split(zoo: Path, name: str, about: Mapping[str, Any], folder: Path) -> Split
 def _rows(path: Path) -> list[tuple[Path, int]]:
     with path.open(newline="", encoding="utf-8") as file:
         return [((path.parent / row["file"]).resolve(), int(row["label"])) for row in csv.DictReader(file)]
+
+
+def _texts(path: Path, files: Sequence[Path]) -> Path:
+    path = path.with_suffix(".txt")
+    path.write_text("".join(f"{file.resolve()}\n" for file in files))
+    return path
+
+
+def _crops(folder: Path, files: Sequence[Path], size: int) -> Path:
+    """The four corners of each image."""
+    folder.mkdir()
+    for file in files:
+        with Image.open(file) as image:
+            for left, top in product((0, image.width - size), (0, image.height - size)):
+                image.crop((left, top, left + size, top + size)).save(folder / f"{file.stem}_{left}_{top}.png")
+    return folder
 
 
 def _list(path: Path, rows: Sequence[tuple[Path, int]]) -> Path:
@@ -172,7 +240,7 @@ def _features(path: Path, rows: Sequence[tuple[Path, int]], quant: Mapping[str, 
 
 def _preprocess(about: Mapping[str, Any]) -> Preprocess:
     """The layout is told by the model's input."""
-    resize = about.get("resize", "squash")
+    resize = about.get("resize", "squash").split(",")[0]  # "letterbox, pad 114": the pad is the default
     shorter = resize.startswith("shorter")
     return Preprocess(
         mean=tuple(about["mean"]),
@@ -184,15 +252,23 @@ def _preprocess(about: Mapping[str, Any]) -> Preprocess:
     )
 
 
-def measure(zoo: Path, name: str, settings: Sequence[str], limit: int | None) -> Iterator[Row]:
-    """One row per setting."""
+def measure(
+    zoo: Path, name: str, settings: Sequence[str], limit: int | None, max_images: int | None = None
+) -> Iterator[Row]:
+    """One row per setting. limit: of the images measured; max_images: of those that calibrate."""
     about = json.loads((zoo / "zoo.json").read_text())[name]
     model = zoo / "models" / f"{name}.onnx"
     with tempfile.TemporaryDirectory() as folder:
         data = split(zoo, name, about, Path(folder))
         for setting in settings:
             bits, widths = SETTINGS[setting]
-            options = Options(bits=bits, widths=widths, preprocess=data.preprocess)
+            options = Options(
+                bits=bits,
+                widths=widths,
+                preprocess=data.preprocess,
+                input_shapes=shapes(zoo, name, about),
+                max_images=max_images,
+            )
             start = time.perf_counter()
             result = convert(model, {"": data.calib}, options, lambda stage, done, total: None)
             seconds = time.perf_counter() - start
@@ -200,16 +276,19 @@ def measure(zoo: Path, name: str, settings: Sequence[str], limit: int | None) ->
             offset = about.get("label_offset", 0)
             found = evaluate(net, {"": data.measure}, reference=model, limit=limit, label_offset=offset)
             ranked = about["task"] == "classification"
+            worst = result.report.costliest
             yield Row(
                 model=name,
                 bits=setting,
                 images=found.n,
                 quantized_nodes=result.report.quantized_nodes,
                 total_nodes=result.report.total_nodes,
+                sqnr=found.sqnr,
+                costliest="" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)",
                 float_top1=found.reference_top1,
                 top1=found.top1,
                 agreement=found.agreement if ranked else None,
-                sqnr_db=found.sqnr_db,
+                sqnr_db=min(found.sqnr.values()),
                 bias_rule_cost_db=result.report.bias_rule_cost_db,
                 arena_bytes=net.arena_bytes,
                 file_bytes=len(result.data),
@@ -244,6 +323,14 @@ def _line(cells: Sequence[str]) -> str:
     return " ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])
 
 
+def _details(row: Row) -> Iterator[str]:
+    """What has no column: the outputs of a model with several, and the costliest layer at 8 bits."""
+    if len(row.sqnr) > 1:
+        yield "  " + "  ".join(f"{name} {db:.1f} dB" for name, db in row.sqnr.items())
+    if row.bits == "8" and row.agreement is None:
+        yield f"  costs most: {row.costliest}"
+
+
 def _cells(row: Row) -> list[str]:
     rates = (row.float_top1, row.top1, row.agreement, row.sqnr_db, row.bias_rule_cost_db)
     return [
@@ -263,7 +350,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=Path(default), help="the folder with zoo.json")
     parser.add_argument("--only", action="append", default=[], help="models whose name has this in it; repeatable")
-    parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), default=list(DEFAULT_SETTINGS))
+    parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), help="default: those with floors")
     parser.add_argument("--limit", type=int, help="measure at most so many images")
     parser.add_argument("--floors", action="store_true", help="exit with 1 where a floor is missed")
     parser.add_argument("--json", type=Path, help="write the rows to this file, too")
@@ -279,9 +366,9 @@ def main() -> int:
     print(_line(HEADER), flush=True)
     rows, missed = [], []
     for name in names:
-        for row in measure(args.zoo, name, args.bits, args.limit):
+        for row in measure(args.zoo, name, args.bits or list(FLOORS[name]), args.limit):
             rows.append(row)
-            print(_line(_cells(row)), flush=True)
+            print(_line(_cells(row)), *_details(row), sep="\n", flush=True)
             misses = row.misses(FLOORS[name].get(row.bits, Floor()))
             missed += [f"{name} at {row.bits}: {miss}" for miss in misses]
     if args.json:

@@ -17,7 +17,7 @@ from nmpconv.compare import sqnr_db
 from nmpconv.errors import VerifyError
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes import equalize, exponents, legalize, quantize
+from nmpconv.passes import equalize, exponents, gates, legalize, quantize
 from nmpconv.passes.exponents import Method
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -68,9 +68,9 @@ class Fitter:
 
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization."""
-        graph, stats = self._equalized(mode, images)
+        graph, stats, bits = self._equalized(mode, images)
         trace(graph, "FLOAT", "equalize")
-        ranged = trace(exponents.run(graph, stats, self.bits, self._method), "RANGED", "exponents")
+        ranged = trace(exponents.run(graph, stats, bits, self._method), "RANGED", "exponents")
         ranged = trace(legalize.run(ranged), "RANGED", "legalize")
         return Prepared(graph, ranged, calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
 
@@ -106,17 +106,19 @@ class Fitter:
             prepared = {mode: step(p) for mode, p in zip(modes, ready, strict=True)}
             return [step(s) for s in pool.map(score, recipes)]
 
-    def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats]]:
-        graph, stats = self.graph, self.stats
+    def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+        graph, stats, bits = self.graph, self.stats, self.bits
         if mode == "none":
-            return graph, stats
+            return graph, stats, bits
         if mode == "vector":
-            graph = equalize.vector(graph, stats, self.bits)
-            names = list(stats)
+            graph = gates.run(graph, stats, bits)
+            names = [value.name for value in graph.activations()]
+            bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
+            graph = equalize.vector(graph, stats, bits)
             stats = observe(FloatEngine(graph, names), images, names)
-        graph, factors = equalize.fill(graph, stats, self.bits)
+        graph, factors = equalize.fill(graph, stats, bits)
         self._guard(mode, graph, images[:GUARD_IMAGES])
-        return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}
+        return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
 
     def _guard(self, mode: str, graph: Graph, images: Feeds) -> None:
         if not len(images):

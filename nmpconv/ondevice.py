@@ -38,11 +38,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Counter:
-    """What a device's ticks are worth. unit: instructions (simulated), cycles, or ns."""
+    """What a device's ticks are worth. unit: instructions, cycles, ns, or ticks where no more is known."""
 
     unit: str
     per_tick: float
     seconds: float  # of a tick
+    simulated_ns: int = 0  # of an instruction, which takes always the same time in a simulator
 
     def count(self, ticks: int) -> int:
         return round(ticks * self.per_tick)
@@ -70,14 +71,16 @@ class Measured:
 
 
 def counter(hello: Hello, name: str) -> Counter:
-    """name: of the line; a board that nmpconv simulates counts instructions exactly."""
+    """name: of the line; a board that nmpconv simulates counts instructions exactly.
+
+    A board in a simulator that somebody else started may count anything: without -icount, the host's time.
+    """
     seconds = 1 / hello.counter_hz
     machine = MACHINES.get(name.removeprefix("sim:")) if name.startswith("sim:") else None
-    if hello.counter in ("instructions", "cycles", "ns"):
-        return Counter(hello.counter, 1.0, seconds)
     if machine is not None:
-        return Counter("instructions", 1e9 * seconds / 2**machine.shift, seconds)
-    return Counter("cycles", hello.clock_hz / hello.counter_hz, seconds)
+        return Counter("instructions", 1e9 * seconds / 2**machine.shift, seconds, 2**machine.shift)
+    unit = hello.counter if hello.counter in ("instructions", "cycles", "ns") else "ticks"
+    return Counter(unit, 1.0, seconds)
 
 
 def load(device: Device, net: Net, data: bytes) -> tuple[Upload, Loaded]:

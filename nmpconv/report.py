@@ -12,6 +12,7 @@ import numpy as np
 from nmpconv import fixed
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.exponent import Function
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
@@ -19,12 +20,14 @@ from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
+from nmpconv.passes.exponents import tables_after
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import samples
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
+ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it. None where there were no images. channels: outputs of an op with weights, else 0.
+    errors before it; both after the table that is the only reader. fall: by how many dB that is less than at the worst
+    of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Layer:
     clipped: float | None = None
     sqnr_isolated: float | None = None
     sqnr_cumulative: float | None = None
+    fall: float | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,12 @@ class Report:
             legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
         )
 
+    @property
+    def costliest(self) -> Layer | None:
+        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls."""
+        fallen = [layer for layer in self.layers if layer.fall]
+        return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
+
     def of_file(self, slim: Graph, planned: Graph) -> Report:
         """The same measurements, with the sizes of the graph that is written.
 
@@ -153,7 +164,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
         return report
     made_by = [node.op for node in prepared.ranged.nodes]
     rows = calibration.collect(prepared.ranged, images, made_by)
-    layers = _measured(planned, report.layers, rows.inputs, rows.rows)
+    layers = _measured(planned, report.layers, rows, tables_after(prepared.ranged))
     names = heads(prepared.ranged)
     wanted = calibration.outputs(prepared.ranged, images, names)
     got = integer_outputs(planned, images, names)
@@ -181,24 +192,31 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
 
 
 def _measured(
-    graph: Graph, layers: Sequence[Layer], inputs: Mapping[str, np.ndarray], rows: Mapping[str, Rows]
+    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Function]
 ) -> tuple[Layer, ...]:
-    env = {name: integers(x, graph[name]) for name, x in inputs.items()}
+    rows = seen.rows
+    env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
+    reached: dict[str, float] = {}
     result = []
     for i, (node, layer) in enumerate(zip(graph.nodes, layers, strict=True)):
         env.update(step(graph, node, env))
         out = node.outputs[0]
+        before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
+        reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            result.append(_with_errors(layer, graph, out, env[out], rows[out]))
-        else:
-            result.append(layer)
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, np.asarray))
+            assert layer.sqnr_cumulative is not None
+            if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
+                reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
+                layer = replace(layer, fall=max(before - reached[out], 0.0))
+        result.append(layer)
         for name in [n for n in env if last.get(n, -1) <= i]:
             del env[name]
     return tuple(result)
 
 
-def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows) -> Layer:
+def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function) -> Layer:
     quant = _quant(graph, out)
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
@@ -207,6 +225,7 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
     seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
+    wanted, isolated, got = function(wanted), function(isolated), function(got)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
     )

@@ -141,7 +141,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
     ("src/nmp.c", r"(nmp|cpu|model|gen/nmp_schema)\.h"),
     ("python/*", r"nmp\.h|nanobind/[\w/.]+"),
-    ("firmware/*", r"(nmp|board|config|agent|frame)\.h"),
+    ("firmware/*", r"(nmp|board|config|agent|frame|cortex_m)\.h"),
     ("tests/*", r"(gen/)?\w+\.h"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(nanobind/[^>]+)>)', re.MULTILINE)

@@ -99,7 +99,8 @@ static void reply_received(agent *a, const frame *f, uint32_t received) {
 static void begin(agent *a, const frame *f) {
   uint32_t size = frame_u32(f->payload), crc = frame_u32(f->payload + 4);
   if (a->board.model_bytes < HEADER || size > a->board.model_bytes - HEADER) {
-    refuse_link(a, f, E_MEMORY, "bytes of memory for the model", size, a->board.model_bytes);
+    uint32_t most = a->board.model_bytes < HEADER ? 0 : (uint32_t)(a->board.model_bytes - HEADER);
+    refuse_link(a, f, E_MEMORY, "bytes of memory for the model", size, most);
     return;
   }
   upload u = upload_of(a);
@@ -204,6 +205,7 @@ static void input(agent *a, const frame *f) {
     refuse_link(a, f, E_RANGE, "offset in the inputs", (uint64_t)offset + bytes, a->input_bytes);
     return;
   }
+  a->ran = 0;
   memcpy(a->inputs + offset, f->payload + 4, bytes);
   reply_received(a, f, offset + (uint32_t)bytes);
 }
@@ -219,9 +221,9 @@ static void feed(agent *a) {
 }
 
 static uint64_t run_op(agent *a, uint32_t op) {
-  a->board.cycles();
+  a->board.cycles(1);
   nmp_run_ops(a->net, op, op + 1);
-  uint64_t ticks = a->board.cycles();
+  uint64_t ticks = a->board.cycles(0);
   frame_put(a->ticks + 8 * (size_t)op, ticks, 8);
   return ticks;
 }
@@ -236,7 +238,8 @@ static uint32_t outputs_crc(agent *a) {
   return crc;
 }
 
-/* The digests of model and inputs that a request for a run names, and an op count that the model has. */
+/* The digests of model and inputs that a request for a run names, and an op count that the model has. A request that
+ * was carried out already is answered as before: a long run would otherwise be asked for several times. */
 static int runnable(agent *a, const frame *f, uint32_t last) {
   uint32_t crc = upload_of(a).crc, fed = frame_crc32(0, a->inputs, a->input_bytes);
   if (crc != frame_u32(f->payload)) {
@@ -245,10 +248,20 @@ static int runnable(agent *a, const frame *f, uint32_t last) {
     refuse_link(a, f, E_INPUT, "digest of the inputs", fed, frame_u32(f->payload + 4));
   } else if (last > a->info.ops) {
     refuse_link(a, f, E_RANGE, "ops of the model", last, a->info.ops);
+  } else if (a->ran == f->seq + 1u) {
+    reply(a, f, a->reply, a->replied);
   } else {
+    a->ran = 0;
     return 1;
   }
   return 0;
+}
+
+/* Answers a run with what was put into a->reply. */
+static void reply_run(agent *a, const frame *f, const uint8_t *end) {
+  a->ran = f->seq + 1u;
+  a->replied = (size_t)(end - a->reply);
+  reply(a, f, a->reply, a->replied);
 }
 
 static void run(agent *a, const frame *f) {
@@ -258,18 +271,14 @@ static void run(agent *a, const frame *f) {
   if (!runnable(a, f, last)) {
     return;
   }
-  if (a->ran != f->seq + 1u) {
-    feed(a);
-    for (uint32_t op = 0; op < last; op++) {
-      frame_put(progress, op, 4);
-      send(a, PROGRESS, f->seq, progress, sizeof(progress));
-      ticks += run_op(a, op);
-    }
-    uint32_t crc = last == a->info.ops ? outputs_crc(a) : 0;
-    frame_put(frame_put(a->reply, ticks, 8), crc, 4);
-    a->ran = f->seq + 1u;
+  feed(a);
+  for (uint32_t op = 0; op < last; op++) {
+    frame_put(progress, op, 4);
+    send(a, PROGRESS, f->seq, progress, sizeof(progress));
+    ticks += run_op(a, op);
   }
-  reply(a, f, a->reply, sizeof(a->reply));
+  uint32_t crc = last == a->info.ops ? outputs_crc(a) : 0;
+  reply_run(a, f, frame_put(frame_put(a->reply, ticks, 8), crc, 4));
 }
 
 static void profile(agent *a, const frame *f) {
@@ -285,7 +294,7 @@ static void profile(agent *a, const frame *f) {
 
 /* CRC-32 of tensors right after the ops that make them: ops first, first + 1, ... and a tensor for each. */
 static void digests(agent *a, const frame *f) {
-  uint8_t payload[FRAME_PAYLOAD], *p = payload, progress[4];
+  uint8_t *p = a->reply, progress[4];
   uint32_t first = frame_u32(f->payload + 8), count = (uint32_t)(f->bytes - 12) / 4;
   nmp_view view;
   if (first > a->info.ops) {
@@ -295,7 +304,6 @@ static void digests(agent *a, const frame *f) {
   if (!runnable(a, f, first + count)) {
     return;
   }
-  a->ran = 0;
   feed(a);
   for (uint32_t op = 0; op < first + count; op++) {
     frame_put(progress, op, 4);
@@ -310,7 +318,7 @@ static void digests(agent *a, const frame *f) {
       p = frame_put(p, frame_crc32(0, view.data, view.bytes), 4);
     }
   }
-  reply(a, f, payload, (size_t)(p - payload));
+  reply_run(a, f, p);
 }
 
 static void read(agent *a, const frame *f) {

@@ -11,14 +11,14 @@
 /* What a board gives the agent. Memory is aligned to 64 bytes and may survive a reset. */
 typedef struct agent_config {
   const char *board, *cpu;
-  const char *counter; /* what cycles() counts: "cycles", "instructions", "ticks" */
+  const char *counter; /* "cycles", "instructions" or "ns" if cycles() counts just these; else the counter's name */
   uint32_t clock_hz;   /* of the processor */
   uint32_t counter_hz; /* of cycles() */
   uint32_t ring_bytes; /* that the board takes in while the agent is busy */
   uint32_t program_bytes;
   uint8_t *model, *arena;
   size_t model_bytes, arena_bytes;
-  uint64_t (*cycles)(void); /* since the call before */
+  uint64_t (*cycles)(int start); /* see board_cycles */
   void (*put)(void *to, const uint8_t *data, size_t bytes);
   void *to;
 } agent_config;
@@ -31,8 +31,9 @@ typedef struct agent {
   uint8_t *inputs;    /* staged, after the model: a run may overwrite those in the arena */
   size_t input_bytes; /* of all inputs, one after another */
   uint8_t *ticks;     /* 8 bytes per op, of the last run */
-  uint32_t ran;       /* RUN's seq + 1, whose reply is kept; 0 for none */
-  uint8_t reply[12];  /* of that run */
+  uint32_t ran;       /* seq + 1 of the run whose reply is kept; 0 for none */
+  size_t replied;
+  uint8_t reply[AGENT_CHUNK];
 } agent;
 
 void agent_init(agent *a, const agent_config *board);

@@ -10,8 +10,9 @@ void board_init(void);
 int board_getc(void);
 void board_putc(uint8_t byte);
 
-/* Ticks of the counter since the call before; what it counts is told by board_memory. */
-uint64_t board_cycles(void);
+/* start: from now on ticks are counted. Otherwise: the ticks since then. In between a host sends nothing but repeated
+ * requests, so that a board may, and for equal counts should, be deaf. What is counted is told by board_memory. */
+uint64_t board_cycles(int start);
 
 /* Fills in the facts and the memory, but not the functions. */
 void board_memory(agent_config *config);

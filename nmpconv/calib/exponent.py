@@ -17,6 +17,9 @@ SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
 # 16 bits keep room for twice the calibrated range, since saturation would cost more than the bit; a hair less, for a
 # range that ends at a power of two is not to lose another.
 HEADROOM_16 = 2 * (1 - 2.0**-15)
+# A function is flat where it stays within this fraction of its largest value: a quarter of a step of a 16-bit output.
+FLAT = 2.0**-17
+FLAT_POINTS = 4097
 Function = Callable[[np.ndarray], np.ndarray]
 
 
@@ -39,6 +42,19 @@ def smallest_exponent(lo: float, hi: float, bits: int) -> int:
     return int(np.clip(exponent - (mantissa == 0.5), EXPONENT_MIN, EXPONENT_MAX))
 
 
+def top_exponent(stats: TensorStats, bits: int, function: Function | None = None, factor: float = 1.0) -> int:
+    """The smallest exponent that clips nothing of the tensor times ``factor``.
+
+    At 16 bits it has headroom, except where the function that follows is flat.
+    """
+    lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
+    if bits == 16:
+        lo, hi = lo * HEADROOM_16, hi * HEADROOM_16
+        if function is not None:
+            lo, hi = _bent(function, lo, hi)
+    return smallest_exponent(lo * factor, hi * factor, bits)
+
+
 def choose(
     stats: TensorStats,
     bits: int,
@@ -55,7 +71,7 @@ def choose(
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is none of {METHODS}")
-    exponents = _candidates(stats, bits, method, percentile)
+    exponents = _candidates(stats, bits, method, percentile, function)
     errors = _relative_errors(stats, np.ldexp(1.0, exponents), bits, function)
     best = int(np.argmin(errors))
     return Choice(exponents[best], _db(errors[best]))
@@ -70,12 +86,12 @@ def _db(error: float) -> float:
     return float(-10 * np.log10(error)) if error else np.inf
 
 
-def _candidates(stats: TensorStats, bits: int, method: str, percentile: float) -> list[int]:
+def _candidates(stats: TensorStats, bits: int, method: str, percentile: float, function: Function | None) -> list[int]:
     """The exponents that the method leaves to the error, the largest first: it is taken when others are no better."""
     lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
+    top = top_exponent(stats, bits, function)
     if bits == 16:
-        return [smallest_exponent(lo * HEADROOM_16, hi * HEADROOM_16, bits)]
-    top = smallest_exponent(lo, hi, bits)
+        return [top]
     search = [e for e in range(top, top - STEPS_DOWN - 1, -1) if e >= EXPONENT_MIN]
     if method == "max":
         return [top]
@@ -86,6 +102,18 @@ def _candidates(stats: TensorStats, bits: int, method: str, percentile: float) -
         histogram = stats.histogram.clipped(lo, hi)
         return [min(search, key=lambda e: _divergence(histogram, e, bits))]
     return search
+
+
+def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
+    """[lo, hi] without the ends where the function is flat: saturation costs nothing there."""
+    x = np.linspace(lo, hi, FLAT_POINTS)
+    y = function(x)
+    allowed = FLAT * np.abs(y).max()
+    first = np.argmax(np.abs(y - y[0]) > allowed)
+    last = np.argmax(np.abs(y - y[-1])[::-1] > allowed)
+    if first == 0:  # flat throughout
+        return lo, hi
+    return float(x[first - 1]), float(x[len(x) - last])
 
 
 def _relative_errors(stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None) -> np.ndarray:

@@ -51,7 +51,7 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(model, device, inputs or [], runs=runs, json=json)
+        bench(model, device, inputs or [], runs=runs, cpu=cpu, json=json)
         return
     if inputs:
         raise UsageError("--input is for --device; without it the inputs are random", where="--input")

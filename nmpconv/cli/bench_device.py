@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from nmpconv.ondevice import Measured
     from nmpconv.runtime import Net
 
-_ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns"}
+_ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
 RUNS = 3  # simulated boards count the same every time
 
 
-def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, json: bool) -> None:
+def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
+    """cpu: the level of this machine that the device is verified against."""
     from nmpconv import ondevice
     from nmpconv.reader import read_bytes
     from nmpconv.runtime import load
 
     data = read_bytes(model)
-    net = load(model)
+    net = load(model, cpu=cpu)
     cases = given(net, sources) if sources else ondevice.cases(net)
     with show.progress() as progress, devices.opened(name, progress) as device:
         found = ondevice.measure(device, net, data, cases, runs=runs or RUNS, progress=progress)
@@ -53,6 +54,8 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "cpu": hello.cpu,
         "clock_hz": hello.clock_hz,
         "counter": hello.counter,
+        "counter_hz": hello.counter_hz,
+        "simulated": found.counter.simulated_ns > 0,
         "runs": len(found.runs),
         "latency_ms": {
             "min": 1e3 * found.least * found.counter.seconds,
@@ -68,6 +71,7 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "model_bytes": found.upload.size,
         "firmware_bytes": hello.program_bytes,
         "upload_bytes_per_second": found.upload.rate,
+        "upload_resumed_at": found.upload.resumed,
         "verified": found.verified > 0,
         "verified_inputs": found.verified,
     }
@@ -94,24 +98,30 @@ def _show(name: str, net: Net, found: Measured) -> None:
         title="Ops",
     )
     seconds, macs = found.counter.seconds, sum(op.macs for op in net.model.ops)
-    simulated = name.startswith("sim:") and unit == "instructions"
     show.facts(
         [
             ("device", name),
             *devices.facts(found.hello),
-            ("counter", f"{found.hello.counter}: {unit}" + (", simulated: no memory or pipeline" * simulated)),
+            ("counter", _counter(found)),
             ("runs", str(len(found.runs))),
             (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
             (
                 "latency",
                 f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)",
             ),
-            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} per {_ONE[unit]}"),
+            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
             ("arena", f"{show.size(found.loaded.arena_bytes)} of {show.size(found.hello.arena_bytes)}"),
             ("model", f"{show.size(found.upload.size)}, {_arrival(found)}"),
             ("verified", f"{found.verified} input(s): the same bytes as here"),
         ]
     )
+
+
+def _counter(found: Measured) -> str:
+    unit, one = found.counter.unit, found.counter.simulated_ns
+    what = found.hello.counter if found.hello.counter == unit else f"{found.hello.counter}: {unit}"
+    what += f" of {show.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
+    return f"{what}, simulated at {one} ns each: no memory, no pipeline" if one else what
 
 
 def _arrival(found: Measured) -> str:

@@ -34,7 +34,10 @@ def opened(name: str, progress: show.Reporter) -> Iterator[Device]:
 def facts(hello: Hello) -> list[tuple[str, str]]:
     return [
         ("board", f"{hello.board}, {hello.cpu}, {show.scaled(hello.clock_hz)}Hz"),
-        ("firmware", f"nmpconv {hello.version}, {show.size(hello.program_bytes)}"),
+        (
+            "firmware",
+            f"nmpconv {hello.version}" + (f", {show.size(hello.program_bytes)}" if hello.program_bytes else ""),
+        ),
     ]
 
 
@@ -65,8 +68,9 @@ def listed(json: options.Json = False) -> None:
     found, boards = ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
     if json:
         simulated = [{"device": name, "missing": lacks or None} for name, lacks in boards.items()]
-        show.as_json({"ports": found, "simulated": simulated})
+        serial = [{"device": port, "description": what} for port, what in found.items()]
+        show.as_json({"ports": serial, "simulated": simulated})
         return
-    rows = [[port, "serial port"] for port in found]
+    rows = [[port, what or "serial port"] for port, what in found.items()]
     rows += [[name, lacks or "ready"] for name, lacks in boards.items()]
     show.table(("device", ""), rows)

@@ -32,7 +32,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
         [_row(layer, planned=target is None) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
-    cost = report.bias_rule_cost_db
+    cost, worst = report.bias_rule_cost_db, report.costliest
     spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
     show.facts(
         [
@@ -49,6 +49,10 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ("considered", "\n".join(report.notes)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
             ("given ranges", "" if target is None else _legalized(report)),
+            (
+                "costliest",
+                "" if worst is None else f"{worst.name} ({worst.op}): {show.db(worst.fall)} dB less than before it",
+            ),
             ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
         ]
     )

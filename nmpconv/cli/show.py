@@ -11,7 +11,16 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -121,13 +130,20 @@ class Reporter:
             say(f"{stage}: {done}/{total}")
 
 
+class _Rate(ProgressColumn):
+    """Samples a second, bytes a second: whatever a stage counts."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{scaled(task.speed).strip()}/s" if task.speed else "")
+
+
 @contextmanager
 def progress() -> Iterator[Reporter]:
     """Bars on a terminal; otherwise one line as each stage ends. Both on stderr."""
     if not sys.stderr.isatty():
         yield Reporter(None)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         yield Reporter(bar)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nmpconv.device import protocol
-from nmpconv.device.link import QUIET_SECONDS, WAIT_MAX, WINDOW, Link, Refused
+from nmpconv.device.link import WAIT_MAX, WINDOW, Link, Refused
 from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, Frame, Hello, Loaded, Status, Type
 from nmpconv.device.transport import Transport
 from nmpconv.errors import DeviceError
@@ -51,7 +51,9 @@ class Device:
         self._link = Link(line)
         self._progress = progress
         self._model = b""
+        self._there = 0  # bytes of it that the device has
         self._macs: Sequence[int] = ()
+        self._ops = 0
         self._inputs = b""
         self.name = line.name
         self.hello = self._hello()
@@ -62,6 +64,8 @@ class Device:
         found = protocol.hello(answer)
         if found is None:
             version = answer[0] if answer else 0
+            if version == protocol.VERSION:
+                raise self._nonsense(Type.HELLO)
             raise DeviceError(
                 f"its firmware speaks version {version} of the link, version {protocol.VERSION} is needed",
                 where=self.name,
@@ -71,10 +75,14 @@ class Device:
 
     def load(self, model: bytes, macs: Sequence[int] = ()) -> tuple[Upload, Loaded]:
         """Sends the model, or what is missing of it, and has it verified. macs: of its ops, for how long to wait."""
-        self._model, self._macs = model, macs
+        self._model, self._macs, self._there = model, macs, 0
         crc = zlib.crc32(model)
         for _ in range(RECOVERIES):
-            sent = self._upload(model, crc)
+            try:
+                sent = self._upload(model, crc)
+            except DeviceError as error:
+                how_far = f"{error.message}; {self._there} of {len(model)} bytes of the model had arrived"
+                raise DeviceError(how_far, where=error.where, hint=error.hint) from None
             try:
                 found = protocol.loaded(self._link.ask(Type.LOAD, protocol.numbers(crc), quiet=self._load_seconds()))
             except Refused as refused:
@@ -83,6 +91,7 @@ class Device:
                 continue
             if found is None:
                 raise self._nonsense(Type.LOAD)
+            self._ops = found.ops
             return sent, found
         raise DeviceError("the model does not arrive as it is sent", where=self.name)
 
@@ -98,7 +107,7 @@ class Device:
 
     def run(self, last: int | None = None) -> Run:
         """Runs all ops, or the first ``last``, on the inputs that were set."""
-        count = len(self._macs) if last is None else last
+        count = self._ops if last is None else last
         found = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
         if found is None:
             raise self._nonsense(Type.RUN)
@@ -156,7 +165,7 @@ class Device:
         return OP_SECONDS + MAC_SECONDS * (self._macs[op] if op < len(self._macs) else 0)
 
     def _load_seconds(self) -> float:
-        return QUIET_SECONDS + 1e-5 * len(self._model)
+        return self._link.quiet + 1e-5 * len(self._model)
 
     def _upload(self, data: bytes, crc: int) -> Upload:
         begun = at = self._begin(data, crc)
@@ -175,6 +184,7 @@ class Device:
         found = protocol.unpack(answer, "<I")
         if found is None or found[0] > len(data):
             raise self._nonsense(Type.DATA)
+        self._there = found[0]
         return found[0]
 
     def _send_from(self, data: bytes, received: int) -> int:

@@ -22,20 +22,28 @@ WINDOW = 8  # requests on their way at once
 
 Request = tuple[Type, bytes]
 
+_HINTS: dict[int, str] = {
+    Status.ARENA: "convert the model with fewer bits or for a smaller input",
+    Status.UNKNOWN_OP: "build and flash the firmware of this nmpconv: make firmware BOARD=...",
+    Status.NOT_BUILT: "build the firmware with this op: make firmware BOARD=..., without OPS or with the op in it",
+    Status.NOT_LOADED: "the device was reset meanwhile: start again",
+}
+
 
 class Refused(NmpError):
     """The device's own answer to a request that it does not carry out."""
 
     def __init__(self, refusal: Refusal, where: str) -> None:
         self.refusal = refusal
-        memory = refusal.status == Status.MEMORY
+        memory = _memory(refusal)
         self.code = ExitCode.MODEL if memory or refusal.status < Status.REQUEST else ExitCode.DEVICE
         place = f", op {refusal.op}" if refusal.op >= 0 else ""
         place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""
-        numbers = f"needs {refusal.found}, has {refusal.allowed}" if memory else _numbers(refusal)
+        numbers = memory or f"found {refusal.found}, allowed {refusal.allowed}"
         super().__init__(
             f"the device refuses {_name(refusal.request)}: {refusal.what}{place} ({numbers}; status {refusal.status})",
             where=where,
+            hint=_HINTS.get(refusal.status, ""),
         )
 
     @property
@@ -44,8 +52,11 @@ class Refused(NmpError):
         return self.refusal.status in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT)
 
 
-def _numbers(refusal: Refusal) -> str:
-    return f"found {refusal.found}, allowed {refusal.allowed}"
+def _memory(refusal: Refusal) -> str:
+    """What is needed and what there is, where it is about memory."""
+    if refusal.status == Status.ARENA:  # the interpreter found an arena, and it may not be smaller than the model needs
+        return f"needs {refusal.allowed} bytes, has {refusal.found}"
+    return f"needs {refusal.found} bytes, has {refusal.allowed}" if refusal.status == Status.MEMORY else ""
 
 
 def _name(request: int) -> str:
@@ -66,11 +77,14 @@ class _Flight:
 class Link:
     """One line with its parser, its sequence numbers and what is known about its speed."""
 
+    quiet = QUIET_SECONDS
+
     def __init__(self, line: Transport) -> None:
         self.line = line
         self.window = 1
         self.bytes_seen = 0
         self.frames_seen = 0
+        self.echoes = 0  # requests, which a device never sends
         self._parser = Parser()
         self._seq = random.Random().randrange(1 << 16)
         self._round_trip = 0.0
@@ -96,6 +110,7 @@ class Link:
         frames = self._parser.push(data)
         self.bytes_seen += len(data)
         self.frames_seen += len(frames)
+        self.echoes += sum(frame.type < protocol.REPLY for frame in frames)
         return frames
 
     def took(self, seconds: float) -> None:
@@ -105,9 +120,9 @@ class Link:
         self._spread += (abs(seconds - self._round_trip) - self._spread) / 4
         self._round_trip += (seconds - self._round_trip) / 8
 
-    def check_quiet(self, limit: float = QUIET_SECONDS) -> None:
+    def check_quiet(self, limit: float | None = None) -> None:
         """DeviceError after so many seconds without an answer."""
-        if time.monotonic() - self.heard > limit:
+        if time.monotonic() - self.heard > (self.quiet if limit is None else limit):
             raise silence(self)
 
     def ask(
@@ -116,7 +131,7 @@ class Link:
         payload: bytes = b"",
         *,
         patience: Callable[[bytes], float] | None = None,
-        quiet: float = QUIET_SECONDS,
+        quiet: float | None = None,
     ) -> bytes:
         """The answer to one request. patience: seconds that the device may be silent after this PROGRESS."""
         return self.ask_all([(kind, payload)], patience=patience, quiet=quiet)[0]
@@ -126,7 +141,7 @@ class Link:
         requests: Sequence[Request],
         *,
         patience: Callable[[bytes], float] | None = None,
-        quiet: float = QUIET_SECONDS,
+        quiet: float | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[bytes]:
         """The answers to requests that do not depend on each other. Raises Refused, DeviceError."""
@@ -173,8 +188,11 @@ class Link:
 
 def silence(link: Link) -> DeviceError:
     """Why nothing was understood, as far as one can tell from here."""
-    if link.frames_seen:
+    if link.frames_seen > link.echoes:
         why, hint = "the device stopped answering", "check cable and power; start again: an upload goes on where it was"
+    elif link.echoes:
+        why = "what is sent comes back, and nothing else"
+        hint = "another program on the port that echoes, or a plug that joins both directions"
     elif link.bytes_seen:
         why = f"{link.bytes_seen} bytes came, but no frame of the device link"
         hint = "another program on the port, another baud rate, or firmware that is not nmpconv's"

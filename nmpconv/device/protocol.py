@@ -42,8 +42,11 @@ REFUSED = 0xFF
 
 
 class Status(IntEnum):
-    """Statuses of the link itself; those below 60 are the interpreter's."""
+    """Statuses of the link itself; those below 60 are the interpreter's, of which some are named here."""
 
+    ARENA = 21
+    UNKNOWN_OP = 40
+    NOT_BUILT = 41
     REQUEST = 60
     NOT_LOADED = 61
     MEMORY = 62
@@ -133,13 +136,14 @@ def _decode(piece: bytes) -> Frame | None:
 
 
 def hello(payload: bytes) -> Hello | None:
-    """None when the device speaks another version of the protocol, or is none of ours."""
+    """None when the device speaks another version of the protocol, or what makes no sense."""
     if len(payload) < _HELLO.size or payload[0] != VERSION:
         return None
     texts = payload[_HELLO.size :].split(b"\0")
     if len(texts) != 5:
         return None
-    return Hello(*[*_HELLO.unpack_from(payload)[1:], *(text.decode("utf-8", "replace") for text in texts[:4])])
+    found = Hello(*[*_HELLO.unpack_from(payload)[1:], *(text.decode("utf-8", "replace") for text in texts[:4])])
+    return found if found.chunk >= CHUNK and found.clock_hz and found.counter_hz else None
 
 
 def refusal(payload: bytes) -> Refusal | None:

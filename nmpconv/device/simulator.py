@@ -52,11 +52,13 @@ def firmware(board: str) -> Path:
     raise DeviceError(
         f"there is no firmware {name}",
         where=f"sim:{board}",
-        hint=f"`make firmware BOARD={board}` in a checkout of nmpconv builds it, and says which compiler it needs",
+        hint=f"in a checkout of nmpconv: make firmware BOARD={board} (says which compiler it needs), then start again "
+        "there; or install nmpconv with it: pip install . -C cmake.define.NMP_FIRMWARE=ON",
     )
 
 
 def _folders() -> Iterator[Path]:
+    """Of an installed package that was built with its firmware, of the checkout that runs, of the current checkout."""
     package = Path(__file__).resolve().parent.parent
     yield package / "firmware"
     yield package.parent / "build" / "firmware"
@@ -104,6 +106,7 @@ class Simulator:
         )
         try:
             self._line = Serial(self._pty())
+            self._line.name = self.name
         except BaseException:
             self.close()
             raise

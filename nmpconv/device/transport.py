@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -18,6 +19,7 @@ from nmpconv.errors import DeviceError
 
 BAUD = 115200
 CONNECT_SECONDS = 5.0
+WRITE_SECONDS = 5.0  # that a line may take no bytes
 END_SECONDS = 2.0  # that a program gets to end by itself
 
 
@@ -40,10 +42,9 @@ class Serial:
     def __init__(self, port: str, baud: int = BAUD) -> None:
         self.name = port
         try:
-            self._port = serial.Serial(port, baud, timeout=0, write_timeout=CONNECT_SECONDS, exclusive=True)
+            self._port = serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS, exclusive=True)
         except (serial.SerialException, OSError, ValueError) as error:
-            found = ", ".join(ports()) or "none"
-            raise DeviceError(f"cannot open the port: {error}", where=port, hint=f"ports found: {found}") from None
+            raise DeviceError(f"cannot open the port: {error}", where=port, hint=_port_hint(error)) from None
 
     def read(self, seconds: float) -> bytes:
         try:
@@ -56,6 +57,8 @@ class Serial:
     def write(self, data: bytes) -> None:
         try:
             self._port.write(data)
+        except serial.SerialTimeoutException:
+            raise _full(self.name) from None
         except (serial.SerialException, OSError) as error:
             raise _gone(self.name, error) from None
 
@@ -74,6 +77,7 @@ class Tcp:
         except OSError as error:
             raise DeviceError(f"cannot connect: {error.strerror or error}", where=self.name) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(WRITE_SECONDS)
 
     def read(self, seconds: float) -> bytes:
         try:
@@ -89,6 +93,8 @@ class Tcp:
     def write(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
+        except TimeoutError:
+            raise _full(self.name) from None
         except OSError as error:
             raise _gone(self.name, error) from None
 
@@ -120,6 +126,8 @@ class Program:
         return data
 
     def write(self, data: bytes) -> None:
+        if not select.select([], [self._in], [], WRITE_SECONDS)[1]:
+            raise _full(self.name)
         try:
             self._in.write(data)
         except OSError as error:
@@ -142,12 +150,30 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def ports() -> list[str]:
-    """The serial ports of this machine."""
-    return sorted(port.device for port in list_ports.comports())
+def ports() -> dict[str, str]:
+    """The serial ports of this machine, and what is known about what is plugged in there."""
+    found = {port.device: port.description for port in list_ports.comports()}
+    return {port: "" if found[port] == "n/a" else found[port] for port in sorted(found)}
+
+
+def _port_hint(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number in (errno.EAGAIN, errno.EBUSY):
+        return "another program has it open: end that one, or use another port"
+    if number in (errno.EACCES, errno.EPERM):
+        return "you may not use it: on most systems members of the group dialout may"
+    return f"ports found: {', '.join(ports()) or 'none'}"
 
 
 def _gone(name: str, reason: object) -> DeviceError:
     return DeviceError(
         f"the line is gone: {reason}", where=name, hint="plug it in and start again: an upload goes on where it was"
+    )
+
+
+def _full(name: str) -> DeviceError:
+    return DeviceError(
+        f"the line took no bytes for {WRITE_SECONDS:.0f} s",
+        where=name,
+        hint="reset the device and start again: an upload goes on where it was",
     )

@@ -58,15 +58,23 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 @dataclass(frozen=True)
 class LookupParams:
+    """after * function(before * x)."""
+
     function: str = ""
     alpha: float = 0.0
     beta: float = 0.0
+    before: float = 1.0
+    after: float = 1.0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """In float64."""
+        return np.asarray(self.after * FUNCTIONS[self.function](self.before * x, self.alpha, self.beta))
 
 
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta")
+    float_only = ("function", "alpha", "beta", "before", "after")
     in_place = True
     onnx = (*_OF_ONNX, "PRelu", "Pow", "LRN")
 
@@ -103,9 +111,8 @@ class Lookup(Op):
         chords within CHORD_MAX steps of the output, but at most 2^FINEST + 1.
         """
         x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
-        function = FUNCTIONS[node.params.function]
         points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
-        exact = function(np.ldexp(points.astype(np.float64), x.exponent), node.params.alpha, node.params.beta)
+        exact = node.params(np.ldexp(points.astype(np.float64), x.exponent))
         if x.bits == 16:
             exact = _samples(exact, y)
         if x.bits == 8:
@@ -142,23 +149,29 @@ class Lookup(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, x, y = node.params, node.inputs[0], node.outputs[0]
-        if p.function == "silu":
-            to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
-            return
-        if p.function == "gelu_tanh":
-            to.node("Gelu", (x,), y, approximate="tanh")
-            return
-        if p.function == "power":
-            to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
-            return
-        if p.function == "shrink":
-            base = to.node("Add", (to.node("Mul", (x, to.const(np.float32(p.beta)))), to.const(np.float32(1.0))))
-            to.node("Pow", (base, to.const(np.float32(-p.alpha))), y)
-            return
-        kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
-        _, (first, _), (second, _) = _OF_ONNX[kind]
-        attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
-        to.node(kind, (x,), y, **attributes)
+        if p.before != 1.0:
+            x = to.node("Mul", (x, to.const(np.float32(p.before))))
+        if p.after == 1.0:
+            _export(p, x, y, to)
+        else:
+            to.node("Mul", (_export(p, x, "", to), to.const(np.float32(p.after))), y)
+
+
+def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
+    """The function itself."""
+    if p.function == "silu":
+        return to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
+    if p.function == "gelu_tanh":
+        return to.node("Gelu", (x,), y, approximate="tanh")
+    if p.function == "power":
+        return to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
+    if p.function == "shrink":
+        base = to.node("Add", (to.node("Mul", (x, to.const(np.float32(p.beta)))), to.const(np.float32(1.0))))
+        return to.node("Pow", (base, to.const(np.float32(-p.alpha))), y)
+    kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
+    _, (first, _), (second, _) = _OF_ONNX[kind]
+    attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
+    return to.node(kind, (x,), y, **attributes)
 
 
 def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:

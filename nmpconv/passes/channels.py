@@ -1,9 +1,11 @@
 """Which channels of which tensors must be scaled together: a union-find over (tensor, channel).
 
 1. Ops that only pass channels on (Add and its like, pools, Resize, Relu, spatial Pad, Slice, Gather, Concat, flattening
-   Reshape) join the channels of their inputs with those of their outputs.
+   Reshape) join the channels of their inputs with those of their outputs. So does Mul, with one of its inputs: the
+   other one is a factor, frozen.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
 3. Graph inputs and outputs, and tensors that touch any other op than convolution or fully connected, are frozen.
+   A table leaves whole tensors free, except for functions whose results have a grid of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ class Channels:
     """ids[tensor] is an int array [C]: the class of each channel; frozen classes are in `frozen`."""
 
     def __init__(self, graph: Graph, *, whole_tensors: bool = False) -> None:
-        self._graph = graph
+        self._graph, self._whole = graph, whole_tensors
+        self._producers = graph.producers()
         self._start: dict[str, int] = {}
         total = 0
         for value in graph.activations():
@@ -66,6 +69,14 @@ class Channels:
         for i in ids[1:]:
             self._join(ids[0], i)
 
+    def _carrier(self, node: Node) -> str | None:
+        """The input of a product whose factors the product has: of its shape, and rather not the output of a table."""
+        shape = self._graph[node.outputs[0]].shape
+        ins = [n for n in node.inputs if not self._graph[n].is_const and self._graph[n].shape == shape]
+        if len(set(node.inputs)) == 1 or not ins:
+            return None
+        return min(ins, key=lambda n: n in self._producers and self._producers[n].op == "lookup")
+
     def _visit(self, node: Node) -> list[int]:
         """Joins what the node passes on; returns what it freezes."""
         graph, out = self._graph, node.outputs[0]
@@ -82,6 +93,12 @@ class Channels:
                 for a, b in zip(self._all(name), self._all(out), strict=True):
                     self._join(a, b)
             return []
+        if node.op == "mul" and (carrier := self._carrier(node)):
+            for a, b in zip(self._all(carrier), self._all(out), strict=True):
+                self._join(a, b)
+            return [i for name in ins if name != carrier for i in self._all(name)]
+        if node.op == "lookup" and self._whole:  # a table takes one factor on either side
+            return self._all(out) if OPS[node.op].own_exponent(node, 8) is not None else []
         if node.op == "reshape":
             source = graph[ins[0]].shape
             flat = len(shape) >= 1 and int(np.prod(shape[:-1])) == 1 and width % source[-1] == 0

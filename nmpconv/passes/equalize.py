@@ -18,11 +18,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import smallest_exponent, sqnr_db
+from nmpconv.calib.exponent import Function, sqnr_db, top_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.channels import Channels
+from nmpconv.passes.exponents import tables_after
 from nmpconv.passes.weighted import groups_of
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
@@ -31,38 +32,63 @@ STEPS = 16  # candidates of the fill factor in [1, 2)
 EXACT_DB = 200.0  # stands for a tensor without error
 
 
+class Balance:
+    """Case 1: the factors of all channels, and what they are worth. stats and bits are by activation.
+
+    Only classes with a member of the fewest bits get a factor.
+    """
+
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> None:
+        channels = self.channels = Channels(graph)
+        fewest = fewest_bits(graph, bits)
+        self._reach = np.zeros(channels.total)
+        demand = np.zeros(channels.total)
+        dense = np.zeros(channels.total, dtype=bool)
+        narrow = np.zeros(channels.total, dtype=bool)
+        for name, ids in channels.ids.items():
+            if name in stats:
+                np.maximum.at(self._reach, ids, _reach(stats[name], len(ids)))
+                narrow[ids] |= bits[name] == fewest
+        for node in graph.nodes:
+            if node.op not in WEIGHTED or (groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1):
+                continue
+            ids = channels.ids[node.inputs[0]]
+            np.maximum.at(demand, ids, _demand(graph, node.inputs[1], groups_of(node)))
+            dense[ids] = True
+        free = ~channels.frozen & narrow & (self._reach > 0)
+        both = free & dense & (demand > 0)
+        alone = free & ~dense
+        factor = np.ones(channels.total)
+        factor[both] = demand[both] ** ALPHA / self._reach[both] ** (1 - ALPHA)
+        factor[alone] = 1 / self._reach[alone]
+        for ids in channels.ids.values():
+            used = np.unique(ids[free[ids]])
+            if used.size:
+                middle = float(np.median(factor[used]))
+                factor[used] = np.clip(factor[used], middle / LIMIT, middle * LIMIT)
+        self._free, self._factor = free, factor
+        self._demand = np.where(dense, demand, factor)
+
+    def factors(self) -> dict[str, np.ndarray]:
+        """[C] of every tensor; dead channels and channels that nobody reads follow the rest."""
+        frozen, factor = self.channels.frozen, self._factor
+        return {name: np.where(frozen[ids], 1.0, factor[ids]) for name, ids in self.channels.ids.items()}
+
+    def gain_db(self, name: str) -> float:
+        """How much less of this tensor's rounding errors its readers would see."""
+        ids = self.channels.ids[name]
+        ids = ids[self._free[ids]]
+        if not ids.size:
+            return 0.0
+        reach, demand, factor = self._reach[ids], self._demand[ids], self._factor[ids]
+        before = reach.max() ** 2 * np.square(demand).sum()
+        after = (reach * factor).max() ** 2 * np.square(demand / factor).sum()
+        return float(10 * np.log10(before / after)) if after > 0 else 0.0
+
+
 def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
-    """Case 1. stats and bits are by activation; a class without an 8-bit member keeps the factor 1."""
-    channels = Channels(graph)
-    reach = np.zeros(channels.total)
-    demand = np.zeros(channels.total)
-    dense = np.zeros(channels.total, dtype=bool)
-    narrow = np.zeros(channels.total, dtype=bool)
-    for name, ids in channels.ids.items():
-        np.maximum.at(reach, ids, _reach(stats[name], len(ids)))
-        narrow[ids] |= bits[name] == 8
-    for node in graph.nodes:
-        if node.op not in WEIGHTED:
-            continue
-        ids = channels.ids[node.inputs[0]]
-        need = _demand(graph, node.inputs[1], groups_of(node))
-        if groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1:
-            continue
-        np.maximum.at(demand, ids, need)
-        dense[ids] = True
-    free = ~channels.frozen & narrow & (reach > 0)
-    factor = np.ones(channels.total)
-    both = free & dense & (demand > 0)
-    factor[both] = demand[both] ** ALPHA / reach[both] ** (1 - ALPHA)
-    alone = free & ~dense
-    factor[alone] = 1 / reach[alone]
-    for ids in channels.ids.values():
-        used = np.unique(ids[free[ids]])
-        if used.size:
-            middle = float(np.median(factor[used]))
-            factor[used] = np.clip(factor[used], middle / LIMIT, middle * LIMIT)
-    # Dead channels and channels that nobody reads follow the rest of their tensor.
-    return scale(graph, {name: np.where(channels.frozen[ids], 1.0, factor[ids]) for name, ids in channels.ids.items()})
+    """The graph with the factors of case 1."""
+    return scale(graph, Balance(graph, stats, bits).factors())
 
 
 def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> tuple[Graph, dict[str, float]]:
@@ -71,9 +97,11 @@ def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]
     Returns the graph and the factor of every tensor.
     """
     channels = Channels(graph, whole_tensors=True)
+    fewest = fewest_bits(graph, bits)
+    functions = tables_after(graph)
     members: dict[int, list[str]] = {}
     for name, ids in channels.ids.items():
-        if not channels.frozen[ids[0]] and bits[name] == 8 and stats[name].peak > 0:
+        if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
             members.setdefault(int(ids[0]), []).append(name)
     chosen: dict[int, float] = {}
     for root, names in members.items():
@@ -81,12 +109,12 @@ def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]
             v.clamp[1] for v in (graph[n] for n in names) if v.clamp and math.isfinite(v.clamp[1]) and v.clamp[1] > 0
         ]
         reached = [limit for limit in limits if max(stats[n].max for n in names) >= 0.98 * limit]
-        if reached:
+        if reached and fewest == 8:
             step = reached[0] / 127.0
             chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
             continue
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-        gains = [sum(min(_best_sqnr_db(stats[n], f), EXACT_DB) for n in names) for f in candidates]
+        gains = [sum(_best_db(stats[n], f, fewest, functions.get(n)) for n in names) for f in candidates]
         chosen[root] = float(candidates[int(np.argmax(gains))])
     factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
     return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
@@ -99,11 +127,17 @@ def _reach(stats: TensorStats, channels: int) -> np.ndarray:
     return np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
 
 
-def _best_sqnr_db(stats: TensorStats, factor: float) -> float:
-    """Of the tensor times factor at 8 bits, on its best power-of-two grid."""
-    shift = math.log2(factor)
-    top = smallest_exponent(stats.min * factor, stats.max * factor, 8)
-    return max(sqnr_db(stats, top - k - shift, 8) for k in range(3))
+def _best_db(stats: TensorStats, factor: float, bits: int, function: Function | None) -> float:
+    """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is."""
+    top = top_exponent(stats, bits, function, factor) - math.log2(factor)
+    if bits == 16:
+        return -20 * math.log10(2) * top
+    return min(max(sqnr_db(stats, top - k, bits, function) for k in range(3)), EXACT_DB)
+
+
+def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:
+    """Bits of the tensors that are worth equalizing."""
+    return min((b for name, b in bits.items() if name not in graph.pixels), default=16)
 
 
 def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
@@ -119,7 +153,7 @@ def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
 def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
     """The graph with every activation multiplied by its factor [C], its producers and consumers changed accordingly."""
     values: dict[str, Value] = dict(graph.values)
-    nodes = []
+    nodes, one = [], np.ones(1)
     for name, factor in factors.items():
         value = values[name]
         if value.clamp and not np.all(factor == 1):
@@ -127,12 +161,14 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
             values[name] = replace(value, clamp=(value.clamp[0] * top, value.clamp[1] * top))
             assert top == low or all(c == 0 or math.isinf(c) for c in value.clamp)
     for node in graph.nodes:
-        if node.op not in WEIGHTED:
+        before, after = factors.get(node.inputs[0], one), factors[node.outputs[0]]
+        if node.op not in (*WEIGHTED, "lookup") or (np.all(before == 1) and np.all(after == 1)):
             nodes.append(node)
             continue
-        before, after = factors[node.inputs[0]], factors[node.outputs[0]]
-        if np.all(before == 1) and np.all(after == 1):
-            nodes.append(node)
+        if node.op == "lookup":
+            p = node.params
+            p = replace(p, before=p.before / float(before[0]), after=p.after * float(after[0]))
+            nodes.append(replace(node, params=p))
             continue
         groups = groups_of(node)
         names = list(node.inputs)

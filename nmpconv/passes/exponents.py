@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from nmpconv.calib.exponent import Function, choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.ir import Graph, Node, Observed, Quant, Value
+from nmpconv.ir import Graph, Observed, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.function import FUNCTIONS
 from nmpconv.passes.grids import grid_groups
 
 
@@ -35,7 +34,7 @@ class Method:
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
-    consumers = graph.consumers()
+    functions = tables_after(graph)
     moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
     values: list[Value] = []
     for group in grid_groups(graph):
@@ -48,7 +47,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             merged = deepcopy(stats[group[0]])
             for name in group[1:]:
                 merged.merge(stats[name])
-            function = _table_after(graph, consumers, group)
+            function = functions.get(group[0])
             exponent = choose(merged, width, method.name, percentile=method.percentile, function=function).exponent
             how = "max" if width == 16 else method.name  # 16 bits have headroom instead of a search
         for name in group:
@@ -58,13 +57,15 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     return graph.with_values(*values)
 
 
-def _table_after(graph: Graph, consumers: Mapping[str, list[Node]], group: list[str]) -> Function | None:
-    """Case 3: the function of the table that is the only reader of the only tensor of a group."""
-    users = consumers[group[0]]
-    if len(group) > 1 or len(users) != 1 or users[0].op != "lookup" or group[0] in graph.outputs:
-        return None
-    params = users[0].params
-    return lambda x: FUNCTIONS[params.function](x, params.alpha, params.beta)
+def tables_after(graph: Graph) -> dict[str, Function]:
+    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other."""
+    consumers = graph.consumers()
+    alone = [name for group in grid_groups(graph) for name in group if len(group) == 1]
+    return {
+        name: users[0].params
+        for name in alone
+        if len(users := consumers[name]) == 1 and users[0].op == "lookup" and name not in graph.outputs
+    }
 
 
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.function import FUNCTIONS
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.rewrite import Editor, apply
 
@@ -111,7 +110,7 @@ def _evaluate(editor: Editor, cone: Cone) -> np.ndarray:
         if node.op in _COMBINE:
             y = _COMBINE[node.op](at(node.inputs[0]), at(node.inputs[1]))
         elif node.op == "lookup":
-            y = FUNCTIONS[node.params.function](at(node.inputs[0]), node.params.alpha, node.params.beta)
+            y = node.params(at(node.inputs[0]))
         else:
             y = at(node.inputs[0])
         low, high = editor[node.outputs[0]].clamp or (-np.inf, np.inf)
@@ -126,8 +125,6 @@ def _recognise(y: np.ndarray) -> LookupParams | None:
     if slope > 0 and abs(slope - 1) > TOLERANCE:
         candidates.append(LookupParams("hard_sigmoid", slope, float(y[middle])))
     for params in candidates:
-        if np.allclose(
-            y, FUNCTIONS[params.function](POINTS, params.alpha, params.beta), rtol=TOLERANCE, atol=TOLERANCE
-        ):
+        if np.allclose(y, params(POINTS), rtol=TOLERANCE, atol=TOLERANCE):
             return params
     return None

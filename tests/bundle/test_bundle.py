@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from zoo_quick import converted
 
 from nmpconv import runtime
 from nmpconv.bundle import bundle
@@ -161,6 +162,18 @@ def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool:
     subprocess.run([cmake, "-S", user, "-B", user / "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'p'}"], check=True)
     subprocess.run([cmake, "--build", user / "b"], check=True)
     assert output([str(user / "b" / "user")]) == "a null or misaligned pointer, or an index out of range\n"
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    "name", ["mlperf_ad_autoencoder", "mlperf_ic_resnet8_nhwc", "mlperf_kws_dscnn", "mlperf_vww_mobilenet025_nchw"]
+)
+def test_mlperf_tiny(name: str, zoo: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    result, _ = converted(zoo, name, "8", tmp_path, test_vectors=1)
+    (tmp_path / "net.nmp").write_bytes(result.data)
+    for text in everywhere(unpack(tmp_path / "net.nmp", tmp_path / "bundle"), need_tool):
+        assert text.endswith(RAN)
 
 
 def test_only_the_ops_of_the_model(model: Path) -> None:

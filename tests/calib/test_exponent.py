@@ -103,6 +103,14 @@ def test_sixteen_bits_keep_room_for_twice_the_range() -> None:
     assert choose(stats_of(np.linspace(-0.4, 0.5, 80)), 16).exponent == -15
 
 
+def test_sixteen_bits_keep_no_room_where_a_function_is_flat() -> None:
+    x = stats_of(np.linspace(-40, 14, 80))
+    assert choose(x, 16).exponent == -8
+    assert choose(x, 16, function=silu).exponent == -10
+    assert choose(x, 16, function=np.tanh).exponent == -12
+    assert choose(x, 16, function=lambda t: 0 * t).exponent == -8
+
+
 @pytest.mark.parametrize("percentile", [50, 90, 99, 99.9, 100])
 @pytest.mark.parametrize("name", ["normal", "relu", "heavy", "shifted", "outlier"])
 def test_percentile_holds_that_share(name: str, percentile: float) -> None:

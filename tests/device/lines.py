@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+import select
+import threading
 import time
+import tty
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from nmpconv.device import protocol
 from nmpconv.device.protocol import Frame, Type
@@ -38,6 +44,70 @@ class Faulty:
 
     def write(self, data: bytes) -> None:
         self._line.write(self._harm(data))
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Late:
+    """A line that holds back one piece in thirty, and all behind it, for up to so many seconds, in both directions."""
+
+    name = "late"
+
+    def __init__(self, line: Transport, seed: int, longest: float) -> None:
+        self._line, self._random, self._longest = line, random.Random(seed), longest
+        self._to: deque[tuple[float, bytes]] = deque()
+        self._back: deque[tuple[float, bytes]] = deque()
+        self.faults = 0
+
+    def _hold(self, queue: deque[tuple[float, bytes]], data: bytes) -> None:
+        late = self._random.random() < 1 / 30
+        self.faults += late
+        queue.append((time.monotonic() + late * self._random.random() * self._longest, data))
+
+    def read(self, seconds: float) -> bytes:
+        end = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            while self._to and self._to[0][0] <= now:
+                self._line.write(self._to.popleft()[1])
+            if data := self._line.read(0):
+                self._hold(self._back, data)
+            if self._back and self._back[0][0] <= now:
+                return self._back.popleft()[1]
+            if now >= end:
+                return b""
+            time.sleep(0.001)
+
+    def write(self, data: bytes) -> None:
+        self._hold(self._to, data)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class Shared:
+    """A line on which another program writes, too, to both sides: text, noise and zeros between, and within, frames."""
+
+    name = "shared"
+
+    def __init__(self, line: Transport, seed: int) -> None:
+        self._line, self._random = line, random.Random(seed)
+        self.faults = 0
+
+    def _mixed(self, data: bytes) -> bytes:
+        if not data or self._random.random() < 0.9:
+            return data
+        self.faults += 1
+        at = self._random.choice((0, self._random.randrange(len(data)), len(data)))
+        noise = self._random.choice((b"AT\r\n", b"login: ", b"\0", self._random.randbytes(400)))
+        return data[:at] + noise + data[at:]
+
+    def read(self, seconds: float) -> bytes:
+        return self._mixed(self._line.read(seconds))
+
+    def write(self, data: bytes) -> None:
+        self._line.write(self._mixed(data))
 
     def close(self) -> None:
         self._line.close()
@@ -131,6 +201,31 @@ class Old(Silent):
         return found
 
 
+class Echo(Old):
+    """A program that says back what it is told, with a word of its own now and then."""
+
+    name = "echo"
+
+    def write(self, data: bytes) -> None:
+        self._answers += b"$ " + data
+
+
+class Liar(Old):
+    """Firmware that answers every request, HELLO apart, with something random in a right frame."""
+
+    name = "liar"
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+
+    def answer(self, frame: Frame) -> Frame:
+        kind = self._random.choice((frame.type | protocol.REPLY,) * 4 + (protocol.PROGRESS, protocol.REFUSED))
+        size = self._random.choice((0, 1, 4, 4, 8, 12, 16, 40, 260))
+        payload = self._random.choice((self._random.randbytes(size), bytes(size)))
+        return hello(frame) if frame.type == Type.HELLO else Frame(kind, frame.seq, payload)
+
+
 class Busy(Old):
     """Firmware that never gets beyond an op, and then sends that it is at work for ever."""
 
@@ -146,8 +241,47 @@ class Stuck(Old):
     name = "stuck"
 
     def answer(self, frame: Frame) -> Frame:
-        payload = bytes(4)
-        if frame.type == Type.HELLO:
-            numbers = b"".join(n.to_bytes(4, "little") for n in (4000, 1, 1, 1 << 20, 1 << 20, 0))
-            payload = b"\x01\x00\x01" + numbers + b"v\0b\0c\0t\0"
-        return Frame(frame.type | protocol.REPLY, frame.seq, payload)
+        return hello(frame) if frame.type == Type.HELLO else Frame(frame.type | protocol.REPLY, frame.seq, bytes(4))
+
+
+def hello(frame: Frame) -> Frame:
+    """What a device answers to HELLO."""
+    numbers = b"".join(n.to_bytes(4, "little") for n in (4000, 1, 1, 1 << 20, 1 << 20, 0))
+    return Frame(frame.type | protocol.REPLY, frame.seq, b"\x01\x00\x01" + numbers + b"v\0b\0c\0t\0")
+
+
+class Port:
+    """A serial port under a path, a pty, with a line behind it (None: nothing); it can be pulled out at once, or after
+    so many bytes to the device."""
+
+    def __init__(self, path: Path, line: Transport | None, pulled_after: int | None = None) -> None:
+        self._path, self._line, self._left = path, line, pulled_after
+        self._master, self._slave = os.openpty()
+        tty.setraw(self._slave)
+        path.symlink_to(os.ttyname(self._slave))
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._pass, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Port:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._line is not None:
+            self._line.close()
+
+    def _pass(self) -> None:
+        while not self._done.is_set() and (self._left is None or self._left > 0):
+            if self._line is not None and (back := self._line.read(0)):
+                os.write(self._master, back)
+            if select.select([self._master], [], [], 0.001)[0]:
+                data = os.read(self._master, 64)
+                if self._line is not None:
+                    self._line.write(data)
+                if self._left is not None:
+                    self._left -= len(data)
+        self._path.unlink()
+        os.close(self._slave)
+        os.close(self._master)

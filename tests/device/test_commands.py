@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import lines
+import nets
 import numpy as np
 import pytest
 
 from nmpconv.cli import main
-from nmpconv.device import simulator
+from nmpconv.device import client, simulator
 from nmpconv.device.client import Device
+from nmpconv.device.link import Refused
+from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
+from nmpconv.ir import Graph
+from nmpconv.writer import to_bytes
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 
@@ -30,6 +37,14 @@ def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "m.nmp", "--device", "sim:host", "--runs", "2"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert "the same bytes as here" in out and "host" in out
+
+
+def test_bench_on_given_inputs(here: Path, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("x.npy", np.concatenate([inputs[0], -inputs[0] // 2, inputs[0] // 3]).astype(np.float32))
+    command = ["bench", "m.nmp", "--device", "sim:host", "--input", "x.npy", "--cpu", "portable", "--json"]
+    assert main(command) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["verified_inputs"] == 3 and found["ns"] > 0 and found["simulated"] is False
 
 
 def test_run_and_compare(here: Path, net, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,10 +78,25 @@ def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_too_large_a_model_is_refused_with_numbers(agent: Path, line) -> None:
-    from nmpconv.device.link import Refused
-
-    with pytest.raises(Refused, match=r"needs 20000000, has 167\d+; status 62") as refused:
+    with pytest.raises(Refused, match=r"needs 20000000 bytes, has 167\d+; status 62") as refused:
         Device(line).load(bytes(20_000_000))
+    assert refused.value.code == ExitCode.MODEL
+
+
+def test_too_large_an_arena_is_refused_with_numbers(line) -> None:
+    """The file is small, what it computes is not."""
+    size, grid = 3_000_000, nets.grid(8, 0)
+    values = [nets.active("x", (1, size), grid, 0), nets.active("y", (1, size), grid, size)]
+    graph = Graph("large", ("x",), ("y",), (nets.node("add", "x x", "y"),), {v.name: v for v in values})
+    with pytest.raises(Refused, match=r"needs 6\d+ bytes, has 4194304; status 21") as refused:
+        Device(line).load(to_bytes(graph, {}))
+    assert refused.value.code == ExitCode.MODEL
+
+
+def test_a_file_that_the_device_does_not_know_is_refused(line, model: bytes) -> None:
+    harmed = model[:4] + b"NOPE" + model[8:]
+    with pytest.raises(Refused, match=r"status 1\)") as refused:
+        Device(line).load(harmed)
     assert refused.value.code == ExitCode.MODEL
 
 
@@ -102,6 +132,46 @@ def test_list_and_info(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sim:rv32" in {board["device"] for board in json.loads(capsys.readouterr().out)["simulated"]}
     assert main(["device", "info", "sim:host", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["board"] == "host"
+
+
+def test_unplugged_and_plugged_in_again(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The device is lost with half of the model, and keeps that half; its port is another one, of the same name."""
+    memory = {"NMP_AGENT_MEMORY": "memory"}
+    command = ["bench", "m.nmp", "--device", "ttyUSB0:9600", "--json"]
+    with lines.Port(Path("ttyUSB0"), Program([agent], memory), pulled_after=15_000):
+        assert main(command) == ExitCode.DEVICE
+    said = capsys.readouterr().err
+    found = re.search(r"ttyUSB0: the line is gone: .*; (\d+) of \d+ bytes of the model had arrived", said)
+    assert found and "start again: an upload goes on where it was" in said
+    with lines.Port(Path("ttyUSB0"), Program([agent], memory)):
+        assert main(command) == ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert 10_000 < int(found[1]) <= report["upload_resumed_at"] < 15_000
+    assert report["verified"] is True
+
+
+def test_unplugged_before_it_is_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lines.Port(Path("ttyUSB0"), None, pulled_after=1):
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "the line is gone" in capsys.readouterr().err
+    assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "cannot open the port" in capsys.readouterr().err
+
+
+def test_nobody_at_the_port(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "HELLO_SECONDS", 0.5)
+    with lines.Port(Path("ttyUSB0"), None):
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+    assert "ttyUSB0: no answer" in capsys.readouterr().err
+
+
+def test_a_port_in_use(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lines.Port(Path("ttyUSB0"), Program([agent])):
+        other = Serial("ttyUSB0")
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+        assert "another program has it open" in capsys.readouterr().err
+        other.close()
+        assert main(["device", "info", "ttyUSB0"]) == ExitCode.OK
 
 
 def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import lines
@@ -12,49 +18,63 @@ import numpy as np
 import pytest
 
 from nmpconv import ondevice
-from nmpconv.device import client, link
-from nmpconv.device.client import Device
+from nmpconv.device import client, protocol, transport
+from nmpconv.device.client import Device, Upload
 from nmpconv.device.connect import connect
-from nmpconv.device.transport import Program
-from nmpconv.errors import DeviceError
+from nmpconv.device.link import Link
+from nmpconv.device.protocol import Frame, Type
+from nmpconv.device.transport import Program, Transport
+from nmpconv.errors import DeviceError, NmpError
 from nmpconv.runtime import Net
 
 BAD = {"lost": 0.001, "flipped": 0.001}
 Inputs = list[np.ndarray]
 
 
-def upload_and_run(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int, **rates: float) -> int:
-    """The number of faults that there were."""
-    line = lines.Faulty(Program([agent]), seed, **rates)
+@contextmanager
+def soon(seconds: float = 10) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+def upload_and_run(line: Transport, model: bytes, net: Net, inputs: Inputs) -> Upload:
     try:
         device = Device(line)
-        ondevice.load(device, net, model)
+        upload, _ = ondevice.load(device, net, model)
         ondevice.verify(device, net, inputs)
     finally:
         line.close()
-    return line.faults
+    return upload
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bad_line(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
-    assert upload_and_run(agent, model, net, inputs, seed, **BAD) > 20
+    line = lines.Faulty(Program([agent]), seed, **BAD)
+    upload_and_run(line, model, net, inputs)
+    assert line.faults > 20
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_doubled_bytes(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
-    assert upload_and_run(agent, model, net, inputs, seed, doubled=0.002) > 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 200))
-def test_bad_line_often(agent: Path, model: bytes, net: Net, inputs: Inputs, seed: int) -> None:
-    assert upload_and_run(agent, model, net, inputs, seed, **BAD) > 20
+@pytest.mark.parametrize(
+    "harm",
+    [
+        partial(lines.Faulty, doubled=0.002),
+        partial(lines.Late, longest=0.3),
+        lines.Shared,
+    ],
+    ids=["doubled", "late", "shared"],
+)
+def test_other_harm(agent: Path, model: bytes, net: Net, inputs: Inputs, harm: Callable, seed: int) -> None:
+    line = harm(Program([agent]), seed)
+    upload_and_run(line, model, net, inputs)
+    assert line.faults > 5
 
 
 def test_resumes_after_a_reset(
     agent: Path, model: bytes, net: Net, inputs: Inputs, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
+    monkeypatch.setattr(Link, "quiet", 0.5)
     memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
     line = lines.Cut(Program([agent], memory), 15_000)
     with pytest.raises(DeviceError, match="stopped answering"):
@@ -66,6 +86,23 @@ def test_resumes_after_a_reset(
     assert 10_000 < upload.resumed < 15_000
     ondevice.verify(device, net, inputs)
     again.close()
+
+
+@pytest.mark.parametrize("kind", [Type.RUN, Type.DIGESTS])
+def test_a_repeated_request_does_not_run_again(
+    line: Program, model: bytes, net: Net, inputs: Inputs, kind: Type
+) -> None:
+    device = Device(line)
+    ondevice.load(device, net, model)
+    device.set_inputs(inputs[0].tobytes())
+    what = (1,) if kind == Type.RUN else (0, net.model.outputs[0].tensor)
+    frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *what))
+    line.write(2 * protocol.encode(frame))
+    parser, found = protocol.Parser(), []
+    while len(found) < 3:
+        found += parser.push(line.read(5))
+    assert [frame.type for frame in found] == [protocol.PROGRESS, kind | protocol.REPLY, kind | protocol.REPLY]
+    assert found[1] == found[2]
 
 
 def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tmp_path: Path) -> None:
@@ -117,22 +154,57 @@ def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Input
         (lines.Chatter, "no frame"),
         (lines.Busy, "stopped answering"),
         (lines.Old, "speaks version 99"),
+        (lines.Echo, "what is sent comes back"),
     ],
 )
 def test_no_agent_there(peer: type, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "HELLO_SECONDS", 0.6)
-    start = time.monotonic()
-    with pytest.raises(DeviceError, match=message):
+    with soon(), pytest.raises(DeviceError, match=message):
         Device(peer())
-    assert time.monotonic() - start < 3
 
 
 def test_an_upload_that_does_not_move(model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link.Link.check_quiet, "__defaults__", (0.5,))
-    start = time.monotonic()
-    with pytest.raises(DeviceError, match="stopped answering"):
+    monkeypatch.setattr(Link, "quiet", 0.5)
+    with soon(), pytest.raises(DeviceError, match=r"stopped answering; 0 of \d+ bytes of the model had arrived"):
         ondevice.load(Device(lines.Stuck()), net, model)
-    assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_answers_that_make_no_sense(
+    model: bytes, net: Net, inputs: Inputs, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(Link, "quiet", 0.3)
+    monkeypatch.setattr(client, "OP_SECONDS", 0.3)
+    device = Device(lines.Liar(seed))
+    with soon(), pytest.raises(NmpError):
+        ondevice.verify(device, net, inputs)
+    for ask in (
+        lambda: ondevice.load(device, net, model),
+        lambda: ondevice.first_difference(device, net, inputs),
+        lambda: device.profile(40),
+    ):
+        with soon(), suppress(NmpError):  # what can be made sense of is no error
+            ask()
+
+
+def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes nothing any more, and its line is full at some time."""
+    monkeypatch.setattr(Link, "quiet", 0.5)
+    line = Program([agent])
+    device = Device(line)
+    os.kill(line._process.pid, signal.SIGSTOP)
+    with soon(), pytest.raises(DeviceError, match="stopped answering"):
+        ondevice.load(device, net, model)
+    monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
+
+    def fill() -> None:
+        for _ in range(1000):
+            line.write(bytes(256))
+
+    with soon(), pytest.raises(DeviceError, match="took no bytes"):
+        fill()
+    with soon():
+        line.close()
 
 
 def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:

@@ -114,7 +114,6 @@ def test_ops_that_pass_channels_on(kind: str, params: dict[str, Any]) -> None:
     ("kind", "other", "params"),
     [
         ("mul", "a", {}),
-        ("mul", [2.0], {}),
         ("add", [1.0, 2.0, 3.0, 4.0], {}),
         ("lookup", None, {"function": "tanh"}),
         ("softmax", None, {"axis": 3}),
@@ -131,6 +130,42 @@ def test_other_ops_freeze(kind: str, other: Any, params: dict[str, Any]) -> None
     found = Channels(last(net, "o"))
     assert frozen(found, "a")
     assert frozen(found, "o")
+
+
+@pytest.mark.parametrize("other", [[2.0], [1.0, 2.0, 3.0, 4.0]])
+def test_a_product_with_constants_passes_channels_on(other: list[float]) -> None:
+    net = between()
+    net.op("mul", f"a {net.const('k', other)}", "o")
+    found = Channels(last(net, "o"))
+    assert found.ids["o"].tolist() == found.ids["a"].tolist()
+    assert not frozen(found, "a")
+
+
+@pytest.mark.parametrize("order", ["a g", "g a"])
+@pytest.mark.parametrize("plane", [True, False])
+def test_a_product_has_the_channels_of_what_is_gated(order: str, plane: bool) -> None:
+    """The gate is frozen, be it as large as the other operand or one number per channel."""
+    net = between()
+    if plane:
+        net.conv("a", "b", 4)
+    else:
+        net.op("average_pool", "a", "p", kernel_h=4, kernel_w=4)
+        net.conv("p", "b", 4)
+    net.op("lookup", "b", "g", function="sigmoid")
+    net.op("mul", order, "o")
+    found = Channels(last(net, "o"))
+    assert found.ids["o"].tolist() == found.ids["a"].tolist()
+    assert [frozen(found, name) for name in "aog"] == [False, False, True]
+
+
+def test_whole_tensors_have_factors_on_both_sides_of_a_table() -> None:
+    net = between()
+    net.op("lookup", "a", "t", function="tanh")
+    net.conv("t", "b", 4)
+    net.op("lookup", "b", "s", function="sigmoid")
+    found = Channels(last(net, "s"), whole_tensors=True)
+    assert [frozen(found, name) for name in "atbs"] == [False, False, False, True]
+    assert len({int(found.ids[name][0]) for name in "atb"}) == 3
 
 
 def test_broadcasting_freezes() -> None:

@@ -55,14 +55,13 @@ void board_putc(uint8_t byte) {
   }
 }
 
-uint64_t board_cycles(void) {
+uint64_t board_cycles(int start) {
   static uint64_t before;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-  uint64_t passed = ns - before;
-  before = ns;
-  return passed;
+  before = start ? ns : before;
+  return ns - before;
 }
 
 void board_memory(agent_config *config) {

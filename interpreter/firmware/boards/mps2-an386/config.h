@@ -6,6 +6,7 @@
 #define CPU "Cortex-M4"
 #define CLOCK_HZ 25000000u
 #define UART 0x40004000u
+#define RING 4096u
 #define UART_RX_IRQ 0
 #define MODEL_ADDRESS 0x21000000u
 #define MODEL_BYTES 0x1000000u

@@ -2,4 +2,4 @@ CROSS := arm-none-eabi-
 PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi
 CFLAGS += -mcpu=cortex-m7 -mthumb
 LDFLAGS += --specs=nosys.specs
-SOURCES += boards/common/mps.c
+SOURCES += boards/common/cortex_m.c boards/common/cmsdk_uart.c

@@ -6,6 +6,7 @@
 #define CPU "Cortex-M55"
 #define CLOCK_HZ 32000000u
 #define UART 0x49303000u
+#define RING 4096u
 #define UART_RX_IRQ 33
 #define MODEL_ADDRESS 0x60000000u
 #define MODEL_BYTES 0x1000000u

@@ -62,11 +62,12 @@ static uint64_t retired(void) {
   return (uint64_t)high << 32 | low;
 }
 
-uint64_t board_cycles(void) {
+uint64_t board_cycles(int start) {
   static uint64_t before;
-  uint64_t now = retired(), passed = now - before;
-  before = retired();
-  return passed;
+  if (start) {
+    before = retired();
+  }
+  return retired() - before;
 }
 
 void board_memory(agent_config *config) {
@@ -75,7 +76,7 @@ void board_memory(agent_config *config) {
   config->counter = "instructions";
   config->clock_hz = CLOCK_HZ;
   config->counter_hz = CLOCK_HZ;
-  config->ring_bytes = 1024; /* QEMU holds back what the FIFO cannot take */
+  config->ring_bytes = 4096; /* QEMU holds back what the FIFO cannot take */
   config->program_bytes = (uint32_t)(__program_end - __program_start);
   config->model = __model;
   config->model_bytes = (size_t)(__model_end - __model);

@@ -1,26 +1,19 @@
-/* Arm's MPS boards: a CMSDK UART whose input comes by interrupt, and the cycle counter or SysTick. */
+/* All of a Cortex-M board but its UART: start, input by interrupt into a ring, the cycle counter or SysTick. */
+#include "cortex_m.h"
+
 #include "board.h"
-#include "config.h"
-
-#define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
-
-#define UART_DATA REG(UART + 0x00)
-#define UART_STATE REG(UART + 0x04) /* bit 0: cannot take a byte; bit 1: has one */
-#define UART_CTRL REG(UART + 0x08)
-#define UART_INTSTATUS REG(UART + 0x0C) /* write 1 to clear */
-#define UART_BAUDDIV REG(UART + 0x10)
-#define BAUD 115200u
 
 #define SYST_CSR REG(0xE000E010)
 #define SYST_RVR REG(0xE000E014)
 #define SYST_CVR REG(0xE000E018)
 #define NVIC_ISER(n) REG(0xE000E100 + 4 * (n))
+#define NVIC_ICER(n) REG(0xE000E180 + 4 * (n))
+#define UART_IRQ_BIT (1u << (UART_RX_IRQ % 32))
 #define CPACR REG(0xE000ED88)
 #define DEMCR REG(0xE000EDFC)
 #define DWT_CTRL REG(0xE0001000)
 #define DWT_CYCCNT REG(0xE0001004)
 
-#define RING 4096u
 #define SYSTICK_RANGE 0x1000000u
 
 extern uint32_t __stack_top[], __data_start[], __data_end[], __data_load[], __bss_start[], __bss_end[];
@@ -33,15 +26,10 @@ static volatile uint32_t head, tail; /* written by the interrupt, by board_getc 
 static volatile uint32_t wraps;
 static int has_cyccnt;
 
-/* Cleared before, so that a byte that comes meanwhile interrupts again. */
-static void uart_handler(void) {
-  UART_INTSTATUS = 2u;
-  while (UART_STATE & 2u) {
-    uint8_t byte = (uint8_t)UART_DATA;
-    if (head - tail < RING) {
-      ring[head % RING] = byte;
-      head++;
-    }
+void ring_put(uint8_t byte) {
+  if (head - tail < RING) {
+    ring[head % RING] = byte;
+    head++;
   }
 }
 
@@ -85,9 +73,8 @@ void reset_handler(void) {
 }
 
 void board_init(void) {
-  UART_BAUDDIV = CLOCK_HZ / BAUD;
-  UART_CTRL = 0xB; /* send, receive, interrupt on receive */
-  NVIC_ISER(UART_RX_IRQ / 32) = 1u << (UART_RX_IRQ % 32);
+  uart_init();
+  NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   DEMCR |= 1u << 24;
   DWT_CYCCNT = 0;
   DWT_CTRL |= 1u;
@@ -114,28 +101,27 @@ int board_getc(void) {
   return byte;
 }
 
-void board_putc(uint8_t byte) {
-  while (UART_STATE & 1u) {
-  }
-  UART_DATA = byte;
-}
-
-/* Both counters start anew at every call, so equal work counts equally. */
-uint64_t board_cycles(void) {
-  if (has_cyccnt) {
-    uint32_t cycles = DWT_CYCCNT;
-    DWT_CYCCNT = 0;
-    return cycles;
-  }
+static uint64_t systicks(void) {
   uint32_t value, before;
   do {
     before = wraps;
     value = SYST_CVR;
   } while (before != wraps);
-  uint64_t ticks =
-      (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
-  SYST_CVR = 0;
-  wraps = 0;
+  return (uint64_t)before * SYSTICK_RANGE + (SYSTICK_RANGE - value) % SYSTICK_RANGE; /* 0 until its first tick */
+}
+
+/* Both counters start at 0, and input does not interrupt, so equal work counts equally. */
+uint64_t board_cycles(int start) {
+  if (start) {
+    NVIC_ICER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
+    __asm volatile("dsb\n isb" ::: "memory");
+    DWT_CYCCNT = 0;
+    SYST_CVR = 0;
+    wraps = 0;
+    return 0;
+  }
+  uint64_t ticks = has_cyccnt ? DWT_CYCCNT : systicks();
+  NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   return ticks;
 }
 

@@ -1,0 +1,20 @@
+/* What a Cortex-M board adds to cortex_m.c: facts in config.h, and its UART. */
+#ifndef NMP_CORTEX_M_H
+#define NMP_CORTEX_M_H
+
+#include <stdint.h>
+
+#include "config.h"
+
+#define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
+#define BAUD 115200u
+
+/* Sends and receives at BAUD, and interrupts when there is a byte; UART_RX_IRQ itself is turned on elsewhere. */
+void uart_init(void);
+
+/* The interrupt: hands on every byte that there is. */
+void uart_handler(void);
+
+void ring_put(uint8_t byte);
+
+#endif

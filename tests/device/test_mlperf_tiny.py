@@ -1,0 +1,181 @@
+"""The MLPerf Tiny nets on every simulated board, on one that was started by hand, and over a bad line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lines
+import numpy as np
+import pytest
+from zoo_quick import converted
+
+from nmpconv import ondevice
+from nmpconv.cli import main
+from nmpconv.device import simulator
+from nmpconv.device.client import Device, Upload
+from nmpconv.device.link import Link
+from nmpconv.device.transport import Program, Serial, Transport, end
+from nmpconv.errors import DeviceError, ExitCode
+from nmpconv.runtime import load
+
+pytestmark = [pytest.mark.slow, pytest.mark.zoo]
+
+NETS = {
+    "ic": "mlperf_ic_resnet8_nhwc",
+    "kws": "mlperf_kws_dscnn",
+    "vww": "mlperf_vww_mobilenet025_nchw",
+    "ad": "mlperf_ad_autoencoder",
+}
+# Started by hand, with the arguments that put the firmware's UART on a pty.
+BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-serial", "null")}
+BAD = {"lost": 0.001, "flipped": 0.001}
+Build = Callable[..., Path]
+Model = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="session")
+def model(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """The file of a net at a width, converted once."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def find(net: str, bits: str) -> Path:
+        if (net, bits) not in made:
+            folder = tmp_path_factory.mktemp("zoo")
+            made[net, bits] = folder / f"{net}{bits}.nmp"
+            made[net, bits].write_bytes(converted(zoo, NETS[net], bits, folder)[0].data)
+        return made[net, bits]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Build:
+    """The firmware of a board, built once; with ops, only these."""
+    out = tmp_path_factory.mktemp("firmware")
+
+    def make(board: str, ops: str = "") -> Path:
+        cpu = "riscv" if board == "rv32" else "arm"
+        need_tool("riscv64-unknown-elf-gcc" if cpu == "riscv" else "arm-none-eabi-gcc")
+        need_tool("qemu-system-riscv32" if cpu == "riscv" else "qemu-system-arm")
+        name = f"{board}-few" if ops else board
+        options = [f"BOARD={board}", f"NAME={name}", f"OPS={ops}", f"OUT={out}"]
+        subprocess.run(["make", "-s", "-C", root / "interpreter" / "firmware", *options], check=True)
+        return out / f"{name}.elf"
+
+    return make
+
+
+@contextmanager
+def by_hand(firmware: Path, board: str, monitor: str = "none") -> Iterator[tuple[str, subprocess.Popen]]:
+    """QEMU as a user starts it, without -icount; the port that it announces."""
+    options = [*BY_HAND[board], "-display", "none", "-monitor", monitor, "-serial", "pty", "-kernel", firmware]
+    process = subprocess.Popen(
+        ["qemu-system-arm", "-M", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    try:
+        said = b""
+        while not (found := simulator.PTY.search(said)):
+            piece = process.stdout.readline()
+            assert piece, said
+            said += piece
+        yield found[1].decode(), process
+    finally:
+        end(process)
+        process.stdin.close()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("board", simulator.MACHINES)
+@pytest.mark.parametrize("bits", ["8", "16"])
+@pytest.mark.parametrize("net", NETS)
+def test_bench_on_simulated_boards(
+    model: Model, build: Build, monkeypatch: pytest.MonkeyPatch, capsys, net: str, bits: str, board: str
+) -> None:
+    folder = build(board).parent
+    monkeypatch.setattr(simulator, "_folders", lambda: [folder])
+    command = ["bench", str(model(net, bits)), "--device", f"sim:{board}", "--runs", "2", "--json"]
+    assert main(command) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["verified"] is True and found["board"] == board
+    assert found["latency_ms"]["min"] == found["latency_ms"]["median"]
+    macs = sum(op["macs"] for op in found["ops"])
+    assert macs / 2 < found["instructions"] < 100 * macs
+    assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])
+
+
+@pytest.mark.parametrize("board", BY_HAND)
+def test_bench_and_compare_on_a_board_started_by_hand(
+    root: Path, model: Model, build: Build, capsys, board: str
+) -> None:
+    """With the firmware whose bytes `make size` prints: it has just the ops of these nets."""
+    kinds = {op.kind for net in NETS for bits in ("8", "16") for op in load(model(net, bits)).model.ops}
+    listed = re.search(r"^MLPERF_TINY := (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert listed is not None and set(listed[1].split()) == kinds
+    with by_hand(build(board, ops=listed[1]), board) as (port, _):
+        assert main(["bench", str(model("kws", "8")), "--device", port, "--json"]) == ExitCode.OK
+        found = json.loads(capsys.readouterr().out)
+        assert found["verified"] is True and found["device"] == port
+        assert found["ticks"] > 0 and not found.keys() & {"instructions", "cycles"}
+        assert main(["compare", str(model("kws", "8")), "--device", port]) == ExitCode.OK
+        fits = found["board"] == "mps2-an386"
+        assert main(["bench", str(model("ic", "16")), "--device", port]) == (ExitCode.OK if fits else ExitCode.MODEL)
+        assert fits or "bytes, has 53184" in capsys.readouterr().err
+
+
+def test_resumes_after_a_reset_of_the_board(model: Model, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is reset as a button does it: its program starts anew, its RAM stays."""
+    path = model("kws", "8")
+    with by_hand(build("mps2-an386"), "mps2-an386", monitor="stdio") as (port, process):
+        had = cut_off(Serial(port), path, 20_000, monkeypatch)
+        process.stdin.write(b"system_reset\n")
+        upload = use(Serial(port), path)
+        assert 15_000 < had <= upload.resumed < 20_000
+
+
+def cut_off(line: Transport, path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """An upload whose line is dead after so many bytes; what the device had, as the message says."""
+    with monkeypatch.context() as short:
+        short.setattr(Link, "quiet", 2)
+        line = lines.Cut(line, after)
+        with pytest.raises(DeviceError, match="stopped answering") as error:
+            Device(line).load(path.read_bytes())
+        line.close()
+    found = re.search(r"(\d+) of \d+ bytes of the model had arrived", str(error.value))
+    assert found is not None
+    return int(found[1])
+
+
+def use(line: Transport, path: Path) -> Upload:
+    """Upload, run, and the same bytes as here."""
+    net = load(path)
+    try:
+        device = Device(line)
+        upload, _ = ondevice.load(device, net, path.read_bytes())
+        ondevice.verify(device, net, *ondevice.cases(net))
+    finally:
+        line.close()
+    return upload
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_bad_line(agent: Path, model: Model, seed: int) -> None:
+    line = lines.Faulty(Program([agent]), seed, **BAD)
+    use(line, model("kws", "8"))
+    assert line.faults > 40
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_resumes_on_a_bad_line(
+    agent: Path, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Cut off in the middle of the upload, anywhere; the device is reset; what it had is not sent again."""
+    path, memory = model("kws", "8"), {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
+    after = int(np.random.default_rng(seed).integers(5_000, 30_000))
+    had = cut_off(lines.Faulty(Program([agent], memory), seed, **BAD), path, after, monkeypatch)
+    upload = use(lines.Faulty(Program([agent], memory), seed + 50, **BAD), path)
+    assert 0 < had <= upload.resumed < after

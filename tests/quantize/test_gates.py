@@ -1,0 +1,64 @@
+"""x * g(x): which tables become products, that the function stays, and what it is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_nets import Net, closeness, feeds, in_bits, observed
+
+from nmpconv.fit import Fitter, Recipe
+from nmpconv.ir import Graph
+from nmpconv.passes import equalize, gates
+from nmpconv.passes.exponents import Method
+from nmpconv.passes.quantize import Rounding
+from nmpconv.verify import verify
+
+UNEVEN = 2.0 ** np.array([-6.0, 3, 5, -5, 4, -7, 6, 0])
+
+
+def gated(function: str, spread: np.ndarray = UNEVEN) -> Graph:
+    """Channels of very different ranges through one table into a depthwise layer that makes them alike."""
+    net = Net(7)
+    net.input("x", 1, 8, 8, 3)
+    weights = np.sign(net.rng.normal(0, 1, (8, 1, 1, 3))) * spread[:, None, None, None]
+    net.conv("x", "a", 8, w=weights, b=np.zeros(8))
+    net.op("lookup", "a", "t", function=function)
+    net.conv("t", "d", 8, 3, groups=8, w=net.rng.normal(0, 1, (8, 3, 3, 1)) / spread[:, None, None, None])
+    net.conv("d", "y", 4)
+    return net.graph("y")
+
+
+@pytest.mark.parametrize("function", gates.GATES)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_function_stays(function: str, bits: int) -> None:
+    graph = gated(function)
+    images = feeds(graph)
+    after = gates.run(graph, observed(graph, images), in_bits(graph, bits))
+    verify(after, "FLOAT", "gates")
+    assert [node.op for node in after.nodes] == ["conv2d", "conv2d", "lookup", "mul", "conv2d", "conv2d"]
+    assert closeness(graph, after, images) > 90
+    even = equalize.vector(after, observed(after, images), in_bits(after, bits))
+    assert closeness(graph, even, images) > 90
+    for name in "at":
+        seen = observed(even, images)[name]
+        peaks = np.maximum(np.abs(seen.channel_min), np.abs(seen.channel_max))
+        assert peaks.max() / peaks.min() < 64
+
+
+@pytest.mark.parametrize(("function", "spread"), [("tanh", UNEVEN), ("silu", np.ones(8))])
+def test_other_tables_stay(function: str, spread: np.ndarray) -> None:
+    """A function without a gate; channels that are alike."""
+    graph = gated(function, spread)
+    assert gates.run(graph, observed(graph, feeds(graph)), in_bits(graph, 16)) == graph
+
+
+@pytest.mark.parametrize("function", gates.GATES)
+@pytest.mark.parametrize(("bits", "gain"), [(8, 6), (16, 12)])
+def test_small_channels_survive(function: str, bits: int, gain: float) -> None:
+    graph = gated(function)
+    images = feeds(graph, 6)
+    how = Rounding(weight_bits=bits, gptq=False)
+    made = Fitter(graph, observed(graph, images), in_bits(graph, bits, x=16, y=16), Method(), how, images)
+    recipes = [Recipe(mode, False) for mode in ("scalar", "vector")]
+    scores = made.scores(recipes, lambda done, total: None)
+    assert scores[1] > scores[0] + gain
