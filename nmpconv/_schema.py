@@ -44,6 +44,7 @@ MEMBERS = (
     "ConvTranspose",
     "Normalize",
     "BatchMatmul",
+    "Lrn",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -68,6 +69,7 @@ OP_TABLES = {
     "conv_transpose": "ConvTranspose",
     "normalize": "Normalize",
     "batch_matmul": "BatchMatmul",
+    "lrn": "Lrn",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -165,6 +167,12 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("epsilon_shift", 2, "scalar", "int", 0, False),
     ),
     "BatchMatmul": (),
+    "Lrn": (
+        Field("size", 0, "scalar", "int", 1, False),
+        Field("shift", 1, "scalar", "int", 0, False),
+        Field("offset", 2, "scalar", "int", 1, False),
+        Field("offset_shift", 3, "scalar", "int", 0, False),
+    ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

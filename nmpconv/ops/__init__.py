@@ -11,6 +11,7 @@ from nmpconv.ops.conv_transpose import ConvTranspose
 from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.gather import Gather
 from nmpconv.ops.lookup import Lookup
+from nmpconv.ops.lrn import Lrn
 from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
@@ -49,6 +50,7 @@ _ALL: list[Op] = [
     ConvTranspose(),
     Normalize(),
     BatchMatmul(),
+    Lrn(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

@@ -14,6 +14,7 @@ from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.conv_transpose import ConvTransposeParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.gather import GatherParams
+from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.normalize import NormalizeParams
 from nmpconv.ops.resize import ResizeParams
@@ -33,6 +34,7 @@ LIMITS = (
     ("conv_transpose", ConvTransposeParams(40000), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of"),
     ("normalize", NormalizeParams((1, 2)), [(1, 257, 256)], "65792 elements with one mean"),
     ("normalize", NormalizeParams(), [(1, 257)], "there is nothing to take the mean of"),
+    ("lrn", LrnParams(5000), [(1, 2, 2, 9)], "a sum of 5000 channels"),
     ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
 )
 

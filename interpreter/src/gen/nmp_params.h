@@ -27,7 +27,8 @@
   X(maximum, MAXIMUM) \
   X(conv_transpose, CONV_TRANSPOSE) \
   X(normalize, NORMALIZE) \
-  X(batch_matmul, BATCH_MATMUL)
+  X(batch_matmul, BATCH_MATMUL) \
+  X(lrn, LRN)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -52,7 +53,8 @@ enum nmp_op_kind {
   NMP_OP_CONV_TRANSPOSE = 20,
   NMP_OP_NORMALIZE = 21,
   NMP_OP_BATCH_MATMUL = 22,
-  NMP_OP_KINDS = 23
+  NMP_OP_LRN = 23,
+  NMP_OP_KINDS = 24
 };
 
 typedef struct nmp_conv2d_params {
@@ -198,6 +200,13 @@ typedef struct nmp_batch_matmul_params {
   char none;
 } nmp_batch_matmul_params;
 
+typedef struct nmp_lrn_params {
+  int32_t size;
+  int32_t shift;
+  int32_t offset;
+  int32_t offset_shift;
+} nmp_lrn_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -221,6 +230,7 @@ union nmp_params {
   nmp_conv_transpose_params conv_transpose;
   nmp_normalize_params normalize;
   nmp_batch_matmul_params batch_matmul;
+  nmp_lrn_params lrn;
 };
 
 /* Reads the parameters of an op of this kind from its verified table in the file. */

@@ -96,6 +96,13 @@ static const fb_field fields_normalize[] = {
     {FB_KIND_SCALAR, 4, 0}, /* epsilon_shift */
 };
 
+static const fb_field fields_lrn[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* size */
+    {FB_KIND_SCALAR, 4, 0}, /* shift */
+    {FB_KIND_SCALAR, 4, 0}, /* offset */
+    {FB_KIND_SCALAR, 4, 0}, /* offset_shift */
+};
+
 static const fb_field fields_tensor[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_VECTOR, 4, 1}, /* shape */
@@ -114,7 +121,7 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 22, 1}, /* params */
+    {FB_KIND_UNION, 23, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
@@ -192,6 +199,7 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {fields_conv_transpose, 9}, /* ConvTranspose */
     {fields_normalize, 3}, /* Normalize */
     {NULL, 0}, /* BatchMatmul */
+    {fields_lrn, 4}, /* Lrn */
     {fields_tensor, 12}, /* Tensor */
     {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */
