@@ -82,4 +82,4 @@ static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 48 + (uint64_t)op->params.lrn.size * op->in[0].size;
 }
 
-const nmp_op_type nmp_lrn_type = {check, NULL, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_lrn_type = {.check = check, .run = run, .work = work};
