@@ -38,6 +38,15 @@ def test_int8_is_within_half_a_step(function: str, y: Quant) -> None:
         assert np.abs(got - exact).max() <= 0.5 + 1e-9
 
 
+def test_factors_around_a_function_are_in_its_table() -> None:
+    q = np.arange(-128, 128).astype(np.int8)
+    params = LookupParams("silu", before=0.4, after=3.0)
+    case = single(OPS["lookup"], "factors", params, [Operand(q[None], grid(8, -3))], grid(16, -9), quantize=True)
+    got = np.ldexp(reference.run(case.graph, {"x0": q[None]})["y"][0].astype(np.float64), -9)
+    x = 0.4 * q / 8.0
+    assert np.abs(got - 3.0 * x / (1 + np.exp(-x))).max() <= 2.0**-10 + 1e-12
+
+
 # Bounds of |f''|; the kinks of these functions lie on samples of the table.
 CURVATURE = {
     "sigmoid": 0.0963,
