@@ -98,8 +98,8 @@ nb::dict inspect(Bytes model, const std::optional<std::string> &cpu) {
 
 std::vector<std::string> cpus() {
   std::vector<std::string> names;
-  for (const char *const *name = nmp_cpus(); *name; name++) {
-    names.emplace_back(*name);
+  while (const char *name = nmp_cpu_level(names.size())) {
+    names.emplace_back(name);
   }
   return names;
 }

@@ -11,7 +11,7 @@ from zoo_quick import HARNESS, converted
 from nmpconv import fixed
 from nmpconv.feed import Feed
 from nmpconv.reference import run as run_reference
-from nmpconv.runtime import Port, load
+from nmpconv.runtime import Port, cpus, load
 
 pytestmark = pytest.mark.zoo
 
@@ -60,12 +60,12 @@ def test_floors_with_few_images(name: str, zoo: Path) -> None:
 @pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     result, samples = converted(zoo, name, bits, tmp_path, equalize="none" if name in SMALL else "vector")
-    net = load(result.data)
-    feed = Feed(net, {"": samples})
+    nets = [load(result.data, cpu=level) for level in cpus()]
+    feed = Feed(nets[0], {"": samples})
     for i in range(2):
         sample = feed.integers(feed[i])
-        inputs = {port.name: _on_grid(sample[port.name], port) for port in net.inputs}
+        inputs = {port.name: _on_grid(sample[port.name], port) for port in nets[0].inputs}
         wanted = run_reference(result.graph, inputs)
-        got = net.run(inputs)
-        for port, array in zip(net.outputs, got, strict=True):
-            np.testing.assert_array_equal(array, wanted[port.name], err_msg=f"{name}, image {i}, {port.name}")
+        for net in nets:
+            for port, array in zip(net.outputs, net.run(inputs), strict=True):
+                np.testing.assert_array_equal(array, wanted[port.name], f"{name}, {net.cpu}, image {i}, {port.name}")
