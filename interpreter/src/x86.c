@@ -15,6 +15,7 @@ static unsigned saved_registers(void) {
 
 unsigned nmp_x86_features(void) {
   const unsigned avx_osxsave = 1u << 28 | 1u << 27, avx2 = 1u << 5, avxvnni = 1u << 4, avx512vnni = 1u << 11;
+  const unsigned avx512vbmi = 1u << 1;
   const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
   unsigned a, b, c, d, b7, c7, features = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & avx_osxsave) != avx_osxsave) {
@@ -29,7 +30,7 @@ unsigned nmp_x86_features(void) {
     features |= NMP_AVXVNNI;
   }
   if ((b7 & avx512) == avx512 && (c7 & avx512vnni) && (saved & SAVES_ZMM) == SAVES_ZMM) {
-    features |= NMP_AVX512VNNI;
+    features |= NMP_AVX512VNNI | (c7 & avx512vbmi ? NMP_AVX512VBMI : 0);
   }
   return features;
 }

@@ -28,7 +28,7 @@ static uint32_t some(uint32_t n) {
 }
 
 static nmp_axis some_axis(int32_t most) {
-  nmp_axis axis = {0, 1 + up_to((uint32_t)most), 1 + up_to(4), 1 + up_to(3), 1, 0, 0};
+  nmp_axis axis = {0, 1 + up_to((uint32_t)most), 1 + up_to(5), 1 + up_to(3), 1, 0, 0};
   if (up_to(3) == 0) {
     axis.kernel = 1;
   }
@@ -49,6 +49,10 @@ static void fill_shape(nmp_conv *c) {
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;
   c->out = some(72) * c->groups;
+  if (kind == 2 || kind == 3) {
+    c->groups = c->in = some(300);
+    c->out = c->groups * (uint32_t)(up_to(4) ? 1 : 1 + up_to(4));
+  }
   if (kind >= 6) {
     c->v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
     c->h.in = c->h.out;
@@ -122,16 +126,18 @@ static void check_conv(int fill) {
 }
 
 /* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
-static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int wide) {
+static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
+                       int wide) {
   static const int8_t exponent = 0;
   nmp_conv c;
   memset(&c, 0, sizeof(c));
   const int32_t before = kernel / 2, rows = (side + stride - 1) / stride;
   c.v = c.h = (nmp_axis){side, rows, kernel, stride, 1, before, before};
-  c.images = c.groups = 1;
+  c.images = 1;
+  c.groups = depthwise ? in : 1;
   c.in = in;
   c.out = out;
-  c.k = (uint32_t)(kernel * kernel) * in;
+  c.k = (uint32_t)(kernel * kernel) * in / c.groups;
   c.x_wide = c.w_wide = c.y_wide = (uint8_t)wide;
   c.exponents = &exponent;
   c.shift = wide ? 19 : 11;
@@ -151,21 +157,25 @@ static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, 
     now = seconds();
     best = now - start < best ? now - start : best;
   }
-  printf("%-10s conv %3d x %3d x %4u, %d x %d to %4u, stride %d, int%-2d  %8.1f /ns\n", level, side, side, in, kernel,
-         kernel, out, stride, wide ? 16 : 8, (double)nmp_conv_pixels(&c) * out * c.k / best * 1e-9);
+  printf("%-10s conv %3d x %3d x %4u, %d x %d to %4u, stride %d, %s, int%-2d  %8.1f /ns\n", level, side, side, in,
+         kernel, kernel, out, stride, depthwise ? "depthwise" : "dense", wide ? 16 : 8,
+         (double)nmp_conv_pixels(&c) * out * c.k / best * 1e-9);
 }
 
 void check_convs(void) {
   static const struct {
     int32_t side;
     uint32_t in, out;
-    int32_t kernel, stride;
-  } layers[] = {{112, 3, 32, 3, 2},  {112, 32, 16, 1, 1}, {56, 24, 144, 1, 1}, {56, 144, 24, 1, 1},
-                {56, 64, 64, 3, 1},  {14, 64, 384, 1, 1}, {14, 384, 64, 1, 1}, {14, 256, 256, 3, 1},
-                {7, 960, 160, 1, 1}, {7, 160, 960, 1, 1}, {32, 16, 16, 3, 1},  {1, 1024, 1000, 1, 1}};
+    int32_t kernel, stride, depthwise;
+  } layers[] = {{112, 3, 32, 3, 2, 0},  {112, 32, 16, 1, 1, 0},  {56, 24, 144, 1, 1, 0},  {56, 144, 24, 1, 1, 0},
+                {56, 64, 64, 3, 1, 0},  {14, 64, 384, 1, 1, 0},  {14, 384, 64, 1, 1, 0},  {14, 256, 256, 3, 1, 0},
+                {7, 960, 160, 1, 1, 0}, {7, 160, 960, 1, 1, 0},  {32, 16, 16, 3, 1, 0},   {1, 1024, 1000, 1, 1, 0},
+                {112, 32, 32, 3, 1, 1}, {56, 144, 144, 3, 1, 1}, {14, 384, 384, 3, 1, 1}, {48, 8, 8, 3, 1, 1},
+                {112, 96, 96, 3, 2, 1}, {24, 16, 16, 3, 2, 1},   {14, 120, 120, 5, 1, 1}};
   for (size_t i = 0; benchmark && i < COUNT(layers); i++) {
     for (int wide = 0; wide < 2; wide++) {
-      bench_conv(layers[i].side, layers[i].in, layers[i].out, layers[i].kernel, layers[i].stride, wide);
+      bench_conv(layers[i].side, layers[i].in, layers[i].out, layers[i].kernel, layers[i].stride, layers[i].depthwise,
+                 wide);
     }
   }
   for (int i = 0; !benchmark && i < SHAPES; i++) {
