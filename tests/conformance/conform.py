@@ -10,7 +10,7 @@ from pathlib import Path
 import error_bounds
 import numpy as np
 import onnx
-from onnx_cases import OnnxCase, Variant, choices, precision, variant
+from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
 from nmpconv import runtime
 from nmpconv.convert import Options, convert, float_passes
@@ -40,7 +40,7 @@ class Outcome:
 def outcomes(case: OnnxCase, folder: Path) -> Iterator[Outcome]:
     """At 8 and at 16 bits, the worst of its variants that convert; refused when none does."""
     for bits in BITS:
-        results = [_attempt(case, kept, bits, folder) for kept in choices(case)]
+        results = [_attempt(some, kept, bits, folder) for some in narrowed(case) for kept in choices(case)]
         ran = [result for result in results if not result.refused]
         yield max(ran, key=lambda result: (bool(result.wrong), result.worst)) if ran else results[-1]
 

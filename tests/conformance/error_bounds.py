@@ -154,12 +154,9 @@ def _mul(at: Context, errors: list[Array]) -> Array:
 
 def _matmul(at: Context, errors: list[Array]) -> Array:
     """The same for sums of products, both operands with their last axis."""
-    (a, b), (ea, eb) = (
-        (np.abs(x) for x in at.x),
-        (np.broadcast_to(e, x.shape) for e, x in zip(errors, at.x, strict=True)),
-    )
-    turned, eturned = np.swapaxes(b, -1, -2), np.swapaxes(eb, -1, -2)
-    return np.matmul(a, eturned) + np.matmul(ea, turned) + np.matmul(ea, eturned)
+    a, b = (np.abs(x) for x in at.x)
+    ea, eb = (np.broadcast_to(error, x.shape) for error, x in zip(errors, at.x, strict=True))
+    return np.matmul(a + ea, np.swapaxes(eb, -1, -2)) + np.matmul(ea, np.swapaxes(b, -1, -2))
 
 
 def _normalize(at: Context, errors: list[Array]) -> Array:

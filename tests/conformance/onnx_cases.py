@@ -11,7 +11,7 @@ import io
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +67,16 @@ def choices(case: OnnxCase) -> list[list[str]]:
     """Which inputs are computed: all that are float, or only the first of them."""
     data = [name for name, array in case.inputs.items() if is_data(array)]
     return [data, data[:1]] if len(data) > 1 else [data]
+
+
+def narrowed(case: OnnxCase) -> list[OnnxCase]:
+    """The case, and with the first of its outputs alone, which is what CNNs use of pools and normalizations."""
+    if len(case.outputs) < 2:
+        return [case]
+    model, first = onnx.ModelProto(), next(iter(case.outputs))
+    model.CopyFrom(case.model)
+    del model.graph.output[1:]
+    return [case, replace(case, model=model, outputs={first: case.outputs[first]})]
 
 
 def precision(case: OnnxCase) -> float:

@@ -40,6 +40,15 @@ def constants(change: Callable[[np.ndarray], np.ndarray], *names: str) -> Edit:
     return edit
 
 
+def operator(kind: str) -> Edit:
+    """Another operator."""
+
+    def edit(graph: onnx.GraphProto) -> None:
+        graph.node[0].op_type = kind
+
+    return edit
+
+
 def swapped(graph: onnx.GraphProto) -> None:
     """The first node's inputs the other way round."""
     graph.node[0].input[:] = list(graph.node[0].input)[::-1]
@@ -67,6 +76,11 @@ MUTATIONS = [
     ("slice", "slice", constants(lambda bounds: bounds + np.array([1, 0]), "starts", "ends")),
     ("gather", "gather_0", constants(lambda index: index + 1, "indices")),
     ("depthtospace", "depthtospace_example", attribute("mode", "CRD")),
+    ("prelu", "prelu_broadcast", constants(lambda slope: np.roll(slope, 1), "slope")),
+    ("instance_normalization", "instancenorm_epsilon", attribute("epsilon", 0.1)),
+    ("argmax", "argmax_keepdims_random_select_last_index", operator("ArgMin")),
+    ("greater", "greater", operator("Less")),
+    ("div", "div", swapped),
     ("concat", "concat_2d_axis_0", swapped),
     ("sub", "sub", swapped),
 ]

@@ -13,20 +13,25 @@ from onnx_cases import OnnxCase, in_scope
 HEADING = "## Refused cases of ONNX's own tests"
 # Modules of the onnx package that import quickly, and the operators that their cases are about.
 QUICK = {
+    "argmax": "ArgMax",
     "batch_normalization": "BatchNormalization",
     "concat": "Concat",
     "conv": "Conv",
     "convtranspose": "ConvTranspose",
     "depthtospace": "DepthToSpace",
+    "div": "Div",
     "gather": "Gather",
     "gemm": "Gemm",
+    "greater": "Greater",
     "leakyrelu": "LeakyRelu",
     "lrn": "LRN",
+    "prelu": "PRelu",
     "reducemean": "ReduceMean",
     "resize": "Resize",
     "slice": "Slice",
     "softmax": "Softmax",
     "spacetodepth": "SpaceToDepth",
+    "where": "Where",
 }
 
 

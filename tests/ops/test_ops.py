@@ -26,6 +26,14 @@ def test_c_is_reference(case: Case) -> None:
         np.testing.assert_array_equal(got, expected, err_msg=level)
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_has_both_widths(name: str) -> None:
+    """What the table of `nmpconv ops` says of each."""
+    graphs = [case.graph for case in CASES if case.id.startswith(f"{name}/")]
+    for side in ("inputs", "outputs"):
+        assert {graph[n].dtype for graph in graphs for n in getattr(graph, side)} == {"int8", "int16"}
+
+
 def test_case_ids_are_unique() -> None:
     ids = [case.id for case in CASES]
     assert len(ids) == len(set(ids))

@@ -54,6 +54,9 @@ CASES = [
     ("add: right shift too far", binary("add"), {"a": 0, "b": 1, "y": 50}, {"a": 3, "b": 3, "y": 50}),
     ("mul: left shift too far", binary("mul"), {"a": -2, "b": 2, "y": -40}, {"a": -2, "b": 2, "y": -15}),
     ("mul: right shift too far", binary("mul"), {"a": -1, "b": 1, "y": 60}, {"a": 12, "b": 1, "y": 60}),
+    ("divide: quotient too fine", binary("divide"), {"a": 0, "b": -8, "y": -40}, {"a": 0, "b": -8, "y": -22}),
+    ("divide: quotient too coarse", binary("divide"), {"a": -20, "b": 5, "y": 20}, {"a": -5, "b": 5, "y": 20}),
+    ("greater: operands apart", binary("greater"), {"a": 0, "b": -40, "y": -6}, {"a": 0, "b": -30, "y": -6}),
     ("requantize: left shift too far", unary("requantize"), {"a": 2, "y": -40}, {"a": 2, "y": -13}),
     ("requantize: right shift too far", unary("requantize"), {"a": -10, "y": 40}, {"a": -7, "y": 40}),
     ("pool: up too far", unary("average_pool", **POOL), {"a": 1, "y": -40}, {"a": 1, "y": -29}),
@@ -156,6 +159,22 @@ def test_a_softmax_on_the_grid_of_its_neighbours(exponent: int) -> None:
     assert (legal[own].quant.exponent, legal["s"].quant.exponent) == (-15, exponent)
     integer(legal, PLAIN)
     assert legalize.run(legal) == legal
+
+
+def test_an_index_on_the_grid_of_its_neighbours() -> None:
+    """Indices and truth have grids of their own, as a Softmax has."""
+    for kind, params, own in (("arg_max", {"axis": 3}, 0), ("greater", {}, -6)):
+        net = Net()
+        net.input("a", 1, 2, 2, 3)
+        net.input("b", 1, 2, 2, 3)
+        net.op(kind, "a" if params else "a b", "i", **params)
+        net.op("concat", "i b", "y", axis=3)
+        ranged = on_grids(net.graph("y"), a=(8, 2), b=(8, 2), i=(8, 2), y=(8, 2))
+        legal = legalize.run(ranged)
+        verify(legal, "RANGED", "legalize")
+        assert [node.op for node in legal.nodes] == [kind, "requantize", "concat"]
+        assert legal[legal.nodes[0].outputs[0]].quant.exponent == own
+        integer(legal, PLAIN)
 
 
 def test_legal_grids_stay() -> None:

@@ -126,3 +126,13 @@ def test_strict_is_8_everywhere() -> None:
 
 def test_weights() -> None:
     assert [weight_bits(bits) for bits in ("8", "16", "a16w8")] == [8, 16, 8]
+
+
+def test_indices_that_8_bits_do_not_hold() -> None:
+    net, images = body()
+    for name, channels in (("near", 128), ("far", 129)):
+        net.conv("a", f"{name}.c", channels)
+        net.op("arg_max", f"{name}.c", name, axis=3)
+    graph = net.graph("near", "far", pixels=images)
+    assert wide(graph, "strict") == {"far"}
+    assert wide(graph) == {"near", "far", "near.c", "far.c"}
