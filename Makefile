@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo generate clean
+.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo bench generate clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,20 @@ firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors
+
+BENCH_VENV := build/bench-venv
+
+# One that cannot be installed is said and left out of the tables; the others run.
+$(BENCH_VENV)/installed: bench/requirements.txt
+	$(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r $< || \
+	  grep -v '^#' $< | while read -r package; do \
+	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check "$$package" || echo "not installed: $$package" >&2; \
+	  done
+	@touch $@
+
+bench: $(VENV)/installed $(BENCH_VENV)/installed  ## times of other engines and ours, on the models of NMP_ZOO (ARGS=...)
+	PYTHONPATH=bench $(BIN)/python -m peers --peers-python $(BENCH_VENV)/bin/python $(ARGS)
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,95 @@
+"""Measuring in interleaved rounds (A B C A B C ...), and what follows from the times. Knows no engine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+OURS, DEFAULT = "nmpconv", "nmpconv-default"  # all int8 (or int16); widths as the converter chooses them
+
+Batch = Callable[[int], float]  # runs so many inferences; the seconds of all
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one inference, one value a round: the mean of the round's calls."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one precision and number of threads. times: by engine; missing: by engine, why it is left out."""
+
+    model: str
+    bits: str
+    threads: int
+    macs: int
+    times: Mapping[str, Times]
+    missing: Mapping[str, str]
+    correlation: Mapping[str, float]  # of the outputs with float32's
+    kernels: Mapping[str, str]  # what each engine says of its kernels
+
+    @property
+    def best_peer(self) -> str | None:
+        """The fastest engine that is not ours, by its best time."""
+        others = [name for name in self.times if name not in (OURS, DEFAULT)]
+        return min(others, key=lambda name: self.times[name].best, default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """The best peer's time over ours: above 1, ours is faster."""
+        if self.best_peer is None or OURS not in self.times:
+            return None
+        return self.times[self.best_peer].best / self.times[OURS].best
+
+
+def calls_for(seconds_a_call: float, seconds_a_round: float) -> int:
+    """How many calls make a round; one where a call takes longer."""
+    return max(1, int(seconds_a_round / max(seconds_a_call, 1e-9)))
+
+
+def interleave(
+    engines: Mapping[str, Batch], rounds: int, seconds_a_round: float, rest: Callable[[], None] = lambda: None
+) -> dict[str, Times]:
+    """Times of all engines, which take turns: what disturbs the machine for a while disturbs all of them.
+
+    The first call of each warms it up; one of the following ones says how many calls make a round. rest: called
+    before each turn, so that an engine's spinning threads do not take the next one's time.
+    """
+    calls = {}
+    for name, batch in engines.items():
+        rest()
+        batch(1)
+        calls[name] = calls_for(min(batch(1) for _ in range(3)), seconds_a_round)
+        batch(calls[name])
+    found: dict[str, list[float]] = {name: [] for name in engines}
+    for _ in range(rounds):
+        for name, batch in engines.items():
+            rest()
+            found[name].append(batch(calls[name]) / calls[name])
+    return {name: Times(tuple(seconds)) for name, seconds in found.items()}
+
+
+def geometric_mean(ratios: Iterable[float | None]) -> float | None:
+    """Of those that are there; None of none."""
+    logs = [math.log(ratio) for ratio in ratios if ratio is not None]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    """Pearson's; 0 where one of the two is constant."""
+    try:
+        return statistics.correlation(x, y)
+    except statistics.StatisticsError:
+        return 0.0

@@ -1,0 +1,146 @@
+"""The rows as a Markdown table, as JSON and as a chart (SVG)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from typing import Any
+
+from peers.rounds import DEFAULT, OURS, Row, geometric_mean
+
+TITLES = {
+    OURS: "nmpconv",
+    DEFAULT: "nmpconv, default widths",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "litert": "LiteRT",
+    "executorch": "ExecuTorch",
+}
+COLORS = ("#d1495b", "#e8a5ae", "#30638e", "#00798c", "#8d96a3", "#edae49")
+
+
+def groups(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
+    """Rows of the same precision and number of threads, in order."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.bits, row.threads), []).append(row)
+    return found
+
+
+def heading(bits: str, threads: int) -> str:
+    rivals = "peers at float32, " if bits == "int16" else ""
+    return f"{bits}, {rivals}{threads} thread{'s' if threads > 1 else ''}"
+
+
+def markdown(rows: Sequence[Row], peak: float | None) -> str:
+    """One table for each precision and number of threads. peak: MAC/s of one core."""
+    return "\n".join(line for key, group in groups(rows).items() for line in _section(*key, group, peak))
+
+
+def _section(bits: str, threads: int, rows: Sequence[Row], peak: float | None) -> Iterator[str]:
+    names = [name for name in TITLES if any(name in row.times or name in row.missing for row in rows)]
+    header = ["model", *(TITLES[name] for name in names), "best peer / nmpconv", "GMAC/s", "% of VNNI peak"]
+    yield f"### {heading(bits, threads)}: ms, best round\n"
+    yield _line(header)
+    yield _line(["---"] + ["---:"] * (len(header) - 1))
+    for row in rows:
+        yield _line([row.model, *(_time(row, name) for name in names), _ratio(row.ratio), *_rates(row, peak)])
+    mean = _ratio(geometric_mean(row.ratio for row in rows))
+    yield _line(["geometric mean", *[""] * len(names), mean, "", ""])
+    yield ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _time(row: Row, name: str) -> str:
+    """The best peer's is bold."""
+    if name not in row.times:
+        return "-"
+    text = _digits(row.times[name].best * 1e3)
+    return f"**{text}**" if name == row.best_peer else text
+
+
+def _digits(value: float) -> str:
+    """Three figures that count, as long as there are some behind the point."""
+    return f"{value:.4f}" if value < 0.1 else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _rates(row: Row, peak: float | None) -> tuple[str, str]:
+    if OURS not in row.times:
+        return "-", "-"
+    rate = row.macs / row.times[OURS].best
+    share = "-" if not peak else f"{100 * rate / (peak * row.threads):.0f}"
+    return f"{rate / 1e9:.1f}", share
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What is left out and why, each reason once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, why in row.missing.items():
+            found.setdefault((name, why), []).append(f"{row.model} {row.bits} {row.threads}t")
+    everywhere = len(rows)
+    return [
+        f"{TITLES.get(name, name)} is left out{'' if len(places) == everywhere else ' of ' + ', '.join(places)}: {why}"
+        for (name, why), places in found.items()
+    ]
+
+
+def as_json(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that was measured; seconds of each round, too."""
+    return {
+        **about,
+        "rows": [
+            {**asdict(row), "times": {name: list(t.seconds) for name, t in row.times.items()}}
+            | {"best_peer": row.best_peer, "ratio": row.ratio}
+            for row in rows
+        ],
+        "geometric_mean": {
+            heading(*key): geometric_mean(row.ratio for row in group) for key, group in groups(rows).items()
+        },
+    }
+
+
+BAR, LEFT, SCALE, GAP = 9, 150, 260, 12  # pixels; SCALE: of a bar as long as the best peer's
+
+
+def svg(rows: Sequence[Row], title: str) -> str:
+    """Bars of speed, 1 is the best peer of the row: longer is faster."""
+    parts, y = [f'<text x="8" y="18" font-size="13">{escape(title)}</text>'], 36
+    names = [name for name in TITLES if any(name in row.times for row in rows)]
+    for i, name in enumerate(names):
+        x = 8 + i * 125
+        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="{_color(name)}"/>')
+        parts.append(f'<text x="{x + 12}" y="{y}">{escape(TITLES[name])}</text>')
+    for key, group in groups(rows).items():
+        y += 26
+        parts.append(f'<text x="8" y="{y}" font-size="12" font-weight="bold">{escape(heading(*key))}</text>')
+        y += 8
+        for row in group:
+            bars = [name for name in names if name in row.times and row.best_peer]
+            parts.append(
+                f'<text x="{LEFT - 6}" y="{y + 4 + BAR * len(bars) / 2}" text-anchor="end">{escape(row.model)}</text>'
+            )
+            for name in bars:
+                speed = row.times[str(row.best_peer)].best / row.times[name].best
+                width = round(SCALE * speed)
+                parts.append(f'<rect x="{LEFT}" y="{y}" width="{width}" height="{BAR - 1}" fill="{_color(name)}"/>')
+                parts.append(f'<text x="{LEFT + width + 3}" y="{y + 8}" font-size="8">{speed:.2f}</text>')
+                y += BAR
+            y += GAP
+    parts.append(f'<path d="M{LEFT + SCALE} 48V{y}" stroke="#444" stroke-dasharray="3 3"/>')
+    size = f'width="780" height="{y + 8}" viewBox="0 0 780 {y + 8}"'
+    style = 'font-family="sans-serif" font-size="10"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect width="100%" height="100%" fill="white"/>'
+    return "\n".join([head, *parts, "</svg>\n"])
+
+
+def _color(name: str) -> str:
+    return COLORS[list(TITLES).index(name)]
