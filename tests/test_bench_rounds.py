@@ -15,6 +15,7 @@ import pytest
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 sys.path.insert(0, str(BENCH))
 
+from peers import __main__ as bench  # noqa: E402
 from peers import models, table, worker  # noqa: E402
 from peers.job import MODULES, Job  # noqa: E402
 from peers.rounds import DEFAULT, OURS, Batch, Row, Times, calls_for, correlation, geometric_mean, interleave  # noqa: E402
@@ -23,7 +24,7 @@ from peers.rounds import DEFAULT, OURS, Batch, Row, Times, calls_for, correlatio
 def row(model: str, bits: str = "int8", threads: int = 1, missing: dict[str, str] | None = None, **ms: float) -> Row:
     """Times in ms, the best round of three; '_' stands for '-'."""
     times = {name.replace("_", "-"): Times((2e-3 * t, 1e-3 * t, 4e-3 * t)) for name, t in ms.items()}
-    return Row(model, bits, threads, 10**9, times, missing or {}, {}, {})
+    return Row(model, bits, threads, 10**9, times, missing or {}, {}, {"openvino": (3, 4)} if model == "B" else {})
 
 
 def test_engines_take_turns_with_a_rest_before_each() -> None:
@@ -80,7 +81,10 @@ def test_table() -> None:
         "| B | 20.0 | 10.0 | **9.000** | 0.45 | 50.0 | 0 |",
         "| geometric mean |  |  |  | 1.34 |  |  |",
     ]
-    assert table.notes(rows) == ["LiteRT is left out of A int8 1t: why"]
+    assert table.notes(rows) == [
+        "LiteRT is left out of A int8 1t: why",
+        "OpenVINO runs not all layers on int8 kernels: 3 of 4 in B",
+    ]
 
 
 def test_each_precision_and_number_of_threads_has_a_table() -> None:
@@ -140,3 +144,21 @@ def test_a_worker_says_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyP
     out = io.StringIO()
     assert worker.main(out) == 1
     assert "none.onnx" in json.loads(out.getvalue())["error"]
+
+
+def test_an_engine_that_cannot_be_started_is_named_and_left_out(tmp_path: Path) -> None:
+    import onnx
+
+    model, samples = models.resnet50(32, 8, (1,))
+    onnx.save(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "samples.npy", samples)
+    command = ["--peers-python", str(tmp_path / "none"), "--folder", str(tmp_path), "--engines", OURS, "litert"]
+    args = bench.arguments([*command, "--rounds", "2", "--seconds", "0.001"])
+    with (tmp_path / "log.txt").open("w") as log:
+        found = bench.Bench(args, log).row(
+            models.Model("small", tmp_path / "model.onnx", tmp_path / "samples.npy", 1), "int8", 1
+        )
+    assert "cannot be started" in found.missing["litert"]
+    assert len(found.times[OURS].seconds) == 2
+    assert found.correlation[OURS] > 0.9
+    assert found.kernels[OURS] == (6, 6)

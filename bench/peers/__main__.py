@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -40,14 +40,12 @@ class Worker:
     """A process that runs one engine with one model."""
 
     def __init__(self, python: str, job: Job, log: IO[str]) -> None:
-        self.process = subprocess.Popen(
-            [python, "-m", "peers.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=_environment(job.threads),
-        )
+        pipe = subprocess.PIPE
+        command, environment = [python, "-m", "peers.worker"], _environment(job.threads)
+        try:
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment)
+        except OSError as error:
+            raise Failed(f"{python} cannot be started ({error.strerror}): was its environment installed?") from error
         self._send(job.to_text())
         self.about: dict[str, Any] = self._receive()
         if "error" in self.about:
@@ -64,8 +62,11 @@ class Worker:
 
     def _send(self, line: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(f"its process ended with status {self.process.wait()}") from None
 
     def _receive(self) -> Any:
         assert self.process.stdout is not None
@@ -151,12 +152,12 @@ class Bench:
             raise Failed(f"outputs correlate with float32's by {found:.2f} only, {LEAST_CORRELATION} is wanted")
         return found
 
-    def _kernels(self, worker: Worker, job: Job) -> str:
-        """In words. An engine of an int8 row that computes most layers in floats is none."""
+    def _kernels(self, worker: Worker, job: Job) -> tuple[int, int]:
+        """As the engine says. One of an int8 row that computes most layers in floats is none."""
         narrow, layers = worker.about["kernels"]
         if layers == 0 or (job.bits == "int8" and 2 * narrow < layers):
             raise Failed(f"{narrow} of {layers} layers run on int8 kernels")
-        return f"{narrow}/{layers} int8"
+        return narrow, layers
 
 
 def _peak(folder: Path) -> float | None:
@@ -185,7 +186,7 @@ def _cpu() -> str:
     return f"{fields.get('model name', platform.machine())} ({family}; {', '.join(useful)}), {os.cpu_count()} cores"
 
 
-def _arguments() -> argparse.Namespace:
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     root = BENCH.parent
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=os.environ.get("NMP_ZOO"), help="the folder with zoo.json")
@@ -197,11 +198,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=0.01, help="about how long one turn of an engine takes")
     parser.add_argument("--json", type=Path, help="default: results.json in --folder")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 def main() -> int:
-    args = _arguments()
+    args = arguments()
     args.folder.mkdir(parents=True, exist_ok=True)
     peak = _peak(args.folder)
     with (args.folder / "log.txt").open("w") as log:

@@ -38,7 +38,7 @@ class Row:
     times: Mapping[str, Times]
     missing: Mapping[str, str]
     correlation: Mapping[str, float]  # of the outputs with float32's
-    kernels: Mapping[str, str]  # what each engine says of its kernels
+    kernels: Mapping[str, tuple[int, int]]  # layers with weights that run on int8 kernels, and all of them
 
     @property
     def best_peer(self) -> str | None:

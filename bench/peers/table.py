@@ -81,15 +81,26 @@ def _rates(row: Row, peak: float | None) -> tuple[str, str]:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What is left out and why, each reason once."""
+    """What is left out and why, each reason once; and what is int8 in parts only."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, why in row.missing.items():
             found.setdefault((name, why), []).append(f"{row.model} {row.bits} {row.threads}t")
-    everywhere = len(rows)
     return [
-        f"{TITLES.get(name, name)} is left out{'' if len(places) == everywhere else ' of ' + ', '.join(places)}: {why}"
+        f"{TITLES[name]} is left out{'' if len(places) == len(rows) else ' of ' + ', '.join(places)}: {why}"
         for (name, why), places in found.items()
+    ] + _partly(rows)
+
+
+def _partly(rows: Sequence[Row]) -> list[str]:
+    """Peers with layers of an int8 row that they do not run on int8 kernels."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for name, (narrow, layers) in row.kernels.items():
+            if row.bits == "int8" and narrow < layers and name != DEFAULT:
+                found.setdefault(name, {})[f"{narrow} of {layers} in {row.model}"] = None
+    return [
+        f"{TITLES[name]} runs not all layers on int8 kernels: {', '.join(places)}" for name, places in found.items()
     ]
 
 
@@ -136,7 +147,9 @@ def svg(rows: Sequence[Row], title: str) -> str:
                 y += BAR
             y += GAP
     parts.append(f'<path d="M{LEFT + SCALE} 48V{y}" stroke="#444" stroke-dasharray="3 3"/>')
-    size = f'width="780" height="{y + 8}" viewBox="0 0 780 {y + 8}"'
+    fastest = max((row.ratio or 1 for row in rows), default=1)
+    wide, high = max(780, round(LEFT + SCALE * fastest) + 40), y + 8
+    size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
     style = 'font-family="sans-serif" font-size="10"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect width="100%" height="100%" fill="white"/>'
     return "\n".join([head, *parts, "</svg>\n"])
