@@ -50,7 +50,7 @@ typedef struct nmp_info {
   uint32_t inputs, outputs, ops, tensors;
   size_t arena_bytes; /* what nmp_create needs: handle + packed weights + activations + scratch */
   size_t packed_bytes, activation_bytes, scratch_bytes; /* of that */
-  uint64_t work;      /* bound of the steps (about a multiply-accumulate each) of one run */
+  uint64_t work; /* bound of the steps (about a multiply-accumulate each) of one run */
 } nmp_info;
 
 /* A tensor as the caller sees it: real value = integer * 2^exponent. bits are 8, 16 or 32. */
