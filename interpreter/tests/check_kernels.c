@@ -217,6 +217,7 @@ static int run_level(const char *name) {
     fprintf(stderr, "there is no CPU level '%s' here\n", name);
     return 2;
   }
+  printf("%s, compiled by " __VERSION__ "\n", level);
   check_convs();
   for (size_t c = 0; c < COUNT(checks); c++) {
     for (size_t i = 0; i < (benchmark ? 1 : COUNT(lengths)); i++) {

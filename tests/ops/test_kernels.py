@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nmpconv import runtime
+
 
 @pytest.fixture(scope="module")
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
@@ -24,6 +26,7 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
     done = subprocess.run([check_kernels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == runtime.cpus()
 
 
 def test_a_level_that_is_not_there_is_an_error(check_kernels: Path) -> None:
