@@ -51,8 +51,8 @@ CASES = [
         "gelu by tanh",
         13,
         f"{IMAGE} <float c = {{0.044715}}, float r = {{0.7978845}}, float o = {{1}}, float h = {{0.5}},"
-        " float t = {3}> { u = Pow(x, t) a = Mul(u, c) b = Add(x, a) d = Mul(b, r) e = Tanh(d) f = Add(e, o) g = Mul(x, f)"
-        " y = Mul(g, h) }",
+        " float t = {3}> { u = Pow(x, t) a = Mul(u, c) b = Add(x, a) d = Mul(b, r) e = Tanh(d) f = Add(e, o)"
+        " g = Mul(x, f) y = Mul(g, h) }",
         ["lookup"],
     ),
     (
