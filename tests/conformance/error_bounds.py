@@ -70,6 +70,7 @@ class Context:
 def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
     """(integers, bounds) of the graph's outputs by name. floats: the graph that was quantized; feeds: real inputs."""
     source = {node.name: node for node in floats.nodes}
+    consumers = integer.consumers()
     env: dict[str, Array] = {}
     errors: dict[str, Array] = {}
     for name in integer.inputs:
@@ -85,7 +86,7 @@ def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[d
         [out] = node.outputs
         found = RULES[node.op](at, given)
         if OPS[node.op].grid != "same":
-            found = found + _rounding(integer[out])
+            found = found + _rounding(integer[out], env[out], consumers[out])
         result = _reals(env[out], integer[out])
         errors[out] = np.minimum(found, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
     return {n: env[n] for n in integer.outputs}, {n: errors[n] for n in integer.outputs}
@@ -101,15 +102,19 @@ def _reals(q: Array, value: Value) -> Array:
     return dequantize(q, exponents.reshape(shape))
 
 
-def _rounding(value: Value) -> Array:
-    """Half a step, or what a result beyond the end of the grid loses there: at most one step."""
+def _rounding(value: Value, q: Array, users: list[Node]) -> Array:
+    """Half a step, or at the end of the grid what lies beyond it: at most one step, unless only tables read it, which
+    may be flat there.
+    """
     quant = quant_of(value)
     step = 2.0**quant.exponent
     seen = value.observed
     assert seen is not None, value.name
-    beyond = max(seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min)
-    assert beyond <= step * (1 + 1e-6), f"{value.name}: calibrated range [{seen.min}, {seen.max}] on 2^{quant.exponent}"
-    return np.asarray(max(step / 2, beyond))
+    above, below = seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min
+    if {node.op for node in users} != {"lookup"}:
+        assert max(above, below) <= step * (1 + 1e-6), f"{value.name}: [{seen.min}, {seen.max}] on 2^{quant.exponent}"
+    beyond = np.where(q == INT_MAX[quant.bits], above, np.where(q == INT_MIN[quant.bits], below, 0.0))
+    return np.maximum(beyond, step / 2)
 
 
 def _farthest(result: Array, value: Value) -> Array:
