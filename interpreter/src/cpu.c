@@ -10,6 +10,9 @@ static const struct level {
   void (*fill)(nmp_kernels *kernels);
 } levels[] = {
     {"portable", nmp_kernels_portable},
+#if defined(__ARM_FEATURE_MVE)
+    {"mve", nmp_kernels_mve},
+#endif
 };
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
@@ -25,6 +28,11 @@ const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
 }
 
 const char *const *nmp_cpus(void) {
-  static const char *const names[] = {"portable", NULL};
+  static const char *const names[] = {
+      "portable",
+#if defined(__ARM_FEATURE_MVE)
+      "mve",
+#endif
+      NULL};
   return names;
 }

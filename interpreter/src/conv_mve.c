@@ -1,0 +1,474 @@
+/* Convolutions with the vectors of Cortex-M (MVE, "Helium").
+ *
+ * 1. Depthwise, 8 channels or more: eight channels of a pixel at once, tap by tap.
+ * 2. Anything else is rows of k factors times rows of weights: pixels as they are where neighbours lie like that (1x1),
+ *    else patches gathered into the scratch, a few at a time.
+ */
+#include "conv.h"
+
+#if defined(__ARM_FEATURE_MVE)
+
+#include <arm_mve.h>
+
+#define PATCH_BYTES 512 /* of scratch, unless one patch is longer */
+#define PATCHES 16
+#define DEPTHWISE_TAPS 256 /* whose sums stay in 32 bits */
+#define LANES 8            /* channels of a depthwise step */
+
+/* The output step of four channels. */
+typedef struct channels {
+  int32x4_t shift, bias; /* shift: to the left */
+} channels;
+
+static inline int32x4_t load_shift(const nmp_conv *c, size_t first, mve_pred16_t live) {
+  const int32x4_t e =
+      c->exponent_step ? vldrbq_z_s32(c->exponents + first, live) : vdupq_n_s32((int32_t)c->exponents[0]);
+  return vsubq_n_s32(e, c->shift);
+}
+
+static inline int32x4_t load_bias(const nmp_conv *c, size_t first, mve_pred16_t live) {
+  return c->bias_bits == 8    ? vldrbq_z_s32((const int8_t *)c->bias + first, live)
+         : c->bias_bits == 16 ? vldrhq_z_s32((const int16_t *)c->bias + first, live)
+                              : vldrwq_z_s32((const int32_t *)c->bias + first, live);
+}
+
+static inline int32x4_t clamp(int32x4_t v, int32_t lo, int32_t hi) {
+  return vminq_s32(vmaxq_s32(v, vdupq_n_s32(lo)), vdupq_n_s32(hi));
+}
+
+/* Sums of int8 products of one row and four channels. The loop is predicated by the count that is left in lr, so k need
+ * not be a multiple of 16.
+ */
+static inline int32x4_t dots_8x8(const int8_t *x, const int8_t *const w[4], size_t k) {
+  const int8_t *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3];
+  int32_t a = 0, b = 0, c = 0, d = 0;
+  int32x4_t sums;
+  __asm volatile(
+      "dlstp.8 lr, %[k]\n"
+      "1: vldrb.8 q0, [%[x]], #16\n"
+      "vldrb.8 q1, [%[w0]], #16\n"
+      "vmladava.s8 %[a], q0, q1\n"
+      "vldrb.8 q1, [%[w1]], #16\n"
+      "vmladava.s8 %[b], q0, q1\n"
+      "vldrb.8 q1, [%[w2]], #16\n"
+      "vmladava.s8 %[c], q0, q1\n"
+      "vldrb.8 q1, [%[w3]], #16\n"
+      "vmladava.s8 %[d], q0, q1\n"
+      "letp lr, 1b\n"
+      "vmov %e[sums], %[a], %[b]\n"
+      "vmov %f[sums], %[c], %[d]\n"
+      : [sums] "=w"(sums), [a] "+Te"(a), [b] "+Te"(b), [c] "+Te"(c), [d] "+Te"(d), [x] "+r"(x), [w0] "+r"(w0),
+        [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3)
+      : [k] "r"(k)
+      : "q0", "q1", "lr", "memory");
+  return sums;
+}
+
+/* Both factors int8. */
+static void rows_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
+  const size_t k = c->k;
+  for (size_t done = 0; done < count; done += 4) {
+    const size_t channel = first + done, left = count - done;
+    const mve_pred16_t live = vctp32q(left);
+    const int32x4_t shift = load_shift(c, channel, live), bias = load_bias(c, channel, live);
+    const int8_t *from = (const int8_t *)x, *w[4];
+    uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
+    for (size_t i = 0; i < 4; i++) {
+      w[i] = (const int8_t *)c->w + (channel + (i < left ? i : 0)) * k;
+    }
+    for (size_t r = 0; r < rows; r++, from += k, y += c->out << c->y_wide) {
+      const int32x4_t sums = dots_8x8(from, w, k);
+      const int32x4_t v = clamp(vqaddq_s32(vqrshlq_s32(sums, shift), bias), c->lo, c->hi);
+      if (c->y_wide) {
+        vstrhq_p_s32((int16_t *)(void *)y, v, live);
+      } else {
+        vstrbq_p_s32((int8_t *)y, v, live);
+      }
+    }
+  }
+}
+
+/* Sums of products in 64 bits, of two rows and two channels: x0 w0, x0 w1, x1 w0, x1 w1. */
+#define DOTS_64(name, LOAD_X, IN_X, LOAD_W, IN_W)                                                                        \
+  static inline void name(int64_t sums[4], const void *x0, const void *x1, const void *w0, const void *w1, size_t k) {   \
+    int64_t a = 0, b = 0, c = 0, d = 0;                                                                                  \
+    register size_t n __asm("lr") = k; /* the other registers are full */                                                \
+    __asm volatile(                                                                                                    \
+        "dlstp.16 lr, lr\n"                                                                                            \
+        "1: " LOAD_X("q0", "[%[x0]]") LOAD_W("q1", "[%[w0]]")                                                          \
+        "vmlaldava.s16 %Q[a], %R[a], q0, q1\n" LOAD_W("q2", "[%[w1]]")                                                 \
+        "vmlaldava.s16 %Q[b], %R[b], q0, q2\n" LOAD_X("q0", "[%[x1]]")                                                 \
+        "vmlaldava.s16 %Q[c], %R[c], q0, q1\n"                                                                         \
+        "vmlaldava.s16 %Q[d], %R[d], q0, q2\n"                                                                         \
+        "letp lr, 1b\n"                                                                                                \
+        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x0] IN_X(x0), [x1] IN_X(x1), [w0] IN_W(w0),             \
+          [w1] IN_W(w1), "+r"(n)                                                                                       \
+        :                                                                                                              \
+        : "q0", "q1", "q2", "memory"); \
+    sums[0] = a;                                                                                                         \
+    sums[1] = b;                                                                                                         \
+    sums[2] = c;                                                                                                         \
+    sums[3] = d;                                                                                                         \
+  }
+#define LOAD_8(q, from) "vldrb.s16 " q ", " from ", #8\n"
+#define LOAD_16(q, from) "vldrh.16 " q ", " from ", #16\n"
+
+DOTS_64(dots_8x16, LOAD_8, "+l", LOAD_16, "+r") /* loads that widen take a low register */
+DOTS_64(dots_16x8, LOAD_16, "+r", LOAD_8, "+l")
+DOTS_64(dots_16x16, LOAD_16, "+r", LOAD_16, "+r")
+
+/* One factor int16, or both: two rows and two channels at a time, which fill a vector of results. */
+static void rows_wide(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
+  const size_t x_row = c->k << c->x_wide, w_row = c->k << c->w_wide;
+  const uint32x4_t places = {0, 1, c->out, c->out + 1};
+  for (size_t done = 0; done < count; done += 2) {
+    const size_t channel = first + done, next = count - done > 1;
+    const uint8_t *w0 = (const uint8_t *)c->w + channel * w_row, *w1 = w0 + (next ? w_row : 0), *from = x;
+    const int32_t s0 = nmp_conv_shift(c, channel), s1 = nmp_conv_shift(c, channel + next);
+    const int32_t b0 = nmp_conv_bias(c, channel), b1 = nmp_conv_bias(c, channel + next);
+    const int32x4_t bias = {b0, b1, b0, b1};
+    uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
+    for (size_t r = 0; r < rows; r += 2, from += 2 * x_row, y += 2 * c->out << c->y_wide) {
+      const size_t below = rows - r > 1;
+      const mve_pred16_t live = (mve_pred16_t)((next ? 0xFFFF : 0x0F0F) & (below ? 0xFFFF : 0x00FF));
+      const uint8_t *x1 = from + (below ? x_row : 0);
+      int64_t sums[4];
+      if (c->x_wide && c->w_wide) {
+        dots_16x16(sums, from, x1, w0, w1, c->k);
+      } else if (c->x_wide) {
+        dots_16x8(sums, from, x1, w0, w1, c->k);
+      } else {
+        dots_8x16(sums, from, x1, w0, w1, c->k);
+      }
+      const int32x4_t scaled = {(int32_t)sqrshrl(sums[0], s0), (int32_t)sqrshrl(sums[1], s1),
+                                (int32_t)sqrshrl(sums[2], s0), (int32_t)sqrshrl(sums[3], s1)};
+      const int32x4_t v = clamp(vqaddq_s32(scaled, bias), c->lo, c->hi);
+      if (c->y_wide) {
+        vstrhq_scatter_shifted_offset_p_s32((int16_t *)(void *)y, places, v, live);
+      } else {
+        vstrbq_scatter_offset_p_s32((int8_t *)y, places, v, live);
+      }
+    }
+  }
+}
+
+static void run_rows(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
+  if (c->x_wide | c->w_wide) {
+    rows_wide(c, x, rows, first, count, pixel);
+  } else {
+    rows_narrow(c, x, rows, first, count, pixel);
+  }
+}
+
+static inline void copy(void *to, const void *from, size_t bytes) {
+  __asm volatile(
+      "wlstp.8 lr, %[bytes], 2f\n"
+      "1: vldrb.8 q0, [%[from]], #16\n"
+      "vstrb.8 q0, [%[to]], #16\n"
+      "letp lr, 1b\n"
+      "2:\n"
+      : [to] "+r"(to), [from] "+r"(from)
+      : [bytes] "r"(bytes)
+      : "q0", "lr", "memory");
+}
+
+static inline void zero(void *to, size_t bytes) {
+  __asm volatile(
+      "wlstp.8 lr, %[bytes], 2f\n"
+      "1: vstrb.8 %q[zeros], [%[to]], #16\n"
+      "letp lr, 1b\n"
+      "2:\n"
+      : [to] "+r"(to)
+      : [bytes] "r"(bytes), [zeros] "w"(vdupq_n_u8(0))
+      : "lr", "memory");
+}
+
+/* Where the window of an output pixel starts: its row and column, and the first byte of its image. */
+typedef struct place {
+  const uint8_t *image;
+  int32_t y, x; /* of the output */
+} place;
+
+static place locate(const nmp_conv *c, size_t pixel) {
+  const size_t width = (size_t)c->h.out, plane = (size_t)c->v.out * width, rest = pixel % plane;
+  const size_t image = (size_t)c->v.in * (size_t)c->h.in * c->in;
+  return (place){(const uint8_t *)c->x + (pixel / plane * image << c->x_wide), (int32_t)(rest / width),
+                 (int32_t)(rest % width)};
+}
+
+static void step(const nmp_conv *c, place *at) {
+  if (++at->x == c->h.out) {
+    at->x = 0;
+    if (++at->y == c->v.out) {
+      at->y = 0;
+      at->image += (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide;
+    }
+  }
+}
+
+/* Taps of `tap` bytes that are padding. */
+static uint8_t *fill(const nmp_conv *c, size_t skip, uint8_t *to, int32_t taps, size_t tap) {
+  const size_t bytes = (size_t)taps * tap;
+  if (c->pad == NULL) {
+    zero(to, bytes);
+    return to + bytes;
+  }
+  for (; taps > 0; taps--, to += tap) {
+    copy(to, (const uint8_t *)c->pad + skip, tap);
+  }
+  return to;
+}
+
+/* The taps [first, last) of a window that are pixels; those before and after are padding. */
+static void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
+  const int32_t start = nmp_pixel(axis, position, 0);
+  if (start >= 0 && start + (axis->kernel - 1) * axis->dilation < axis->in) {
+    *first = 0;
+    *last = axis->kernel;
+    return;
+  }
+  nmp_clip(axis, position, first, last);
+  *first = *first < axis->kernel ? *first : axis->kernel;
+  *last = *last > *first ? *last : *first;
+}
+
+/* The patch of one output pixel and group: KH * KW * in / groups elements. */
+static void gather(const nmp_conv *c, place at, size_t group, uint8_t *to) {
+  const size_t pixel = (size_t)c->in << c->x_wide, tap = pixel / c->groups, skip = group * tap;
+  int32_t left, right;
+  clip(&c->h, at.x, &left, &right);
+  for (int32_t ky = 0; ky < c->v.kernel; ky++) {
+    const int32_t y = nmp_pixel(&c->v, at.y, ky);
+    if (!nmp_inside(&c->v, y)) {
+      to = fill(c, skip, to, c->h.kernel, tap);
+      continue;
+    }
+    const int32_t x = nmp_pixel(&c->h, at.x, left);
+    const uint8_t *from = at.image + ((size_t)y * (size_t)c->h.in + (size_t)x) * pixel + skip;
+    to = fill(c, skip, to, left, tap);
+    if (c->h.dilation == 1 && c->groups == 1) {
+      const size_t run = (size_t)(right - left) * tap;
+      copy(to, from, run);
+      to += run;
+    } else {
+      for (int32_t kx = left; kx < right; kx++, to += tap, from += (size_t)c->h.dilation * pixel) {
+        copy(to, from, tap);
+      }
+    }
+    to = fill(c, skip, to, c->h.kernel - right, tap);
+  }
+}
+
+static size_t patch_bytes(const nmp_conv *c) {
+  return (size_t)c->k << c->x_wide;
+}
+
+/* Patches that are gathered at a time. */
+static size_t patches(const nmp_conv *c) {
+  const size_t fit = PATCH_BYTES / patch_bytes(c);
+  return fit < 1 ? 1 : fit < PATCHES ? fit : PATCHES;
+}
+
+static void run_patches(const nmp_conv *c) {
+  const size_t pixels = nmp_conv_pixels(c), most = patches(c), outs = c->out / c->groups;
+  place at = locate(c, 0);
+  for (size_t pixel = 0, rows; pixel < pixels; pixel += rows) {
+    const place from = at;
+    rows = pixels - pixel < most ? pixels - pixel : most;
+    for (size_t group = 0; group < c->groups; group++) {
+      at = from;
+      for (size_t r = 0; r < rows; r++, step(c, &at)) {
+        gather(c, at, group, (uint8_t *)c->scratch + r * patch_bytes(c));
+      }
+      run_rows(c, c->scratch, rows, group * outs, outs, pixel);
+    }
+  }
+}
+
+/* Depthwise. The even channels of the eight are in one vector of sums, the odd ones in another.
+ *
+ * The weights of the eight are laid out tap by tap as int16. Products of int16 weights and int16 pixels would not add
+ * up in 32 bits: such weights are 256 * high + low with 0 <= low < 256, and two sums are kept. As shifts are at least 9
+ * then, rsh(256 * h + l, s) = rsh(h + floor(l / 256), s - 8).
+ */
+typedef struct sums {
+  int32x4_t even, odd;
+} sums;
+
+static inline int16x8_t load_eight(const void *x, int wide) {
+  return wide ? vldrhq_s16((const int16_t *)x) : vldrbq_s16((const int8_t *)x);
+}
+
+static inline void add_products(sums *s, int16x8_t x, int16x8_t w) {
+  s->even = vaddq_s32(s->even, vmullbq_int_s16(x, w));
+  s->odd = vaddq_s32(s->odd, vmulltq_int_s16(x, w));
+}
+
+/* Weights [C][taps] of eight channels to [taps][8], or [taps][high 8, low 8]. */
+static void lay_out(const nmp_conv *c, size_t first, int split) {
+  const uint16x8_t places = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)c->k);
+  int16_t *to = (int16_t *)c->scratch;
+  for (size_t t = 0; t < c->k; t++, to += LANES) {
+    const size_t from = first * c->k + t;
+    if (c->w_wide) {
+      const int16x8_t w = vldrhq_gather_shifted_offset_s16((const int16_t *)c->w + from, places);
+      if (split) {
+        vstrhq_s16(to, vshrq_n_s16(w, 8));
+        to += LANES;
+        vstrhq_s16(to, vandq_s16(w, vdupq_n_s16(255)));
+      } else {
+        vstrhq_s16(to, w);
+      }
+    } else {
+      vstrhq_s16(to, vldrbq_gather_offset_s16((const int8_t *)c->w + from, places));
+    }
+  }
+}
+
+/* Eight biases or shifts, as the sums are. */
+static inline sums apart(int16x8_t v) {
+  return (sums){vmovlbq_s16(v), vmovltq_s16(v)};
+}
+
+static inline sums eight_biases(const nmp_conv *c, size_t first) {
+  if (c->bias_bits == 32) {
+    const int32x4x2_t b = vld2q_s32((const int32_t *)c->bias + first);
+    return (sums){b.val[0], b.val[1]};
+  }
+  return apart(load_eight((const uint8_t *)c->bias + (first << (c->bias_bits == 16)), c->bias_bits == 16));
+}
+
+static inline sums eight_shifts(const nmp_conv *c, size_t first, int split) {
+  const int16x8_t e = c->exponent_step ? vldrbq_s16(c->exponents + first) : vdupq_n_s16((int16_t)c->exponents[0]);
+  return apart(vsubq_n_s16(e, (int16_t)(c->shift - 8 * split)));
+}
+
+/* What stays the same for eight channels. */
+typedef struct eight {
+  sums shift, bias; /* shift: to the left */
+  size_t first;
+} eight;
+
+/* The taps [top, bottom) x [left, right) of one output pixel. x: the first of them. */
+static inline void depthwise_pixel(const nmp_conv *c, const eight *e, const uint8_t *x, const int16_t *w, int32_t rows,
+                                   int32_t columns, uint8_t *y, int x_wide, int split) {
+  const size_t column = (size_t)c->h.dilation * c->in << x_wide;
+  const size_t row = ((size_t)c->v.dilation * (size_t)c->h.in * c->in << x_wide) - (size_t)columns * column;
+  const int32_t skipped = (c->h.kernel - columns) * LANES << split;
+  sums high = {vdupq_n_s32(0), vdupq_n_s32(0)}, low = high;
+  for (int32_t ky = 0; ky < rows; ky++, x += row, w += skipped) {
+    for (int32_t kx = 0; kx < columns; kx++, x += column, w += LANES << split) {
+      const int16x8_t v = load_eight(x, x_wide);
+      add_products(&high, v, vldrhq_s16(w));
+      if (split) {
+        add_products(&low, v, vldrhq_s16(w + LANES));
+      }
+    }
+  }
+  if (split) {
+    high.even = vaddq_s32(high.even, vshrq_n_s32(low.even, 8));
+    high.odd = vaddq_s32(high.odd, vshrq_n_s32(low.odd, 8));
+  }
+  const int32x4_t even = vqaddq_s32(vqrshlq_s32(high.even, e->shift.even), e->bias.even);
+  const int32x4_t odd = vqaddq_s32(vqrshlq_s32(high.odd, e->shift.odd), e->bias.odd);
+  int16x8_t v = vqmovntq_s32(vqmovnbq_s32(vdupq_n_s16(0), even), odd);
+  v = vminq_s16(vmaxq_s16(v, vdupq_n_s16((int16_t)c->lo)), vdupq_n_s16((int16_t)c->hi));
+  if (c->y_wide) {
+    vstrhq_s16((int16_t *)(void *)y, v);
+  } else {
+    vstrbq_s16((int8_t *)y, v);
+  }
+}
+
+/* Eight channels of all output pixels. */
+static inline void depthwise_eight(const nmp_conv *c, const eight *e, int x_wide, int split) {
+  const size_t pixel = (size_t)c->in << x_wide, line = (size_t)c->h.in * pixel;
+  const uint8_t *image = (const uint8_t *)c->x + (e->first << x_wide);
+  uint8_t *y = (uint8_t *)c->y + (e->first << c->y_wide);
+  int32_t top, bottom, left, right;
+  for (uint32_t i = 0; i < c->images; i++, image += (size_t)c->v.in * line) {
+    for (int32_t oy = 0; oy < c->v.out; oy++) {
+      clip(&c->v, oy, &top, &bottom);
+      const uint8_t *from = image + nmp_pixel(&c->v, oy, top) * (ptrdiff_t)line;
+      const int16_t *w = (const int16_t *)c->scratch + top * c->h.kernel * (LANES << split);
+      for (int32_t ox = 0; ox < c->h.out; ox++, y += c->out << c->y_wide) {
+        clip(&c->h, ox, &left, &right);
+        depthwise_pixel(c, e, from + nmp_pixel(&c->h, ox, left) * (ptrdiff_t)pixel, w + left * (LANES << split),
+                        bottom - top, right - left, y, x_wide, split);
+      }
+    }
+  }
+}
+
+/* The last eight may overlap those before: they come to the same. */
+static void run_depthwise(const nmp_conv *c) {
+  const int split = c->x_wide && c->w_wide;
+  for (size_t done = 0; done < c->out; done += LANES) {
+    const size_t first = done + LANES <= c->out ? done : c->out - LANES;
+    const eight e = {eight_shifts(c, first, split), eight_biases(c, first), first};
+    lay_out(c, first, split);
+    if (split) {
+      depthwise_eight(c, &e, 1, 1);
+    } else if (c->x_wide) {
+      depthwise_eight(c, &e, 1, 0);
+    } else {
+      depthwise_eight(c, &e, 0, 0);
+    }
+  }
+}
+
+static int by_eight(const nmp_conv *c) {
+  return nmp_conv_is_depthwise(c) && c->out >= LANES;
+}
+
+static size_t scratch(const nmp_conv *c) {
+  const size_t bytes = by_eight(c)             ? c->k * LANES * sizeof(int16_t) << (c->x_wide && c->w_wide)
+                       : nmp_conv_is_direct(c) ? 0
+                                               : patches(c) * patch_bytes(c);
+  return (bytes + 15) / 16 * 16;
+}
+
+static void run(const nmp_conv *c, size_t task, size_t tasks) {
+  (void)task;
+  (void)tasks;
+  if (by_eight(c)) {
+    run_depthwise(c);
+  } else if (nmp_conv_is_direct(c)) {
+    run_rows(c, c->x, nmp_conv_pixels(c), 0, c->out, 0);
+  } else {
+    run_patches(c);
+  }
+}
+
+static int least_shift(const nmp_conv *c) {
+  int least = nmp_conv_shift(c, 0);
+  for (uint32_t i = 1; i < c->out && c->exponent_step; i++) {
+    const int shift = nmp_conv_shift(c, i);
+    least = shift < least ? shift : least;
+  }
+  return least;
+}
+
+/* What is not exact in 32 bits is left to the portable kernels: sums that are still too large after their shift, biases
+ * that could bring back what a shift to the left has saturated, and depthwise padding other than zero.
+ */
+static int claims(const nmp_conv *c) {
+  if (by_eight(c) && (c->pad || c->k > DEPTHWISE_TAPS)) {
+    return 0;
+  }
+  if (c->x_wide && c->w_wide && by_eight(c)) {
+    return least_shift(c) >= 9;
+  }
+  if ((c->x_wide | c->w_wide) && !by_eight(c)) {
+    const int shift = least_shift(c);
+    return shift >= 16 || (shift >= 0 && c->k < (2u << shift));
+  }
+  return c->bias_bits < 32 || least_shift(c) >= 0;
+}
+
+const nmp_conv_kernel *nmp_conv_mve(const nmp_conv *c) {
+  static const nmp_conv_kernel mve = {NULL, NULL, scratch, NULL, run};
+  return claims(c) ? &mve : nmp_conv_portable(c);
+}
+
+#endif
