@@ -9,83 +9,153 @@
 #if defined(__ARM_FEATURE_MVE)
 
 #include <arm_mve.h>
+#include <string.h>
 
 #define PATCH_BYTES 512 /* of scratch, unless one patch is longer */
 #define PATCHES 16
 #define DEPTHWISE_TAPS 256 /* whose sums stay in 32 bits */
 #define LANES 8            /* channels of a depthwise step */
 
-/* The output step of four channels. */
-typedef struct channels {
-  int32x4_t shift, bias; /* shift: to the left */
-} channels;
+/* What stays the same for all rows of x: the weights, shifts, biases and range of some channels. */
+typedef struct pair {
+  const void *first, *second;
+} pair;
+typedef struct layer {
+  pair w01, w23; /* the weights of the first four channels */
+  struct next {
+    size_t hop, k; /* bytes from where the loads of four channels have ended to the next four */
+  } next;
+  const int8_t *exponents;
+  const void *bias;
+  size_t fours; /* of channels, at least one */
+  int32_t shift, lo, hi;
+} layer;
 
-static inline int32x4_t load_shift(const nmp_conv *c, size_t first, mve_pred16_t live) {
-  const int32x4_t e =
-      c->exponent_step ? vldrbq_z_s32(c->exponents + first, live) : vdupq_n_s32((int32_t)c->exponents[0]);
-  return vsubq_n_s32(e, c->shift);
+/* One row of int8 factors times int8 weights of all channels, four at a time. The inner loop is predicated by the
+ * elements that are left in lr, so k need not be a multiple of 16. Loads and stores of less than a vector take their
+ * address from a low register; accumulators are even ones.
+ */
+#define ROW_8X8(name, LOAD_BIAS, STORE)                                                                     \
+  static void name(const layer *l, const void *row, void *y) {                                              \
+    const void *w0 = l->w01.first, *w1 = l->w01.second, *w2 = l->w23.first, *w3 = l->w23.second, *x;        \
+    const void *bias = l->bias;                                                                             \
+    const int8_t *exponents = l->exponents;                                                                 \
+    size_t fours = l->fours;                                                                                \
+    int32_t a, b, c, d;                                                                                     \
+    const struct next next = l->next;                                                                       \
+    const int32x4_t shift = vdupq_n_s32(l->shift), lo = vdupq_n_s32(l->lo), hi = vdupq_n_s32(l->hi);        \
+    __asm volatile(                                                                                         \
+        "ldr lr, %[k]\n"                                                                                    \
+        "b 2f\n"                                                                                            \
+        "1: ldrd %[x], lr, %[next]\n"                                                                       \
+        "add %[w0], %[x]\n"                                                                                 \
+        "add %[w1], %[x]\n"                                                                                 \
+        "add %[w2], %[x]\n"                                                                                 \
+        "add %[w3], %[x]\n"                                                                                 \
+        "2: mov %[a], #0\n"                                                                                 \
+        "mov %[b], #0\n"                                                                                    \
+        "mov %[c], #0\n"                                                                                    \
+        "mov %[d], #0\n"                                                                                    \
+        "ldr %[x], %[row]\n"                                                                                \
+        "dlstp.8 lr, lr\n"                                                                                  \
+        "3: vldrb.8 q0, [%[x]], #16\n"                                                                      \
+        "vldrb.8 q1, [%[w0]], #16\n"                                                                        \
+        "vmladava.s8 %[a], q0, q1\n"                                                                        \
+        "vldrb.8 q2, [%[w1]], #16\n"                                                                        \
+        "vmladava.s8 %[b], q0, q2\n"                                                                        \
+        "vldrb.8 q1, [%[w2]], #16\n"                                                                        \
+        "vmladava.s8 %[c], q0, q1\n"                                                                        \
+        "vldrb.8 q2, [%[w3]], #16\n"                                                                        \
+        "vmladava.s8 %[d], q0, q2\n"                                                                        \
+        "letp lr, 3b\n"                                                                                     \
+        "vldrb.s32 q1, [%[exponents]], #4\n"                                                                \
+        "vmov d0, %[a], %[b]\n"                                                                             \
+        "vmov d1, %[c], %[d]\n"                                                                             \
+        "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                            \
+        "vqrshl.s32 q0, q0, q1\n"                                                                           \
+        "vqadd.s32 q0, q0, q2\n"                                                                            \
+        "vmax.s32 q0, q0, %q[lo]\n"                                                                         \
+        "vmin.s32 q0, q0, %q[hi]\n" STORE                                                                   \
+        "subs %[fours], #1\n"                                                                               \
+        "bne 1b\n"                                                                                          \
+        : [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [a] "=&Te"(a), [b] "=&Te"(b),         \
+          [c] "=&Te"(c), [d] "=&Te"(d), [x] "=&r"(x), [y] "+l"(y), [exponents] "+l"(exponents),             \
+          [bias] "+l"(bias), [fours] "+r"(fours)                                                            \
+        : [row] "m"(row), [next] "m"(next), [k] "m"(next.k), [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi) \
+        : "q0", "q1", "q2", "lr", "cc", "memory");                                                          \
+  }
+
+ROW_8X8(row_bias8_y8, "vldrb.s32 q2, [%[bias]], #4\n", "vstrb.32 q0, [%[y]], #4\n")
+ROW_8X8(row_bias8_y16, "vldrb.s32 q2, [%[bias]], #4\n", "vstrh.32 q0, [%[y]], #8\n")
+ROW_8X8(row_bias16_y8, "vldrh.s32 q2, [%[bias]], #8\n", "vstrb.32 q0, [%[y]], #4\n")
+ROW_8X8(row_bias16_y16, "vldrh.s32 q2, [%[bias]], #8\n", "vstrh.32 q0, [%[y]], #8\n")
+ROW_8X8(row_bias32_y8, "vldrw.32 q2, [%[bias]], #16\n", "vstrb.32 q0, [%[y]], #4\n")
+ROW_8X8(row_bias32_y16, "vldrw.32 q2, [%[bias]], #16\n", "vstrh.32 q0, [%[y]], #8\n")
+
+typedef void row_fn(const layer *l, const void *x, void *y);
+
+static row_fn *row_for(const nmp_conv *c) {
+  static row_fn *const table[3][2] = {
+      {row_bias8_y8, row_bias8_y16}, {row_bias16_y8, row_bias16_y16}, {row_bias32_y8, row_bias32_y16}};
+  return table[c->bias_bits / 16][c->y_wide];
 }
 
-static inline int32x4_t load_bias(const nmp_conv *c, size_t first, mve_pred16_t live) {
-  return c->bias_bits == 8    ? vldrbq_z_s32((const int8_t *)c->bias + first, live)
-         : c->bias_bits == 16 ? vldrhq_z_s32((const int16_t *)c->bias + first, live)
-                              : vldrwq_z_s32((const int32_t *)c->bias + first, live);
+static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
+  const size_t k = c->k;
+  const int8_t *w = (const int8_t *)c->w + first * k;
+  return (layer){{w, w + k},
+                 {w + 2 * k, w + 3 * k},
+                 {4 * k - (k + 15) / 16 * 16, k},
+                 c->exponents + first,
+                 (const uint8_t *)c->bias + first * (c->bias_bits / 8),
+                 fours,
+                 c->shift,
+                 c->lo,
+                 c->hi};
+}
+
+/* Rows of one to three channels: as if they were four, apart from where the results go. */
+static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t first, size_t count, uint8_t *y) {
+  row_fn *row = row_for(c);
+  layer l = layer_of(c, first, 1);
+  int8_t exponents[4];
+  int32_t bias[4], four[4];
+  const size_t bytes = c->bias_bits / 8;
+  for (size_t i = 0; i < 4; i++) {
+    const size_t channel = first + (i < count ? i : 0);
+    exponents[i] = c->exponents[channel * c->exponent_step];
+    memcpy((uint8_t *)bias + i * bytes, (const uint8_t *)c->bias + channel * bytes, bytes);
+  }
+  l.exponents = exponents;
+  l.bias = bias;
+  l.w01.second = count > 1 ? l.w01.second : l.w01.first;
+  l.w23 = (pair){count > 2 ? l.w23.first : l.w01.first, l.w01.first};
+  for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << c->y_wide) {
+    row(&l, x, four);
+    memcpy(y, four, count << c->y_wide);
+  }
+}
+
+/* Both factors int8. The last four channels may overlap those before: they come to the same. */
+static void rows_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
+  row_fn *row = row_for(c);
+  const uint8_t *from = x;
+  uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << c->y_wide);
+  if (count < 4) {
+    rows_of_few(c, from, rows, first, count, y);
+    return;
+  }
+  const layer all = layer_of(c, first, count / 4), last = layer_of(c, first + count - 4, 1);
+  for (size_t r = 0; r < rows; r++, from += c->k, y += c->out << c->y_wide) {
+    row(&all, from, y);
+    if (count % 4) {
+      row(&last, from, y + ((count - 4) << c->y_wide));
+    }
+  }
 }
 
 static inline int32x4_t clamp(int32x4_t v, int32_t lo, int32_t hi) {
   return vminq_s32(vmaxq_s32(v, vdupq_n_s32(lo)), vdupq_n_s32(hi));
-}
-
-/* Sums of int8 products of one row and four channels. The loop is predicated by the count that is left in lr, so k need
- * not be a multiple of 16.
- */
-static inline int32x4_t dots_8x8(const int8_t *x, const int8_t *const w[4], size_t k) {
-  const int8_t *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3];
-  int32_t a = 0, b = 0, c = 0, d = 0;
-  int32x4_t sums;
-  __asm volatile(
-      "dlstp.8 lr, %[k]\n"
-      "1: vldrb.8 q0, [%[x]], #16\n"
-      "vldrb.8 q1, [%[w0]], #16\n"
-      "vmladava.s8 %[a], q0, q1\n"
-      "vldrb.8 q1, [%[w1]], #16\n"
-      "vmladava.s8 %[b], q0, q1\n"
-      "vldrb.8 q1, [%[w2]], #16\n"
-      "vmladava.s8 %[c], q0, q1\n"
-      "vldrb.8 q1, [%[w3]], #16\n"
-      "vmladava.s8 %[d], q0, q1\n"
-      "letp lr, 1b\n"
-      "vmov %e[sums], %[a], %[b]\n"
-      "vmov %f[sums], %[c], %[d]\n"
-      : [sums] "=w"(sums), [a] "+Te"(a), [b] "+Te"(b), [c] "+Te"(c), [d] "+Te"(d), [x] "+r"(x), [w0] "+r"(w0),
-        [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3)
-      : [k] "r"(k)
-      : "q0", "q1", "lr", "memory");
-  return sums;
-}
-
-/* Both factors int8. */
-static void rows_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
-  const size_t k = c->k;
-  for (size_t done = 0; done < count; done += 4) {
-    const size_t channel = first + done, left = count - done;
-    const mve_pred16_t live = vctp32q(left);
-    const int32x4_t shift = load_shift(c, channel, live), bias = load_bias(c, channel, live);
-    const int8_t *from = (const int8_t *)x, *w[4];
-    uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
-    for (size_t i = 0; i < 4; i++) {
-      w[i] = (const int8_t *)c->w + (channel + (i < left ? i : 0)) * k;
-    }
-    for (size_t r = 0; r < rows; r++, from += k, y += c->out << c->y_wide) {
-      const int32x4_t sums = dots_8x8(from, w, k);
-      const int32x4_t v = clamp(vqaddq_s32(vqrshlq_s32(sums, shift), bias), c->lo, c->hi);
-      if (c->y_wide) {
-        vstrhq_p_s32((int16_t *)(void *)y, v, live);
-      } else {
-        vstrbq_p_s32((int8_t *)y, v, live);
-      }
-    }
-  }
 }
 
 /* Sums of products in 64 bits, of two rows and two channels: x0 w0, x0 w1, x1 w0, x1 w1. */
@@ -265,8 +335,8 @@ static size_t patch_bytes(const nmp_conv *c) {
 
 /* Patches that are gathered at a time. */
 static size_t patches(const nmp_conv *c) {
-  const size_t fit = PATCH_BYTES / patch_bytes(c);
-  return fit < 1 ? 1 : fit < PATCHES ? fit : PATCHES;
+  const size_t fit = PATCH_BYTES / patch_bytes(c), least = 1 + (c->x_wide | c->w_wide);
+  return fit < least ? least : fit < PATCHES ? fit : PATCHES;
 }
 
 static void run_patches(const nmp_conv *c) {
