@@ -21,7 +21,7 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, fold_input, plan_memory
+from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -44,7 +44,8 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph.
+    narrowest. drop_channels: leave out those that no result depends on. preprocess: for image inputs, by input name or
+    one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -56,6 +57,7 @@ class Options:
     rounding: str = "auto"
     bias_correction: bool = True
     bias_bits: int = 0
+    drop_channels: bool = True
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -120,9 +122,12 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     recipe, notes = _choose(fitter, _recipes(options, bits, graph, len(images)), progress)
     progress("quantize", 0, 1)
     prepared = fitter.prepare(recipe.equalize, images, trace)
-    planned = trace(plan_memory.run(fitter.quantize(prepared, recipe.gptq, trace)), "PLANNED", "plan_memory")
+    whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
+    if options.drop_channels:
+        slim = trace(drop_channels.run(whole), "INT", "drop_channels")
+    planned = trace(plan_memory.run(slim), "PLANNED", "plan_memory")
     progress("quantize", 1, 1)
-    report = replace(measure(prepared, planned, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes)
+    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(planned)
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     return Result(data, replace(report, file_bytes=len(data)), planned)

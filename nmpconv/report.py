@@ -32,7 +32,7 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it. None where there were no images.
+    errors before it. None where there were no images. channels: outputs of an op with weights, else 0.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Layer:
     shift: tuple[int, int] | None
     bias: tuple[int, int] | None
     bias_bits: int | None
+    channels: int
     macs: int
     clipped: float | None = None
     sqnr_isolated: float | None = None
@@ -56,6 +57,7 @@ class Report:
 
     sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
     biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    dropped: what no result depends on and is not in the file.
     """
 
     quantized_nodes: int
@@ -69,6 +71,8 @@ class Report:
     notes: tuple[str, ...] = ()
     sqnr_db: Mapping[str, float] = field(default_factory=dict)
     bias_rule_cost_db: float | None = None
+    dropped_channels: int = 0
+    dropped_macs: int = 0
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -82,6 +86,21 @@ class Report:
             lower_bound(graph),
             sum(layer.macs for layer in layers),
             layers,
+        )
+
+    def of_file(self, planned: Graph) -> Report:
+        """The same measurements, with the sizes of the graph that is written, from which channels may be gone."""
+        sizes = Report.of(planned)
+        pairs = list(zip(self.layers, sizes.layers, strict=True))
+        layers = tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs)
+        return replace(
+            self,
+            arena_bytes=sizes.arena_bytes,
+            arena_lower_bound=sizes.arena_lower_bound,
+            macs=sizes.macs,
+            layers=layers,
+            dropped_channels=sum(old.channels - new.channels for old, new in pairs),
+            dropped_macs=self.macs - sizes.macs,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -174,6 +193,7 @@ def _layer(graph: Graph, node: Node) -> Layer:
         shift=shifts,
         bias=(int(b.data.min()), int(b.data.max())) if b is not None and b.data is not None and b.quant else None,
         bias_bits=b.quant.bits if b is not None and b.quant else None,
+        channels=0 if w is None else w.shape[0],
         macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
     )
 

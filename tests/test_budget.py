@@ -13,7 +13,23 @@ MAX_LINES = 450
 # Tables and generated files only grow; each is listed here by name.
 TABLES = {"LICENSE", "CHANGELOG.md", "nmpconv/_schema.py"}
 GENERATED = "interpreter/src/gen/"
-SOURCES = {".c", ".cpp", ".fbs", ".h", ".ld", ".md", ".mk", ".py", ".pyi", ".sh", ".toml", ".txt", ".cmake", ""}
+SOURCES = {
+    ".properties",
+    ".c",
+    ".cpp",
+    ".fbs",
+    ".h",
+    ".ld",
+    ".md",
+    ".mk",
+    ".py",
+    ".pyi",
+    ".sh",
+    ".toml",
+    ".txt",
+    ".cmake",
+    "",
+}
 PICTURES = {".png"}
 MODELS = {".onnx", ".nmp"}
 DATA = {".csv", ".json", ".txt"}

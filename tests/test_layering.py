@@ -43,12 +43,13 @@ PARTS: dict[str, set[str]] = {
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
+    "bundle": {"_schema", "errors", "reader"},
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
-    | {"benchmark", "feed", "ondevice"}
+    | {"benchmark", "bundle", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "ops", "reader", "report", "runtime"},
     "__main__": {"cli"},
     "__init__": {"runtime"},

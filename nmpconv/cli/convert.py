@@ -82,6 +82,14 @@ def command(
         options.BiasBits,
         typer.Option(help="Width of all biases; auto: the narrowest that holds them.", rich_help_panel=QUANTIZATION),
     ] = options.BiasBits.NARROWEST,
+    drop_channels: Annotated[
+        bool,
+        typer.Option(
+            "--drop-channels/--keep-channels",
+            help="Leave out channels that no result depends on, whatever the input.",
+            rich_help_panel=QUANTIZATION,
+        ),
+    ] = True,
     input_shape: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=1x3x48x192", help="Bind the dynamic dimensions of an input; repeatable."),
@@ -173,6 +181,7 @@ def command(
         rounding=rounding.value,
         bias_correction=bias_correction,
         bias_bits=0 if bias_bits is options.BiasBits.NARROWEST else int(bias_bits.value),
+        drop_channels=drop_channels,
         input_shapes=shapes,
         outputs=options.names(outputs or ()),
         preprocess=pictures,

@@ -43,6 +43,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ),
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
+            ("left out", _left_out(report)),
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
@@ -50,6 +51,12 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
         ]
     )
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _left_out(report: Report) -> str:
+    if not report.dropped_channels:
+        return ""
+    return f"{report.dropped_channels} channels that no result depends on, {show.scaled(report.dropped_macs)}MAC"
 
 
 def _row(layer: Layer, *, planned: bool) -> list[str]:

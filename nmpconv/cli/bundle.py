@@ -1,0 +1,50 @@
+"""nmpconv bundle: a model as C sources for a firmware project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.files import write_folder
+
+NAME = "bundle"
+
+
+def command(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new or empty folder.")],
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL.nmp]", help="The converted model.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, CMakeLists.txt.
+
+    Without a model: the interpreter alone, with all ops, as a CMake, Arduino and PlatformIO library.
+
+    \b
+    Examples:
+      nmpconv bundle model.nmp -o firmware/model
+      cmake -S firmware/model -B build && cmake --build build && build/example
+    """
+    from nmpconv import runtime  # not loaded for --help
+    from nmpconv.bundle import bundle
+
+    sizes = {"model_bytes": 0, "arena_bytes": 0}
+    if model is None:
+        files = bundle(None)
+    else:
+        net = runtime.load(model, cpu="portable")
+        sizes = {"model_bytes": net.model.file_bytes, "arena_bytes": net.arena_bytes}
+        files = bundle(model.read_bytes(), net.arena_bytes)
+    write_folder(output, files)
+    if json:
+        show.as_json({"folder": str(output), "files": sorted(files), **sizes})
+        return
+    show.facts(
+        [
+            ("folder", f"{output}, {len(files)} files"),
+            ("model", show.size(sizes["model_bytes"]) if model else ""),
+            ("arena", show.size(sizes["arena_bytes"]) if model else ""),
+        ]
+    )

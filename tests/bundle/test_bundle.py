@@ -1,0 +1,188 @@
+"""nmpconv bundle: sources that build without a warning and run, here and on simulated microcontrollers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from nmpconv import runtime
+from nmpconv.bundle import bundle
+from nmpconv.cli import main
+from nmpconv.convert import Options, convert
+
+STRICT = [
+    "-std=c99",
+    "-Os",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-Wl,--gc-sections",
+]
+HERE = Path(__file__).parent
+RAN = "the outputs are those of the test vector\n"
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolutional net with one test vector."""
+    folder = tmp_path_factory.mktemp("bundle")
+    rng = np.random.default_rng(0)
+    np.save(folder / "x.npy", rng.normal(size=(8, 3, 8, 8)).astype(np.float32))
+    weights = {"w": rng.normal(0, 0.3, (8, 3, 3, 3)), "b": rng.normal(0, 1, 8), "v": rng.normal(0, 1, (5, 8))}
+    text = """<ir_version: 8, opset_import: ["" : 13]> net (float[1,3,8,8] x) => (float[1,5] y) {
+        c = Conv <pads = [1,1,1,1]> (x, w, b)
+        r = Relu (c)
+        g = GlobalAveragePool (r)
+        f = Flatten (g)
+        y = Gemm <transB = 1> (f, v)
+    }"""
+    net = onnx.parser.parse_model(text)
+    net.graph.initializer.extend(onnx.numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items())
+    onnx.save(net, folder / "net.onnx")
+    made = convert(folder / "net.onnx", {"": folder / "x.npy"}, Options(test_vectors=1), lambda *progress: None)
+    (folder / "net.nmp").write_bytes(made.data)
+    return folder / "net.nmp"
+
+
+def unpack(model: Path, folder: Path) -> Path:
+    assert main(["bundle", str(model), "-o", str(folder)]) == 0
+    return folder
+
+
+def sources(folder: Path) -> list[str]:
+    return [str(path) for path in sorted([*folder.glob("src/**/*.c"), folder / "example/main.c"])]
+
+
+def built(command: list[str], program: Path) -> Path:
+    made = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr[-2000:]
+    return program
+
+
+def output(command: list[str]) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr  # QEMU's semihosting prints on the latter
+
+
+def on_host(folder: Path, compiler: str) -> str:
+    program = built([compiler, *STRICT, f"-I{folder}/src", *sources(folder)], folder / "host")
+    return output([str(program)])
+
+
+def on_cortex_m(folder: Path, tool: Callable[..., str], cpu: str, board: str, ram: int) -> str:
+    flags = [*STRICT, f"-I{folder}/src", f"-DSTACK={ram + 0x100000}u", f"-Wl,--defsym=DATA={ram}"]
+    files = ["-T", str(HERE / "cortex_m.ld"), str(HERE / "cortex_m.c"), *sources(folder)]
+    compiler = [tool("arm-none-eabi-gcc"), f"-mcpu={cpu}", "-mthumb", "--specs=rdimon.specs"]
+    program = built([*compiler, *flags, *files], folder / f"{board}.elf")
+    quiet = ["-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
+    return output([tool("qemu-system-arm"), "-M", board, *quiet, "-kernel", str(program)])
+
+
+def on_rv32(folder: Path, tool: Callable[..., str]) -> str:
+    places = ["__flash=0x80000000", "__flash_size=0x400000", "__ram=0x80400000", "__ram_size=0x400000"]
+    library = ["--specs=picolibc.specs", "--oslib=semihost", "--crt0=semihost"]
+    compiler = [tool("riscv64-unknown-elf-gcc"), "-march=rv32imac", "-mabi=ilp32", *library]
+    command = [*compiler, *STRICT, *(f"-Wl,--defsym={place}" for place in places), f"-I{folder}/src", *sources(folder)]
+    program = built(command, folder / "rv32.elf")
+    quiet = ["-bios", "none", "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
+    return output([tool("qemu-system-riscv32"), "-M", "virt", *quiet, "-kernel", str(program)])
+
+
+def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
+    return [
+        on_host(folder, "gcc"),
+        on_cortex_m(folder, tool, "cortex-m4", "mps2-an386", 0x20000000),
+        on_cortex_m(folder, tool, "cortex-m55", "mps3-an547", 0x21000000),
+        on_rv32(folder, tool),
+    ]
+
+
+def test_runs_everywhere(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    folder = unpack(model, tmp_path / "bundle")
+    for text in everywhere(folder, need_tool):
+        assert text.endswith(RAN)
+
+
+def test_clang(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    assert on_host(unpack(model, tmp_path / "bundle"), need_tool("clang-16", "clang")).endswith(RAN)
+
+
+def test_a_wrong_output_is_told(model: Path, tmp_path: Path) -> None:
+    folder = unpack(model, tmp_path / "bundle")
+    example = folder / "example/main.c"
+    text = example.read_text()
+    start = text.index("output_0[] = {\n") + len("output_0[] = {\n")
+    example.write_text(text[:start] + "1 ^ " + text[start:].lstrip())
+    program = built(["gcc", *STRICT, f"-I{folder}/src", *sources(folder)], folder / "host")
+    ran = subprocess.run([program], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "DIFFER" in ran.stdout
+
+
+def test_without_a_test_vector(tmp_path: Path, model: Path) -> None:
+    """The example feeds zeros and prints."""
+    other = convert(model.with_suffix(".onnx"), {"": model.parent / "x.npy"}, Options(), lambda *progress: None)
+    (tmp_path / "plain.nmp").write_bytes(other.data)
+    folder = unpack(tmp_path / "plain.nmp", tmp_path / "bundle")
+    net = runtime.load(other.data)
+    (y,) = net.run(np.zeros(net.inputs[0].shape, net.inputs[0].dtype))
+    assert on_host(folder, "gcc").splitlines()[-1] == "y: " + " ".join(map(str, y.ravel()))
+
+
+@pytest.mark.slow
+def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """The example alone; the interpreter alone, installed, in another project."""
+    cmake = need_tool("cmake")
+    folder, build = unpack(model, tmp_path / "bundle"), tmp_path / "build"
+    subprocess.run([cmake, "-S", folder, "-B", build], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", build], check=True, capture_output=True)
+    assert output([str(build / "example")]).endswith(RAN)
+    assert main(["bundle", "-o", str(tmp_path / "alone")]) == 0
+    subprocess.run([cmake, "-S", tmp_path / "alone", "-B", tmp_path / "b"], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", tmp_path / "b"], check=True, capture_output=True)
+    subprocess.run([cmake, "--install", tmp_path / "b", "--prefix", tmp_path / "p"], check=True, capture_output=True)
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.14)\nproject(user C)\nfind_package(nmp 0.1 REQUIRED)\n"
+        "add_executable(user user.c)\ntarget_link_libraries(user nmp::nmp)\n"
+    )
+    (user / "user.c").write_text(
+        '#include <nmp.h>\n#include <stdio.h>\nint main(void) { puts(nmp_status_text(nmp_inspect("", 0, 0, 0, 0))); }\n'
+    )
+    subprocess.run([cmake, "-S", user, "-B", user / "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'p'}"], check=True)
+    subprocess.run([cmake, "--build", user / "b"], check=True)
+    assert output([str(user / "b" / "user")]) == "a null or misaligned pointer, or an index out of range\n"
+
+
+def test_only_the_ops_of_the_model(model: Path) -> None:
+    files = bundle(model.read_bytes(), 1)
+    ops = {Path(path).stem for path in files if path.startswith("src/ops/")}
+    assert {"conv2d", "average_pool", "fully_connected", "reshape"} <= ops
+    assert ops.isdisjoint({"softmax", "resize", "add", "lookup"})
+    assert "src/ops/resize.c" in bundle(None)
+
+
+def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("keep")
+    assert main(["bundle", str(model), "-o", str(tmp_path / "mine")]) == 6
+    assert "the folder is not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
+
+
+def test_names_cannot_leave_a_comment(model: Path) -> None:
+    from nmpconv import flat
+
+    root = flat.unpack(model.read_bytes())
+    root["name"] = "evil */ int x; /* \u2028\n#error"
+    header = bundle(flat.pack(root), 1)["src/model_data.h"].decode()
+    assert header.splitlines()[0] == "/* evil * / int x; / * ??#error: written by nmpconv bundle. */"
