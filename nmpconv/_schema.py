@@ -42,6 +42,8 @@ MEMBERS = (
     "Minimum",
     "Maximum",
     "ConvTranspose",
+    "Normalize",
+    "BatchMatmul",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -64,6 +66,8 @@ OP_TABLES = {
     "minimum": "Minimum",
     "maximum": "Maximum",
     "conv_transpose": "ConvTranspose",
+    "normalize": "Normalize",
+    "batch_matmul": "BatchMatmul",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -155,6 +159,12 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pad_right", 7, "scalar", "int", 0, False),
         Field("groups", 8, "scalar", "int", 1, False),
     ),
+    "Normalize": (
+        Field("axes", 0, "vector", "int", 0, False),
+        Field("epsilon", 1, "scalar", "int", 0, False),
+        Field("epsilon_shift", 2, "scalar", "int", 0, False),
+    ),
+    "BatchMatmul": (),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

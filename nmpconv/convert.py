@@ -21,7 +21,7 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory
+from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -44,8 +44,8 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. drop_channels: leave out those that no result depends on. preprocess: for image inputs, by input name or
-    one for all. outputs: where to cut the graph.
+    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
+    image inputs, by input name or one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -58,6 +58,7 @@ class Options:
     bias_correction: bool = True
     bias_bits: int = 0
     drop_channels: bool = True
+    max_ram: int | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -82,12 +83,11 @@ class Result:
 
 
 def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, progress: Progress) -> Result:
-    """calib: a source of images or arrays by input name ('' for the only input); None: only a loaded profile.
+    """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile, or the ranges
+    that a quantized model has.
 
     Raises InputError, UsageError, UnsupportedModel; nothing is written except options.dump_ir and save_profile.
     """
-    if not calib and options.load_profile is None:
-        raise UsageError("nothing to calibrate with", hint="give --calib SOURCE or --load-profile FILE")
     # With more BLAS threads, sums of floats would depend on how many CPUs there are.
     with threadpool_limits(1):
         return _convert(model, calib or {}, options, progress)
@@ -109,7 +109,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         stats = profiles.load(options.load_profile).stats_for(graph)
     else:
         names = [value.name for value in graph.activations()]
-        stats = observe(FloatEngine(graph, names), feeds, names, progress)
+        stats = ranges.run(graph, observe(FloatEngine(graph, names), feeds, names, progress) if calib else {})
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
 
@@ -125,9 +125,12 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = trace(plan_memory.run(slim), "PLANNED", "plan_memory")
+    planned = trace(_banded(slim, options), "INT", "bands")
+    planned = trace(plan_memory.run(planned), "PLANNED", "plan_memory")
     progress("quantize", 1, 1)
-    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(planned)
+    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
+        slim, planned
+    )
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     return Result(data, replace(report, file_bytes=len(data)), planned)
@@ -139,9 +142,13 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = plan_memory.run(provisional(graph, bits))
+    planned = plan_memory.run(_banded(provisional(graph, bits), options))
     weights = sum(v.size for v in graph.values.values() if v.is_const) * weight_bits(options.bits) // 8
     return Result(b"", replace(Report.of(planned), file_bytes=weights), planned)
+
+
+def _banded(graph: Graph, options: Options) -> Graph:
+    return graph if options.max_ram is None else bands.run(graph, options.max_ram)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:

@@ -54,6 +54,23 @@ class Observed:
 
 
 @dataclass(frozen=True)
+class Given:
+    """The grid of a tensor in a model that was quantized before: (q - zero_point) * scale, q of dtype."""
+
+    scale: float
+    zero_point: int
+    dtype: str
+
+    @property
+    def min(self) -> float:
+        return (int(np.iinfo(self.dtype).min) - self.zero_point) * self.scale
+
+    @property
+    def max(self) -> float:
+        return (int(np.iinfo(self.dtype).max) - self.zero_point) * self.scale
+
+
+@dataclass(frozen=True)
 class Preprocess:
     """What turns an image file into the model's float input: x = (pixel * scale - mean) / std, kept in the file.
 
@@ -121,6 +138,8 @@ class Graph:
 
     pixels:        inputs that are raw pixels (int8, pixel - 128): the preprocessing is in the first layer.
     source_shapes: the shape of each input and output in the ONNX model.
+    given:         grids that the ONNX model has for its tensors (QuantizeLinear), by the name that a value has or will
+                   have once the passes have restored the names of ONNX tensors.
     """
 
     name: str
@@ -132,6 +151,7 @@ class Graph:
     labels: tuple[str, ...] = ()
     pixels: frozenset[str] = frozenset()
     source_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

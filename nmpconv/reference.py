@@ -58,7 +58,12 @@ def _keeps_batch(graph: Graph, node: Node, active: list[Value]) -> bool:
     """Whether the node leaves axis 0 alone, so that all samples can go through it at once."""
     shapes = [v.shape for v in (*active, *graph.outs(node))]
     axis = getattr(node.params, "axis", 1)
-    moves = axis in (0, -len(shapes[0])) or getattr(node.params, "perm", (0,))[0] != 0
+    moves = (
+        axis in (0, -len(shapes[0]))
+        or 0 in getattr(node.params, "axes", ())
+        or getattr(node.params, "perm", (0,))[0] != 0
+    )
+    moves = moves or (node.op == "batch_matmul" and len(shapes[0]) == 2)  # axis 0 counts rows
     steps = getattr(node.params, "steps", (1,))[0] != 1
     ranks = {len(v.shape) for v in active}
     repeats = node.op == "concat" and len(active) < len(node.inputs)  # a constant, once for every sample

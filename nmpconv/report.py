@@ -15,12 +15,13 @@ from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.rows import Rows
 from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
-from nmpconv.ir import Graph, Node, Quant
+from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.passes import bias_rule
 from nmpconv.passes.plan_memory import lower_bound
 from nmpconv.passes.quantize import integers
+from nmpconv.passes.weighted import samples
 from nmpconv.reference import step
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
@@ -52,12 +53,43 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Legalized:
+    """A tensor whose grid the model gave, and the power-of-two grid that it has now.
+
+    Ranges are in the units of this graph: equalization may have scaled the tensor. bits_lost: log2 of how much coarser
+    the steps are; negative where they are finer.
+    """
+
+    name: str
+    dtype: str
+    scale: float
+    zero_point: int
+    range: tuple[float, float]
+    bits: int
+    exponent: int
+    new_range: tuple[float, float]
+    bits_lost: float
+
+    @staticmethod
+    def of(value: Value, given: Given) -> Legalized:
+        quant = value.quant
+        assert quant is not None
+        ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
+        lost = quant.exponent - math.log2(given.scale)
+        found = (given.min, given.max)
+        return Legalized(
+            value.name, given.dtype, given.scale, given.zero_point, found, quant.bits, quant.exponent, ends, lost
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """Totals, and one Layer a node.
 
     sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
     biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
-    dropped: what no result depends on and is not in the file.
+    dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
+    legalized: of a model that was quantized before.
     """
 
     quantized_nodes: int
@@ -73,6 +105,8 @@ class Report:
     bias_rule_cost_db: float | None = None
     dropped_channels: int = 0
     dropped_macs: int = 0
+    banded_macs: int = 0
+    legalized: tuple[Legalized, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -86,21 +120,25 @@ class Report:
             lower_bound(graph),
             sum(layer.macs for layer in layers),
             layers,
+            legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
         )
 
-    def of_file(self, planned: Graph) -> Report:
-        """The same measurements, with the sizes of the graph that is written, from which channels may be gone."""
-        sizes = Report.of(planned)
-        pairs = list(zip(self.layers, sizes.layers, strict=True))
-        layers = tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs)
+    def of_file(self, slim: Graph, planned: Graph) -> Report:
+        """The same measurements, with the sizes of the graph that is written.
+
+        slim: the measured graph, from which channels may be gone; planned: in bands where RAM is short.
+        """
+        sizes, thin = Report.of(planned), Report.of(slim)
+        pairs = list(zip(self.layers, thin.layers, strict=True))
         return replace(
             self,
             arena_bytes=sizes.arena_bytes,
             arena_lower_bound=sizes.arena_lower_bound,
             macs=sizes.macs,
-            layers=layers,
+            layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
-            dropped_macs=self.macs - sizes.macs,
+            dropped_macs=self.macs - thin.macs,
+            banded_macs=sizes.macs - thin.macs,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +204,7 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     grid = np.ldexp(wanted, -quant.exponent)
     clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
-    seen = q.reshape(q.shape[0], -1, q.shape[-1])[rows.images, rows.positions]
+    seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)

@@ -7,6 +7,7 @@
     conv1 = conv2d(x, w, b) stride_h=2 stride_w=2
       y : int8[1,16,16,16] clamp=[0.0,Infinity] observed=[0.0,5.9,"mse"] bits=8 exp=[-4] lo=0 hi=127 offset=3072
     output y
+    given t scale=0.0235 zero_point=0 dtype="uint8"
     label "cat"
 
 Names are bare, or JSON strings where they hold anything unusual. Attributes are key=JSON and left out where they have
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import InputError
-from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
+from nmpconv.ir import Given, Graph, Node, Observed, Preprocess, Quant, Value
 from nmpconv.ops import OPS
 
 INLINE = 64  # most elements of a constant that stands in the text
@@ -44,6 +45,7 @@ def to_text(graph: Graph) -> str:
         lines += [f"  {_value(value)}" for value in graph.outs(node)]
     for name in graph.outputs:
         lines.append(f"output {_quote(name)}{_attributes(_of_port(graph, name))}")
+    lines += [f"given {_quote(name)}{_attributes(asdict(grid))}" for name, grid in graph.given.items()]
     lines += [f"label {json.dumps(label)}" for label in graph.labels]
     return "\n".join(lines) + "\n"
 
@@ -176,6 +178,7 @@ class _Parser:
         self._preprocess: dict[str, Preprocess] = {}
         self._pixels: set[str] = set()
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self._given: dict[str, Given] = {}
 
     def line(self, text: str) -> None:
         line = _Line(text)
@@ -197,10 +200,13 @@ class _Parser:
             name = line.name()
             self._outputs.append(name)
             self._of_port(name, line.attributes())
+        elif word == "given":
+            name = line.name()
+            self._given[name] = Given(**line.attributes())
         elif word == "label":
             self._labels.append(line.json())
         else:
-            raise ValueError("a line starts with graph, input, const, output, label or NODE =")
+            raise ValueError("a line starts with graph, input, const, output, given, label or NODE =")
 
     def graph(self) -> Graph:
         return Graph(
@@ -213,6 +219,7 @@ class _Parser:
             labels=tuple(self._labels),
             pixels=frozenset(self._pixels),
             source_shapes=self._shapes,
+            given=self._given,
         )
 
     def _node(self, name: str, line: _Line) -> None:

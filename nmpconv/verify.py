@@ -17,6 +17,7 @@ from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.aligned import Aligned
+from nmpconv.ops.normalize import FRACTION_BITS, NORMALIZED_BITS
 from nmpconv.ops.resize import RISE_MAX, RISE_MIN
 
 ARENA_ALIGN = 16  # bytes
@@ -108,6 +109,9 @@ def _operands(graph: Graph) -> Broken:
             fits = len(shapes) == 3 and shapes[1][1:] == shapes[0][-1:] and shapes[2] == shapes[1][:1]
         elif node.op == "pad":
             fits = len(shapes) == 2 and shapes[1] == (1,)
+        elif node.op == "normalize":
+            fits = len(shapes) == 3 and shapes[1] == shapes[2] and len(shapes[0]) == len(shapes[1])
+            fits = fits and all(n in (1, size) for n, size in zip(shapes[1], shapes[0], strict=True))
         else:
             continue
         if not fits:
@@ -261,7 +265,7 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
     elif isinstance(OPS[node.op], Aligned):
         yield first[0] - others[0][0], -SPREAD_MAX, SPREAD_MAX
         yield out - min(first[0], others[0][0]), SHIFT_MIN, SHIFT_MAX
-    elif node.op == "mul":
+    elif node.op in ("mul", "batch_matmul"):
         yield out - first[0] - others[0][0], SHIFT_MIN, SHIFT_MAX
     elif node.op == "requantize":
         yield out - first[0], SHIFT_MIN, SHIFT_MAX
@@ -269,6 +273,8 @@ def _limits(graph: Graph, node: Node) -> Iterator[tuple[int, int, int]]:
         yield first[0] - out, -SPREAD_MAX, SPREAD_MAX
     elif node.op == "resize":
         yield out - first[0], RISE_MIN, RISE_MAX
+    elif node.op == "normalize":
+        yield out + NORMALIZED_BITS - FRACTION_BITS - others[0][0], 0, SHIFT_MAX
     elif node.op == "softmax":
         yield out, SOFTMAX_MIN, SOFTMAX_MAX
 
@@ -309,7 +315,7 @@ def _intact(graph: Graph) -> Broken:
         for value in inputs:
             if value.name not in intact:
                 yield node.name, f"its input '{value.name}' is overwritten before"
-            if _overlap(value, out) and not (value.name == node.inputs[0] and _in_place(node, value, out)):
+            if _overlap(value, out) and not _is_part(graph, node, value):
                 yield node.name, f"its output overlaps its input '{value.name}'"
         intact = {name: value for name, value in intact.items() if not _overlap(value, out)}
         intact[out.name] = out
@@ -324,8 +330,16 @@ def _overlap(a: Value, b: Value) -> bool:
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
 
 
-def _in_place(node: Node, x: Value, y: Value) -> bool:
-    return OPS[node.op].in_place and (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+def _is_part(graph: Graph, node: Node, x: Value) -> bool:
+    """Exactly on the output of an op that works in place, or in each role where the output has this input anyway."""
+    op, y = OPS[node.op], graph[node.outputs[0]]
+    assert x.offset is not None
+    assert y.offset is not None
+    if op.in_place and x.name == node.inputs[0]:
+        return (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+    parts = op.parts(node.params, graph.ins(node), y)
+    mine = [part for part, name in zip(parts, node.inputs, strict=True) if name == x.name]
+    return all(part is not None and x.offset == y.offset + part * (x.nbytes // x.size) for part in mine)
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------

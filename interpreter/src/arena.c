@@ -53,6 +53,19 @@ static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, 
   return NMP_OK;
 }
 
+/* Input k of the op lies in the output where the op would put it. */
+static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs) {
+  nmp_op op;
+  const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
+  if (type->part == NULL || !nmp_spend(needs, k)) {
+    return 0;
+  }
+  nmp_model_op(m, i, &op);
+  const uint32_t input = (uint32_t)fb_int_element(fb_op_inputs(fb_element(m->ops, i)), k);
+  const int64_t at = type->part(&op, k);
+  return at >= 0 && (int64_t)extent_of(m, input).start == (int64_t)extent_of(m, nmp_model_output_of(m, i)).start + at;
+}
+
 /* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */
 static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tensor, nmp_needs *needs, nmp_fault *fault) {
   extent e = extent_of(m, tensor);
@@ -83,7 +96,7 @@ static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tenso
 }
 
 /* The output touches an input only where an op that works in place has the same elements at the same bytes. */
-static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_fault *fault) {
+static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_needs *needs, nmp_fault *fault) {
   const uint8_t *table = fb_element(m->ops, op);
   fb_vector inputs = fb_op_inputs(table);
   uint32_t output = nmp_model_output_of(m, op);
@@ -96,7 +109,8 @@ static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_fault *fault
       continue;
     }
     in_place |= k == 0;
-    if (!nmp_op_table[fb_op_params_type(table)]->in_place || !in_place || !equal(out, in)) {
+    const int same = nmp_op_table[fb_op_params_type(table)]->in_place && in_place && equal(out, in);
+    if (!same && !is_part(m, op, k, needs)) {
       return nmp_fail(fault, NMP_E_PLAN, op, output, RULE("output overlaps input", k, 0));
     }
   }
@@ -148,7 +162,7 @@ static nmp_status check_op(const nmp_model *m, uint32_t op, nmp_needs *needs, nm
       status = check_read(m, op, input, needs, fault);
     }
   }
-  return status == NMP_OK ? check_output(m, op, fault) : status;
+  return status == NMP_OK ? check_output(m, op, needs, fault) : status;
 }
 
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {

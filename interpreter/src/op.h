@@ -56,7 +56,9 @@ typedef struct nmp_op_type {
       const nmp_op *op); /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
   size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
-  uint8_t in_place;                   /* out may lie exactly on in[0] */
+  uint8_t in_place; /* out may lie exactly on in[0] */
+  /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
+  int64_t (*part)(const nmp_op *op, uint32_t k);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
   size_t (*packed)(const nmp_op *op); /* bytes of weights in the order of a CPU's kernels; NULL: none */
   void (*pack)(const nmp_op *op, void *to);

@@ -43,7 +43,7 @@ def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:
     engine = FloatEngine(plain, list(before.values()))
     channels = sum(graph[name].shape[-1] for name in before)
     limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
-    places = {name: spread(len(feeds), math.prod(graph[name].shape[1:-1]), limit) for name in before}
+    places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
     kept: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for i, feed in enumerate(feeds):
         result = engine.run(feed)

@@ -84,6 +84,12 @@ class TensorStats:
         self.count += other.count
         self.histogram = self.histogram.merge(other.histogram)
 
+    def clipped(self, low: float, high: float) -> TensorStats:
+        """With this range: what was counted outside lies at its ends."""
+        first, last = (None if c is None else np.clip(c, low, high) for c in (self.channel_min, self.channel_max))
+        histogram = self.histogram.clipped(low, high)
+        return TensorStats(low, high, self.count, self.mean, histogram, first, last, self.channel_mean)
+
     def scaled(self, factor: float) -> TensorStats:
         """Of the tensor times a factor > 0."""
         channels = (self.channel_min, self.channel_max, self.channel_mean)

@@ -118,7 +118,7 @@ def from_text(text: str, *, where: str = "") -> Profile:
                 elif name not in ranges:
                     raise ValueError(f"the tensor {name!r} has no line in ranges")
                 else:
-                    stats[name] = _clip(_parse(fields), *ranges[name])
+                    stats[name] = _parse(fields).clipped(*ranges[name])
         except ValueError as error:
             raise InputError(str(error), where=f"{where}:{number}", hint="restore the line") from None
     if lost := [name for name in ranges if name not in stats]:
@@ -195,12 +195,3 @@ def _counts(text: str) -> np.ndarray:
         counts[at:end] = int(value)
         at = end
     return counts
-
-
-def _clip(stats: TensorStats, lo: float, hi: float) -> TensorStats:
-    """With this range: what was counted outside lies at its ends."""
-    if stats.channel_min is not None and stats.channel_max is not None:
-        stats = replace(
-            stats, channel_min=np.clip(stats.channel_min, lo, hi), channel_max=np.clip(stats.channel_max, lo, hi)
-        )
-    return replace(stats, min=lo, max=hi, histogram=stats.histogram.clipped(lo, hi))

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Places(NamedTuple):
-    """Row r is the flat position positions[r] (over H x W) of image images[r]; in ascending order."""
+    """Row r is the flat position positions[r] (all axes but the last) of image images[r]; in ascending order."""
 
     images: np.ndarray
     positions: np.ndarray

@@ -90,6 +90,17 @@ def command(
             rich_help_panel=QUANTIZATION,
         ),
     ] = True,
+    max_ram: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Most RAM for activations: a stretch of layers is computed in bands of rows where that is needed. "
+            "The outputs stay the same, the work grows.",
+            rich_help_panel=QUANTIZATION,
+            show_default=False,
+        ),
+    ] = None,
     input_shape: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=1x3x48x192", help="Bind the dynamic dimensions of an input; repeatable."),
@@ -182,6 +193,7 @@ def command(
         bias_correction=bias_correction,
         bias_bits=0 if bias_bits is options.BiasBits.NARROWEST else int(bias_bits.value),
         drop_channels=drop_channels,
+        max_ram=max_ram,
         input_shapes=shapes,
         outputs=options.names(outputs or ()),
         preprocess=pictures,

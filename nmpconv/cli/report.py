@@ -44,9 +44,11 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
             ("left out", _left_out(report)),
+            ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
+            ("given ranges", "" if target is None else _legalized(report)),
             ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
         ]
     )
@@ -57,6 +59,22 @@ def _left_out(report: Report) -> str:
     if not report.dropped_channels:
         return ""
     return f"{report.dropped_channels} channels that no result depends on, {show.scaled(report.dropped_macs)}MAC"
+
+
+def _legalized(report: Report) -> str:
+    """What power-of-two grids did to a model that was quantized before."""
+    rows = report.legalized
+    if not rows:
+        return ""
+    kept = [row for row in rows if row.bits <= int(row.dtype.lstrip("uint"))]
+    parts = [f"of {len(rows)} tensors are the model's"]
+    if kept:
+        worst, mean = max(kept, key=lambda row: row.bits_lost), sum(row.bits_lost for row in kept) / len(kept)
+        most = f"{worst.bits_lost:.2f} ({worst.dtype} to int{worst.bits}: {worst.name})"
+        parts.append(f"{len(kept)} lose {mean:.2f} bits on average to power-of-two grids, at most {most}")
+    if len(kept) < len(rows):
+        parts.append(f"{len(rows) - len(kept)} have more bits now")
+    return "; ".join(parts)
 
 
 def _row(layer: Layer, *, planned: bool) -> list[str]:

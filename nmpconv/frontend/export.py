@@ -54,6 +54,10 @@ def _keeps_batch(node: Node, graph: Graph) -> bool:
         return bool(p.perm[0] == 0)
     if node.op in ("concat", "softmax", "gather"):
         return bool(p.axis % rank != 0)
+    if node.op == "normalize":
+        return 0 not in p.axes
+    if node.op == "batch_matmul":
+        return rank > 2  # else axis 0 counts rows
     if node.op in ("add", "sub", "minimum", "maximum", "mul"):
         # An operand of lower rank would be aligned with its batch at another axis.
         out = len(graph[node.outputs[0]].shape)
@@ -84,7 +88,8 @@ class Exporter:
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         """A constant that only the ONNX form needs; Python integers become int64."""
         name = self._fresh("const")
-        self._initializers.append(numpy_helper.from_array(np.asarray(data), name))
+        array = np.asarray(data) if isinstance(data, np.ndarray | np.generic) else np.asarray(data, np.int64)
+        self._initializers.append(numpy_helper.from_array(array, name))
         return name
 
     def transpose(self, value: str, perm: Sequence[int], output: str = "") -> str:

@@ -25,8 +25,8 @@ def can_fold(node: onnx.NodeProto) -> bool:
 def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) -> list[np.ndarray]:
     """The node's outputs by ONNX's reference implementation (onnxruntime aborts on some malformed attributes)."""
     feeds = {name: constants[name] for name in node.input if name}
-    if node.op_type == "DequantizeLinear":
-        opset = max(opset, 21)  # the reference knows this op only from 19 on; what it computes has not changed
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        opset = max(opset, 21)  # the reference knows them only from 19 on; what they compute has not changed
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in feeds.items()

@@ -15,7 +15,7 @@ from nmpconv.fixed import RANK_MAX
 from nmpconv.frontend.fold import can_fold, fold, infer
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import DEFAULT_DOMAINS
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
@@ -51,6 +51,8 @@ class Importer:
         self._node_names: set[str] = set()
         self._reserved = {*activations, *input_shapes}
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
+        self._given: dict[str, Given] = {}  # value -> its grid in the model
+        self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
         self._current: tuple[OnnxNode, Op] | None = None
 
     # -- driven by the walk -------------------------------------------------------------------------------------------
@@ -92,6 +94,10 @@ class Importer:
 
     def lower(self, node: OnnxNode, op: Op) -> None:
         self._current = (node, op)
+        if node.op_type != "DequantizeLinear" and (
+            integers := [name for name in node.inputs if name in self._integers]
+        ):
+            raise Unsupported(f"it computes with the integers '{integers[0]}'", hint="a DequantizeLinear before it")
         op.lower(node, self)
 
     def graph(self, name: str, outputs: Sequence[str]) -> Graph:
@@ -109,7 +115,13 @@ class Importer:
                 self._append(Node("reshape", output, (value,), (output,), ReshapeParams(shape)), Value(output, shape))
             else:
                 renames[value] = output
-        return _finish(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
+        for output in outputs:
+            if output in self._integers:
+                raise InputError(
+                    f"output '{output}' is of integers", where=self._path, hint="cut after DequantizeLinear"
+                )
+        graph = _finish(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
+        return replace(graph, given={renames.get(value, value): grid for value, grid in self._given.items()})
 
     # -- used by the ops ----------------------------------------------------------------------------------------------
 
@@ -185,6 +197,19 @@ class Importer:
         """Let the ONNX tensor ``output`` stand for a value that is there already."""
         self._value_of[output] = value
 
+    def annotate(self, value: str, grid: Given) -> None:
+        """Note the grid that a value of the graph has in the model; the first one counts."""
+        self._given.setdefault(value, grid)
+
+    def rename_integers(self, output: str, value: str, grid: Given) -> None:
+        """Let an ONNX tensor of integers stand for what they mean."""
+        self._integers[output] = grid
+        self.rename(output, value)
+
+    def grid_of(self, name: str) -> Given | None:
+        """The grid of an ONNX tensor of integers; None for other tensors."""
+        return self._integers.get(name)
+
     def reshape(self, value: str, shape: Sequence[int], output: str = "") -> str:
         """The value in another shape; itself when it has that shape."""
         if self._values[value].shape == tuple(shape):
@@ -199,9 +224,10 @@ class Importer:
     def aligned(self, a: str, b: str) -> tuple[str, str]:
         """Two values with leading axes of size 1 added to the one of lower rank: what broadcasting does to shapes."""
         rank = max(len(self._values[a].shape), len(self._values[b].shape))
-        return self._with_rank(a, rank), self._with_rank(b, rank)
+        return self.with_rank(a, rank), self.with_rank(b, rank)
 
-    def _with_rank(self, value: str, rank: int) -> str:
+    def with_rank(self, value: str, rank: int) -> str:
+        """The value with leading axes of size 1 added up to this rank."""
         found = self._values[value]
         shape = (*(1,) * (rank - len(found.shape)), *found.shape)
         if found.data is None:

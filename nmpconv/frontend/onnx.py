@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
+from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_float
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
@@ -23,12 +24,11 @@ __all__ = ["Importer", "OnnxNode", "load"]
 
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 
-_FLOAT_MODEL = "convert the float model; nmpconv quantizes it itself"
+_QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
 _NO_CONTROL_FLOW = "export the model without control flow"
 NEAREST = {
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"), _FLOAT_MODEL),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
     **dict.fromkeys(("If", "Loop", "Scan"), _NO_CONTROL_FLOW),
-    **dict.fromkeys(("InstanceNormalization", "LayerNormalization", "GroupNormalization"), "BatchNormalization"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
     **dict.fromkeys(("ArgMax", "TopK", "NonMaxSuppression"), "cut the graph before it with --outputs"),
 }
@@ -50,6 +50,10 @@ def load(
     return Walk(model, str(path), input_shapes or {}, outputs).run()
 
 
+# Contrib ops of onnxruntime that are ONNX's own, with more types than its older opsets allow.
+_CONTRIB = ("QuantizeLinear", "DequantizeLinear")
+
+
 class Walk:
     """One import of one model."""
 
@@ -60,6 +64,7 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self.rows: list[tuple[str, str, str, str]] = []
+        normalization.fuse(model.graph)
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
         self.nodes, self.read = self._live([value.name for value in real], initializers)
@@ -114,6 +119,8 @@ class Walk:
 
     def _node(self, proto: onnx.NodeProto) -> None:
         """Fold, lower or report one node."""
+        if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
+            proto.domain = ""
         kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
         op = OP_OF_ONNX.get(kind)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nmpconv.ops.add import Add
 from nmpconv.ops.average_pool import AveragePool
+from nmpconv.ops.batch_matmul import BatchMatmul
 from nmpconv.ops.concat import Concat
 from nmpconv.ops.conv2d import Conv2D
 from nmpconv.ops.conv_transpose import ConvTranspose
@@ -14,6 +15,7 @@ from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
 from nmpconv.ops.mul import Mul
+from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import Pad
 from nmpconv.ops.requantize import Requantize
@@ -45,6 +47,8 @@ _ALL: list[Op] = [
     Minimum(),
     Maximum(),
     ConvTranspose(),
+    Normalize(),
+    BatchMatmul(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

@@ -75,7 +75,7 @@ def constant(seed: str, shape: tuple[int, ...], bits: int, *exponents: int, fill
 def single(op: Op, name: str, params: Any, operands: Sequence[Operand], y: Quant, *, quantize: bool = False) -> Case:
     """A case whose graph is this op alone. The same Operand object twice is the same tensor.
 
-    quantize: the op makes its own constants, from the grids of its input and output.
+    quantize: the op makes its own constants, from the grids of its input and output, and of float constants its own.
     """
     values: dict[str, Value] = {}
     names: list[str] = []
@@ -91,7 +91,8 @@ def single(op: Op, name: str, params: Any, operands: Sequence[Operand], y: Quant
     graph = Graph(f"{op.name}/{name}", inputs, ("y",), (node,), values)
     if quantize:
         node, made = op.quantize(node, graph)
-        graph = replace(graph.with_values(*made), nodes=(node,))
+        used = {value.name: value for value in (*values.values(), *made) if value.name in (*node.inputs, "y")}
+        graph = replace(graph, nodes=(node,), values=used)
     feeds = {n: x.q for n, x in zip(names, operands, strict=True)}
     return Case(f"{op.name}/{name}", graph, tuple(feeds[n] for n in inputs))
 

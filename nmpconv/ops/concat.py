@@ -49,6 +49,13 @@ class Concat(Op):
         check_same_grid(self.name, inputs, outputs)
         return [np.concatenate([x.q for x in inputs], axis=params.axis)]
 
+    def parts(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> list[int | None]:
+        """Along the outermost axis the inputs are stretches of the output."""
+        if any(dim != 1 for dim in output.shape[: params.axis]):
+            return [None] * len(inputs)
+        ends = np.cumsum([x.size for x in inputs])
+        return [int(end) - x.size for end, x in zip(ends, inputs, strict=True)]
+
     def cases(self) -> Iterator[Case]:
         for bits in WIDTHS:
             for axis in range(4):
@@ -56,6 +63,8 @@ class Concat(Op):
                 shapes = [tuple(n if i == axis else d for i, d in enumerate((1, 3, 4, 5))) for n in (1, 2, 4)]
                 operands = [fed(f"{name}{n}", shape, bits, -3) for n, shape in enumerate(shapes)]
                 yield single(self, name, ConcatParams(axis), operands, grid(bits, -3))
+            stretches = [fed(f"stretch{n}", (1, n, 2, 8), bits, -3) for n in (1, 3, 2)]  # these lie in the output
+            yield single(self, f"stretches/int{bits}", ConcatParams(1), stretches, grid(bits, -3))
             many = [fed(f"many{n}", (1, 2, n + 1), bits, 0) for n in range(9)]
             yield single(self, f"many/int{bits}", ConcatParams(2), many, grid(bits, 0))
             yield single(self, f"one/int{bits}", ConcatParams(1), many[:1], grid(bits, 0))

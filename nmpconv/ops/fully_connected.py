@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from nmpconv.ops.accumulate import (
     weight_shifts,
 )
 from nmpconv.ops.add import AddParams
+from nmpconv.ops.batch_matmul import matmul, swapped, transposed
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
@@ -56,12 +58,15 @@ class FullyConnected(Op):
     onnx = ("Gemm", "MatMul", *SUMS)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """The constant operand is the weight: x @ w directly, w @ x through transposes."""
+        """A constant matrix is a weight: x @ w directly, w @ x through transposes. Other products are batch_matmul."""
         if node.op_type in SUMS:
             return _lower_sum(node, to)
         if node.op_type == "Gemm":
             return _lower_gemm(node, to)
         left, right = node.input(0), node.input(1)
+        if not _is_weight(to, right, left, 1) and not _is_weight(to, left, right, 2):
+            matmul(to, to.value(left), to.value(right), node.outputs[0])
+            return
         if to.is_const(left):
             return _lower_left(node, to)
         w = _matrix(to.array(right, "right side"))
@@ -150,10 +155,10 @@ def _lower_sum(node: OnnxNode, to: Importer) -> None:
 
 def _lower_gemm(node: OnnxNode, to: Importer) -> None:
     """alpha * A @ B + beta * C: alpha goes into the weights, C into the bias where it is one number per output."""
-    x = to.value(node.input(0)) if not to.is_const(node.input(0)) else ""
+    if to.is_const(node.input(0)) or not to.is_const(node.input(1)):
+        return _lower_gemm_of_two(node, to)
+    x = to.value(node.input(0))
     w = to.array(node.input(1), "weight").astype(np.float64) * node.number("alpha", 1.0)
-    if not x:
-        raise Unsupported("its left side is a constant", hint="the constant on the right side")
     if node.integer("transA", 0):
         x = to.transpose(x, (1, 0))
     w = w if node.integer("transB", 0) else w.T
@@ -170,30 +175,59 @@ def _lower_gemm(node: OnnxNode, to: Importer) -> None:
     if not addend:
         to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
         return
-    product, term = to.emit("fully_connected", inputs, FullyConnectedParams()), to.value(addend)
-    if beta != 1.0:
-        term = to.emit("mul", (term, to.const(np.full((1,) * len(to[term].shape), beta), "")), MulParams())
-    to.emit("add", to.aligned(product, term), AddParams(), node.outputs[0])
+    _add(to, to.emit("fully_connected", inputs, FullyConnectedParams()), addend, beta, node.outputs[0])
+
+
+def _lower_gemm_of_two(node: OnnxNode, to: Importer) -> None:
+    """alpha * A @ B + beta * C of two tensors, or with the constant on the left."""
+    alpha, beta, addend = node.number("alpha", 1.0), node.number("beta", 1.0), node.input(2)
+    sides = [
+        transposed(to, value) if node.integer(flag, 0) else value
+        for value, flag in ((to.value(node.input(0)), "transA"), (to.value(node.input(1)), "transB"))
+    ]
+    y = matmul(to, sides[0], sides[1], "" if addend or alpha != 1.0 else node.outputs[0])
+    if alpha != 1.0:
+        y = _times(to, y, alpha, "" if addend else node.outputs[0])
+    if addend:
+        _add(to, y, addend, beta, node.outputs[0])
+
+
+def _times(to: Importer, value: str, factor: float, output: str = "") -> str:
+    number = to.const(np.full((1,) * len(to[value].shape), factor), "")
+    return to.emit("mul", (value, number), MulParams(), output)
+
+
+def _add(to: Importer, value: str, addend: str, beta: float, output: str) -> None:
+    """value + beta * addend."""
+    if to.is_const(addend):
+        term = to.const(to.array(addend, "addend").astype(np.float64) * beta, addend)
+    else:
+        term = to.value(addend)
+        term = term if beta == 1.0 else _times(to, term, beta)
+    to.emit("add", to.aligned(value, term), AddParams(), output)
 
 
 def _lower_left(node: OnnxNode, to: Importer) -> None:
     """w @ x = (x^T @ w^T)^T."""
     w, x = _matrix(to.array(node.input(0), "left side")), to.value(node.input(1))
-    rank = len(to[x].shape)
-    if rank < 2 or to.array(node.input(0), "left side").ndim < 2:
-        raise Unsupported("a vector on the left or right side of a constant", hint="matrices")
-    swap = (*range(rank - 2), rank - 1, rank - 2)
+    swap = swapped(len(to[x].shape))
     _check(w.shape[1], to[x].shape[-2])
     inputs = (to.transpose(x, swap), to.const(w, node.input(0)), to.const(np.zeros(w.shape[0]), ""))
     to.transpose(to.emit("fully_connected", inputs, FullyConnectedParams()), swap, node.outputs[0])
+
+
+def _is_weight(to: Importer, name: str, other: str, least: int) -> bool:
+    """A constant matrix, or vector where ``least`` is 1, for a product with a tensor of at least as many axes."""
+    if not to.is_const(name) or to.is_const(other):
+        return False
+    shape, rank = to.array(name, "operand").shape, len(to[other].shape)
+    return prod(shape[:-2]) == 1 and least <= len(shape) <= rank
 
 
 def _matrix(w: np.ndarray) -> np.ndarray:
     """A vector as a column; leading axes of size 1 dropped."""
     if w.ndim < 2:
         return w.reshape(-1, 1)
-    if any(size != 1 for size in w.shape[:-2]):
-        raise Unsupported(f"a constant of shape {list(w.shape)}", hint="a matrix")
     return w.reshape(w.shape[-2:])
 
 

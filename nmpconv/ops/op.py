@@ -79,6 +79,10 @@ class Op:
         """The specification: integers in, integers out. ``outputs`` give shape and quant; results have their dtype."""
         raise NotImplementedError
 
+    def parts(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
+        """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
+        return [None] * len(inputs)
+
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         """Multiply-accumulates of one inference."""
         return 0

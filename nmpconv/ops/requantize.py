@@ -9,10 +9,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper
 
 from nmpconv.errors import Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
@@ -35,11 +36,18 @@ class Requantize(Op):
     Params = RequantizeParams
     clamps = True
     in_place = True
-    onnx = ("Relu", "Clip", "Min", "Max")
+    onnx = ("Relu", "Clip", "Min", "Max", "QuantizeLinear", "DequantizeLinear")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Relu, Clip, and Min or Max with one number; other tensors are compared two at a time."""
+        """Relu, Clip, and Min or Max with one number; other tensors are compared two at a time.
+
+        QuantizeLinear and DequantizeLinear in pairs tell the range of a tensor.
+        """
         x, lo, hi = node.input(0), -inf, inf
+        if node.op_type == "QuantizeLinear":
+            return _lower_quantize(node, to)
+        if node.op_type == "DequantizeLinear":
+            return _lower_dequantize(node, to)
         if node.op_type in ("Min", "Max"):
             numbers = [name for name in node.inputs if to.is_const(name) and to.array(name, "bound").size == 1]
             if len(node.inputs) > 2 or (len(node.inputs) == 2 and len(numbers) != 1):
@@ -93,3 +101,44 @@ def _lower_pairs(node: OnnxNode, to: Importer) -> None:
     for name in node.inputs[1:-1]:
         result = to.emit(op, to.aligned(result, to.value(name)), AlignedParams())
     to.emit(op, to.aligned(result, to.value(node.inputs[-1])), AlignedParams(), node.outputs[0])
+
+
+def _lower_quantize(node: OnnxNode, to: Importer) -> None:
+    """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu."""
+    x, grid = to.value(node.input(0)), _grid(node, to)
+    to.annotate(x, grid)
+    if grid.min == 0 and x not in to.input_shapes:
+        x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=(0.0, grid.max))
+        to.annotate(x, grid)
+    to.rename_integers(node.outputs[0], x, grid)
+
+
+def _lower_dequantize(node: OnnxNode, to: Importer) -> None:
+    x = to.value(node.input(0))
+    grid = to.grid_of(node.input(0))
+    if grid is None:
+        raise Unsupported(f"its input '{node.input(0)}' is no QuantizeLinear's result", hint="pairs of the two")
+    found = _grid(node, to, grid.dtype)
+    if found != grid:
+        raise Unsupported(
+            f"scale {found.scale:g} and zero point {found.zero_point} for integers made with {grid.scale:g} and "
+            f"{grid.zero_point}",
+            hint="pairs of QuantizeLinear and DequantizeLinear on one grid",
+        )
+    to.rename(node.outputs[0], x)
+
+
+def _grid(node: OnnxNode, to: Importer, dtype: str = "") -> Given:
+    """dtype: of the integers, where the node does not say."""
+    scales = to.array(node.input(1), "scale").astype(np.float64)
+    if kind := node.integer("output_dtype", 0):
+        dtype = helper.tensor_dtype_to_np_dtype(kind).name
+    zeros = to.array(node.input(2), "zero point") if node.input(2) else np.zeros(1, dtype or "uint8")
+    if len(np.unique(scales)) != 1 or len(np.unique(zeros)) != 1:
+        raise Unsupported("scales or zero points per channel", hint="one for the tensor; weights may have more")
+    if zeros.dtype.name not in ("int8", "uint8", "int16", "uint16"):
+        raise Unsupported(f"integers of type {zeros.dtype.name}", hint="8 or 16 bits")
+    scale = float(scales.flat[0])
+    if not 0 < scale < inf:
+        raise Unsupported(f"scale {scale:g}", hint="a positive number")
+    return Given(scale, int(zeros.flat[0]), zeros.dtype.name)

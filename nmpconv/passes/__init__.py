@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nmpconv.ir import Graph
-from nmpconv.passes import fold_affine, fold_pad, fuse_clamp, fuse_pointwise, layout, prune
+from nmpconv.passes import fold_affine, fold_norm, fold_pad, fuse_clamp, fuse_pointwise, idle_clamps, layout, prune
 
 Pass = Callable[[Graph], Graph]
 
@@ -18,6 +18,8 @@ Pass = Callable[[Graph], Graph]
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("fuse_pointwise", fuse_pointwise.run),
+    ("fold_norm", fold_norm.run),
+    ("idle_clamps", idle_clamps.run),
     ("layout", layout.run),
     ("fold_affine", fold_affine.run),
     ("fuse_clamp", fuse_clamp.run),

@@ -18,7 +18,7 @@ from nmpconv.ops.accumulate import accumulate, accumulator_bound, convolve, exac
 from nmpconv.ops.conv_transpose import spread_out
 from nmpconv.passes.bias import on_accumulator_grid
 from nmpconv.passes.quantize import integers
-from nmpconv.passes.weighted import gather, matrix, multiply
+from nmpconv.passes.weighted import gather, matrix, multiply, samples
 from nmpconv.reference import step
 
 
@@ -49,14 +49,17 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     low, high = graph[out].clamp or (-np.inf, np.inf)
     goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
     bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, target, goal, y)
-    result = np.empty((len(env[node.inputs[0]]), *graph[out].shape[1:]), y.dtype)
-    for images, acc in _sums(node, env[node.inputs[0]], w.data, pad):
-        result[images] = fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi)
+    values = env[node.inputs[0]]
+    n, *rest = graph[out].shape
+    result = np.empty((samples(graph, node.inputs[0], values) * n, *rest), y.dtype)
+    for images, acc in _sums(node, values, w.data, pad):
+        part = fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi)
+        result[images] = part.reshape(result[images].shape)
     return {out: result}
 
 
 def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray]]:
-    """The op's exact sums of products [n, ..., O], some images at a time."""
+    """The op's exact sums of products, some images at a time; the last axis is the output channels."""
     bound = accumulator_bound(max(magnitude(x), 0 if pad is None else magnitude(pad)), w)
     if node.op == "conv2d":
         yield from convolve(x, w, node.params, pad, bound)
@@ -64,5 +67,4 @@ def _sums(node: Node, x: np.ndarray, w: np.ndarray, pad: np.ndarray | None) -> I
         dense = replace(node.params, stride_h=1, stride_w=1)
         yield from convolve(spread_out(x, node.params), w, dense, None, bound)
     else:
-        acc = accumulate(x.reshape(-1, 1, x.shape[-1]), w, exact_type(bound))
-        yield slice(None), acc.reshape(*x.shape[:-1], -1)
+        yield slice(None), accumulate(x.reshape(-1, 1, w.shape[1]), w, exact_type(bound))

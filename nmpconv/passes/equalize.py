@@ -151,4 +151,6 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
             names[i] = fresh
         nodes.append(replace(node, inputs=tuple(names)))
     used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
-    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})
+    alike = {name: float(factor[0]) for name, factor in factors.items() if factor.size and np.all(factor == factor[0])}
+    given = {name: replace(grid, scale=grid.scale * alike[name]) for name, grid in graph.given.items() if name in alike}
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used}, given=given)

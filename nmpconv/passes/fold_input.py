@@ -56,6 +56,7 @@ def _fold(graph: Graph, name: str, how: Preprocess) -> Graph:
         preprocess={**graph.preprocess, name: how},
         pixels=graph.pixels | {name},
         source_shapes={name: shape, **graph.source_shapes},
+        given={other: grid for other, grid in graph.given.items() if other != name},
     )
 
 

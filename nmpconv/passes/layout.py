@@ -4,7 +4,8 @@ Down, until nothing changes:
 
 1. transpose after transpose: one transpose, or none.
 2. reshape after reshape: one, or none. A transpose that moves only axes of size 1 counts as a reshape next to one.
-3. transpose before requantize or lookup: the op first. So with slice, softmax, gather and pad, whose axes are renamed.
+3. transpose before requantize or lookup: the op first. So with slice, softmax, gather, pad and normalize, whose axes
+   are renamed.
 4. transpose before add, sub, minimum, maximum, mul or concat: the op first, when that leaves less to transpose on its
    inputs. Constants are transposed here and now.
 5. reshape before requantize or lookup: the op first.
@@ -32,7 +33,7 @@ import numpy as np
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
-from nmpconv.passes.rewrite import Editor, apply, restore_names
+from nmpconv.passes.rewrite import Editor, apply, blocks, restore_names
 
 Perm = tuple[int, ...]
 POINTWISE = ("requantize", "lookup")
@@ -129,6 +130,10 @@ def _sink(editor: Editor, node: Node) -> bool:  # case 3
     elif node.op == "pad":
         pads = node.params.pads
         params = replace(node.params, pads=tuple(pad for i in back for pad in pads[2 * i : 2 * i + 2]))
+    elif node.op == "normalize":
+        params = replace(node.params, axes=tuple(sorted(perm[axis] for axis in node.params.axes)))
+        constants = [editor.const(name, editor.data(name).transpose(back)) for name in node.inputs[1:]]
+        return _swap(editor, node, (above.inputs[0], *constants), params, "transpose", above.params)
     else:
         return False
     inputs = (above.inputs[0], *node.inputs[1:])
@@ -204,32 +209,16 @@ def _sink_past_reshape(editor: Editor, node: Node) -> bool:  # case 6
     if above is None or node.op != "reshape" or _is_reshape(editor, above):
         return False
     source, perm = editor[above.inputs[0]], above.params.perm
-    blocks = _blocks([source.shape[p] for p in perm], node.params.shape)
+    parts = blocks([source.shape[p] for p in perm], node.params.shape)
     solid = [axis for axis, size in enumerate(source.shape) if size > 1]
-    moved = [[solid.index(p) for p in perm[start:stop] if p in solid] for (start, stop), _ in blocks]
+    moved = [[solid.index(p) for p in perm[start:stop] if p in solid] for (start, stop), _ in parts]
     if any(axes != list(range(axes[0], axes[0] + len(axes))) for axes in moved if axes):
         return False
-    order = sorted(range(len(blocks)), key=lambda i: moved[i][0] if moved[i] else -1)
-    axes = [axis for i in order for axis in range(*blocks[i][1])]
+    order = sorted(range(len(parts)), key=lambda i: moved[i][0] if moved[i] else -1)
+    axes = [axis for i in order for axis in range(*parts[i][1])]
     shape = tuple(node.params.shape[axis] for axis in axes)
     back = TransposeParams(_inverse(tuple(axes)))
     return _swap(editor, node, above.inputs, ReshapeParams(shape), "transpose", back)
-
-
-def _blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
-    blocks, i, j = [], 0, 0
-    while i < len(old) or j < len(new):
-        start, size, other = (i, j), 1, 1
-        while size != other or (i, j) == start:
-            if j == len(new) or (i < len(old) and size <= other):
-                size *= old[i]
-                i += 1
-            else:
-                other *= new[j]
-                j += 1
-        blocks.append(((start[0], i), (start[1], j)))
-    return blocks
 
 
 def _into_weights(editor: Editor, node: Node) -> bool:  # case 7

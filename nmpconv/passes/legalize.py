@@ -59,7 +59,7 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
         yield out, min(_exponent(graph, n) for n in ins) + SHIFT_MIN
         for name in ins:
             yield name, _exponent(graph, out) - SHIFT_MAX
-    elif node.op == "mul" and len(ins) == 2:
+    elif node.op in ("mul", "batch_matmul") and len(ins) == 2:
         total = sum(_exponent(graph, n) for n in ins)
         yield out, total + SHIFT_MIN
         yield ins[0], _exponent(graph, ins[0]) + max(0, _exponent(graph, out) - total - SHIFT_MAX)
@@ -68,6 +68,10 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
         peak = float(np.abs(data).max()) if data is not None and data.size else 0.0
         if peak > 0:
             yield out, _exponent(graph, ins[0]) + math.ceil(math.log2(peak / INT_MAX[8])) + SHIFT_MIN
+    elif node.op == "normalize":
+        # eps in the units of the variance is to be below the largest variance of the type.
+        bits = graph[ins[0]].quant.bits  # type: ignore[union-attr]
+        yield ins[0], math.ceil(math.log2(node.params.eps) / 2) + 1 - bits
     elif node.op in _RISES:
         up, down = _RISES[node.op]
         yield out, _exponent(graph, ins[0]) - up

@@ -28,7 +28,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes import weights as grids
 from nmpconv.passes.bias import on_output_grid
 from nmpconv.passes.gptq import round_weights
-from nmpconv.passes.weighted import Matrix, gather, matrix, multiply, out_positions, second_moment
+from nmpconv.passes.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
 from nmpconv.reference import step
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
@@ -138,7 +138,7 @@ class _Layer:
     def gptq(self, x: np.ndarray) -> np.ndarray:
         groups, outs, k = self.shape.groups, self.shape.outs, self.shape.k
         moment = np.zeros((groups, k + 1, k + 1))
-        where = spread(len(x), out_positions(self.graph, self.node), MOMENT_ROWS)
+        where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
         for start in range(0, len(where.images), CHUNK):
             part = slice(start, start + CHUNK)
             second_moment(gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part]), moment)

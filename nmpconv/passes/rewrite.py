@@ -207,6 +207,22 @@ def intersect(inner: Clamp | None, outer: Clamp | None) -> Clamp | None:
     return lo, hi
 
 
+def blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
+    found, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        start, size, other = (i, j), 1, 1
+        while size != other or (i, j) == start:
+            if j == len(new) or (i < len(old) and size <= other):
+                size *= old[i]
+                i += 1
+            else:
+                other *= new[j]
+                j += 1
+        found.append(((start[0], i), (start[1], j)))
+    return found
+
+
 def restore_names(graph: Graph) -> Graph:
     """Give values that hold the elements of an ONNX tensor its name, where no value has it.
 

@@ -46,8 +46,12 @@ def matrix(graph: Graph, node: Node) -> Matrix:
 
 def out_positions(graph: Graph, node: Node) -> int:
     """Output positions of one image: the size of the output without its channels."""
-    shape = graph[node.outputs[0]].shape
-    return int(np.prod(shape[1:-1]))
+    return int(np.prod(graph[node.outputs[0]].shape[:-1]))
+
+
+def samples(graph: Graph, name: str, x: np.ndarray) -> int:
+    """How many images' tensors of this name an array holds, one after the other along axis 0."""
+    return x.size // graph[name].size
 
 
 def gather(
@@ -55,17 +59,18 @@ def gather(
 ) -> np.ndarray:
     """Rows [R, G, K] of x [N, ...] (any number type) that the outputs at (images[r], positions[r]) see.
 
-    pad: the padding value per input channel, None for 0. positions count over the output's H x W.
+    pad: the padding value per input channel, None for 0. positions count over the output without its channels.
     """
     geometry = matrix(graph, node)
     if node.op == "fully_connected":
-        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        flat = x.reshape(samples(graph, node.inputs[0], x), -1, geometry.k)
         return flat[images, positions][:, None, :]
     params: Any = node.params
     if node.op == "conv_transpose":  # a convolution over the input with zeros between its pixels
         x, params = spread_out(x, params), replace(params, stride_h=1, stride_w=1)
     _, kh, kw, per_group = geometry.weight_shape
-    _, _, ow, _ = graph[node.outputs[0]].shape
+    n, oh, ow, _ = graph[node.outputs[0]].shape
+    images, positions = images * n + positions // (oh * ow), positions % (oh * ow)
     _, height, width, channels = x.shape
     top = (positions // ow) * params.stride_h - params.pad_top
     left = (positions % ow) * params.stride_w - params.pad_left

@@ -16,8 +16,8 @@ ROWS = [
     (
         "quantized model",
         13,
-        f"{IMAGE} <float s = {{0.1}}> {{ y = QuantizeLinear(x, s) }}",
-        "QuantizeLinear: nmpconv has no such op; convert the float model; nmpconv quantizes it itself",
+        f"{IMAGE} <float s = {{0.1}}, uint8 z = {{3}}> {{ y = QLinearMatMul(x, s, z, x, s, z, s, z) }}",
+        "QLinearMatMul: nmpconv has no such op; the QuantizeLinear/DequantizeLinear form (QDQ), or the float model",
     ),
     (
         "computed weight",
@@ -52,8 +52,8 @@ ROWS = [
     (
         "matrix product",
         13,
-        "(float[1,4,4] x) => (y) { y = MatMul(x, x) }",
-        "MatMul: its right side 'x' is computed from the input; a constant right side",
+        "(float[1,4,5] x) => (y) { y = MatMul(x, x) }",
+        "MatMul: [1, 4, 5] does not fit [1, 4, 5]",
     ),
     (
         "reflection",

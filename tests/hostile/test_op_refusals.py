@@ -34,8 +34,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "no groups": ("conv_transpose/3x3/stride/int8", {"groups": 0}),
     "groups that do not divide the channels": ("conv_transpose/3x3/stride/int8", {"groups": 3}),
     "a dilation of 0": ("conv_transpose/3x3/stride/int8", {"dilation_h": 0}),
+    "an axis of a group that is not there": ("normalize/2x5x7/2/8x8", {"axes": [3]}),
+    "no axes": ("normalize/2x5x7/2/8x8", {"axes": []}),
+    "axes twice": ("normalize/2x5x7/2/8x8", {"axes": [2, 2]}),
+    "axes in another order": ("normalize/2x5x7/2/8x8", {"axes": [2, 1]}),
+    "a negative axis": ("normalize/2x5x7/2/8x8", {"axes": [-1]}),
+    "no epsilon": ("normalize/2x5x7/2/8x8", {"epsilon": 0}),
+    "a negative epsilon": ("normalize/2x5x7/2/8x8", {"epsilon": -1}),
+    "an epsilon of 2^63": ("normalize/2x5x7/2/8x8", {"epsilon_shift": 32}),
+    "a group too large": ("normalize/long/int8/random", {"axes": [0, 1]}),
 }
-CHANGED = ("gather", "resize", "conv_transpose", "lookup")
+CHANGED = ("gather", "resize", "conv_transpose", "lookup", "normalize")
 GRAPHS = {case.id: case.graph for name in CHANGED for case in OPS[name].cases()}
 
 
@@ -60,6 +69,21 @@ def test_refused(sentence: str) -> None:
     root = tables(case)
     assert status(flat.pack(root)) == 0
     root["ops"][0]["params"][1].update(changes)
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize(("tensor", "exponent"), [(1, 40), (1, -64), (2, 3)])
+def test_grids_of_normalize(tensor: int, exponent: int) -> None:
+    """A shift out of range, and a bias that is not below the output's grid."""
+    root = tables("normalize/2x5x7/2/8x8")
+    root["tensors"][root["ops"][0]["inputs"][tensor]]["exponents"] = [exponent]
+    assert status(flat.pack(root)) == OP
+
+
+def test_a_weight_of_normalize_that_overflows() -> None:
+    root = tables("normalize/2x5x7/2/8x8")
+    tensor = root["tensors"][root["ops"][0]["inputs"][1]]
+    tensor.update(data=np.full(7, 1 << 23, "<i4").view(np.uint8), clip_min=-(2**31), clip_max=2**31 - 1)
     assert status(flat.pack(root)) == OP
 
 

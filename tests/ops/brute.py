@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
-from math import floor
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ HALF = Fraction(1, 2)
 
 def rounded(x: Fraction) -> int:
     """Half up."""
-    return floor(x + HALF)
+    return math.floor(x + HALF)
 
 
 def real(q: Any, exponent: int) -> Fraction:
@@ -198,6 +198,39 @@ def _exponential(d: int, t: np.ndarray) -> int:
     return int(t[d]) if len(t) == 256 else rounded(Fraction(int(t[d % 256]) * int(t[256 + d // 256]), 2**30))
 
 
+def normalize(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, w, b = arrays
+    p, (qx, qw, _, qy) = node.params, _quants(graph, node)
+    y = np.zeros(x.shape, object)
+    for at in np.ndindex(*x.shape):
+        group = x[tuple(np.s_[:] if axis in p.axes else i for axis, i in enumerate(at))]
+        q = [int(v) for v in group.ravel()]
+        n = len(q)
+        f = 2 * (32 - qx.bits - math.ceil(math.log2(n)))
+        v = (n * sum(i * i for i in q) - sum(q) ** 2) * 2**f + p.epsilon * 2**p.epsilon_shift
+        t = (v.bit_length() - 1) // 2 - 15
+        root = math.isqrt(math.floor(Fraction(v) / Fraction(4) ** t) * 2**30)
+        d = n * int(x[at]) - sum(q)
+        z = rounded(Fraction(d * (2**60 // root)) / Fraction(2) ** (23 + t - f // 2))
+        along = tuple(0 if size == 1 else i for size, i in zip(w.shape, at, strict=True))
+        scaled = rounded(Fraction(z * int(w[along])) / 2 ** (qy.exponent + 14 - qw.exponent))
+        y[at] = saturated(rounded(Fraction(scaled + int(b[along])) / 256), qy)
+    return y
+
+
+def batch_matmul(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    a, b = arrays
+    qa, qb, qy = (graph[name].quant for name in (*node.inputs, node.outputs[0]))
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        rows, columns = (
+            q[tuple(0 if size == 1 else i for size, i in zip(q.shape[:-2], at[:-2], strict=True))] for q in (a, b)
+        )
+        total = sum(int(i) * int(j) for i, j in zip(rows[at[-2]], columns[at[-1]], strict=True))
+        y[at] = saturated(rounded(real(total, qa.exponent + qb.exponent - qy.exponent)), qy)
+    return y
+
+
 def lookup(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     x, t = arrays
     qx, _, qy = _quants(graph, node)
@@ -232,4 +265,6 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "minimum": _elementwise(min),
     "maximum": _elementwise(max),
     "conv_transpose": conv_transpose,
+    "normalize": normalize,
+    "batch_matmul": batch_matmul,
 }

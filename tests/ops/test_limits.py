@@ -15,6 +15,7 @@ from nmpconv.ops.conv_transpose import ConvTransposeParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.max_pool import MaxPoolParams
+from nmpconv.ops.normalize import NormalizeParams
 from nmpconv.ops.resize import ResizeParams
 from nmpconv.ops.softmax import SoftmaxParams
 
@@ -30,6 +31,8 @@ LIMITS = (
     ("gather", GatherParams(1, (0, 4)), [(1, 4)], "index 4 along an axis of 4"),
     ("resize", ResizeParams(1, 1, (0,), (70000,), (0,), (32768,)), [(1, 2, 2, 1)], "weights of 2.13623 in all"),
     ("conv_transpose", ConvTransposeParams(40000), [(1, 8, 8, 4), (1, 1, 1, 4)], "a stride, dilation or padding of"),
+    ("normalize", NormalizeParams((1, 2)), [(1, 257, 256)], "65792 elements with one mean"),
+    ("normalize", NormalizeParams(), [(1, 257)], "there is nothing to take the mean of"),
     ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
 )
 

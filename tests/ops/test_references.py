@@ -19,6 +19,8 @@ def cost(case: Case) -> int:
     ins, outs = case.graph.ins(node), case.graph.outs(node)
     kernel = getattr(node.params, "kernel_h", 1) * getattr(node.params, "kernel_w", 1)
     line = ins[0].shape[node.params.axis] if node.op == "softmax" else 1
+    if node.op == "normalize":
+        line = int(np.prod([ins[0].shape[axis] for axis in node.params.axes]))
     return max(OPS[node.op].macs(node.params, ins, outs), outs[0].size * kernel * line)
 
 

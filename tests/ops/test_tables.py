@@ -13,6 +13,7 @@ from nmpconv.ops import OPS
 from nmpconv.ops.case import Operand, grid, integers, single
 from nmpconv.ops.function import FUNCTIONS
 from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.normalize import NormalizeParams, spare_bits
 from nmpconv.ops.softmax import SoftmaxParams
 
 ALPHA, BETA = 0.25, 0.5
@@ -79,6 +80,47 @@ def test_softmax_is_within_its_bound(bits: int, n: int, e_x: int) -> None:
     e = np.exp(real - real.max(axis=1, keepdims=True))
     exact = np.minimum(e / e.sum(axis=1, keepdims=True), y.hi * 2.0**-15)
     assert np.abs(got - exact).max() <= 2.0**-16 + (n + 1) * 2.0**-29
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("shape", [(64, 2), (64, 5), (16, 333), (1, 65536)])
+@pytest.mark.parametrize("e_x", [-22, -12, -4, 20])
+@pytest.mark.parametrize("spread", [1, 40, 1 << 15])
+def test_normalize_is_within_its_bound(bits: int, shape: tuple[int, int], e_x: int, spread: int) -> None:
+    """Normalize.quantize states it, for every group: from one that hardly varies to one that fills the type."""
+    e_x = max(e_x, -7 - bits)  # what legalize raises it to for this eps
+    rng = np.random.default_rng(e_x + 99)
+    low, high = fixed.INT_MIN[bits], fixed.INT_MAX[bits]
+    middle = rng.integers(low, high, (shape[0], 1))
+    q = np.clip(middle + rng.integers(-spread, spread, shape, endpoint=True), low, high).astype(f"int{bits}")
+    scale, bias = rng.normal(1.0, 1.0, (1, shape[1])), rng.normal(0.0, 1.0, (1, shape[1]))
+    top = float(np.abs(scale).max() * np.sqrt(shape[1]) + np.abs(bias).max())
+    y = grid(16, int(np.ceil(np.log2(top))) - 15)
+    eps = 1e-5
+    operands = [Operand(q, grid(bits, e_x)), *(Operand(a, grid(32, 0), const=True) for a in (scale, bias))]
+    case = single(OPS["normalize"], "normalize", NormalizeParams((1,), eps=eps), operands, y, quantize=True)
+    got = reference.run(case.graph, {"x0": q})["y"].astype(np.float64)
+    # The eps that the integers have; it is at least one unit of n^2 times the variance.
+    p = case.graph.nodes[0].params
+    units = np.ldexp(float(p.epsilon), p.epsilon_shift - spare_bits(shape[1], bits)) / shape[1] ** 2
+    real = q.astype(np.float64)
+    z = (real - real.mean(1, keepdims=True)) / np.sqrt(real.var(1, keepdims=True) + units)
+    off = np.abs(got - (scale * z + bias) / 2.0**y.exponent)
+    assert np.all(off <= 0.51 + np.abs(scale).max() * (np.abs(z) + 1) * 2.0**-22 / 2.0**y.exponent)
+    assert abs(units - eps * 4.0**-e_x) <= max(units * 2.0**-30, 2.0 ** -spare_bits(shape[1], bits) / shape[1] ** 2)
+
+
+@pytest.mark.parametrize("e_x", [-7, 0, 5])
+def test_normalize_of_every_pair(e_x: int) -> None:
+    """All pairs of int8 numbers as groups of two: the results are 1 and -1, or 0 for equal ones."""
+    pairs = np.stack(np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)), -1).reshape(-1, 2).astype(np.int8)
+    ones = [Operand(np.full((1, 1), a), grid(32, 0), const=True) for a in (1.0, 0.0)]
+    params = NormalizeParams((1,), eps=1e-12)
+    case = single(
+        OPS["normalize"], "pairs", params, [Operand(pairs, grid(8, e_x)), *ones], grid(16, -14), quantize=True
+    )
+    got = reference.run(case.graph, {"x0": pairs})["y"]
+    np.testing.assert_array_equal(got, np.sign(pairs.astype(int) - pairs[:, ::-1]) * 2**14)
 
 
 def test_a_constant_operand_keeps_16_bits() -> None:

@@ -50,7 +50,7 @@ class Maker:
         x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
-        kinds += ["gather"] + ["resize", "conv_transpose"] * (rank == 4)
+        kinds += ["gather", "normalize"] + ["batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose"] * (rank == 4)
         kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
             rank == 4
         )
@@ -113,6 +113,21 @@ class Maker:
         starts = tuple(self.dice.randrange(size) for size in shape)
         sizes = tuple((size - 1 - start) // step + 1 for size, start, step in zip(shape, starts, steps, strict=True))
         self.emit("slice", (x,), starts=starts, steps=steps, sizes=sizes)
+
+    def batch_matmul(self, x: str, shape: tuple[int, ...]) -> None:
+        fits = [
+            name
+            for name, v in self.values.items()
+            if not v.is_const and v.shape[:-2] == shape[:-2] and len(v.shape) > 1
+        ]
+        fits = [name for name in fits if self.values[name].shape[-1] == shape[-1]]
+        self.emit("batch_matmul", (x, self.dice.choice(fits)), self.dice.choice([None, (0.0, 6.0)]))
+
+    def normalize(self, x: str, shape: tuple[int, ...]) -> None:
+        axes = tuple(sorted(self.dice.sample(range(1, len(shape)), self.dice.randint(1, len(shape) - 1))))
+        along = tuple(self.dice.choice((1, size)) if axis else 1 for axis, size in enumerate(shape))
+        constants = (self.const(*along, near=1.0), self.const(*along))
+        self.emit("normalize", (x, *constants), self.dice.choice([None, (0.0, 6.0)]), axes=axes, eps=0.1)
 
     def gather(self, x: str, shape: tuple[int, ...]) -> None:
         axis = self.dice.randrange(min(1, len(shape) - 1), len(shape))

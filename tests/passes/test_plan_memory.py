@@ -71,3 +71,45 @@ def test_width_counts() -> None:
     graph = net("a", "pad a = x")
     wide = graph.with_values(replace(graph["a"], dtype="int16"))
     assert lower_bound(wide) == 64 + 128
+
+
+def rows(outputs: str, *nodes: str, **heights: int) -> Graph:
+    """As net(), of [1, H, 4, 4] tensors; concats are along H."""
+    graph = net(outputs, *nodes)
+    values = {name: replace(value, shape=(1, heights.get(name, 4), 4, 4)) for name, value in graph.values.items()}
+    params = OPS["concat"].Params(axis=1)
+    made = tuple(replace(node, params=params) if node.op == "concat" else node for node in graph.nodes)
+    return replace(graph, values=values, nodes=made)
+
+
+PARTS = [
+    ("parts lie in the whole", rows("y", "pad a = x", "pad b = x", "concat y = a b", y=8), {"a": 0, "b": 64}, 192),
+    ("what is read later is copied", rows("b y", "pad a = x", "pad b = x", "concat y = a b", y=8), {"a": 0}, 256),
+    ("what is there twice is copied", rows("y", "pad a = x", "concat y = a a", y=8), {}, 192),
+    ("an odd height", rows("y", "pad a = x", "pad b = x", "concat y = a b", a=1, y=5), {"a": 0, "b": 16}, 144),
+    (
+        "a chain in place and a whole in a whole",
+        rows(
+            "z",
+            "pad a = x",
+            "requantize b = a",
+            "pad c = x",
+            "concat y = b c",
+            "pad d = x",
+            "concat z = d y",
+            y=8,
+            z=12,
+        ),
+        {"d": 0, "a": 64, "b": 64, "c": 128, "y": 64},
+        256,
+    ),
+]
+
+
+@pytest.mark.parametrize(("graph", "parts", "best"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS])
+def test_parts_of_a_concat(graph: Graph, parts: dict[str, int], best: int) -> None:
+    assert peak(graph) == best
+    planned = run(graph)
+    whole = planned[graph.outputs[-1]].offset
+    for name, at in parts.items():
+        assert planned[name].offset == (whole or 0) + at, name

@@ -269,9 +269,9 @@ def test_dumped_graphs(place: Place) -> None:
     files = sorted(folder.iterdir())
     stages = [file.stem.partition("-")[2] for file in files]
     assert [file.stem[:2] for file in files] == [f"{i:02}" for i in range(len(files))]
-    assert (stages[:2], stages[-6:]) == (
+    assert (stages[:2], stages[-7:]) == (
         ["import", "fold_input"],
-        ["equalize", "exponents", "legalize", "quantize", "drop_channels", "plan_memory"],
+        ["equalize", "exponents", "legalize", "quantize", "drop_channels", "bands", "plan_memory"],
     )
     constants = {v.name: v.data for v in result.graph.values.values() if v.data is not None}
     last = parse(files[-1].read_text(), constants)

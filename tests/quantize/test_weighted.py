@@ -9,6 +9,7 @@ from nmpconv.ops import OPS, Case
 from nmpconv.ops.accumulate import accumulate, im2col
 from nmpconv.passes.weighted import gather, matrix, multiply, out_positions, second_moment
 
+SAMPLES = 3
 CONV = [case for case in OPS["conv2d"].cases() if "widths" not in case.id and "shift" not in case.id]
 DENSE = list(OPS["fully_connected"].cases())[:12]
 
@@ -24,7 +25,8 @@ def test_convolution(case: Case) -> None:
     (node,), (x,) = case.graph.nodes, case.feeds
     w = case.graph[node.inputs[1]].data
     pad = case.graph[node.inputs[3]].data if len(node.inputs) == 4 else None
-    images, positions = places(len(x), out_positions(case.graph, node))
+    x = np.concatenate([np.roll(x, i) for i in range(SAMPLES)])
+    images, positions = places(SAMPLES, out_positions(case.graph, node))
     rows = gather(case.graph, node, x, pad, images, positions)
     whole = im2col(x, node.params, w.shape, pad)[images * out_positions(case.graph, node) + positions]
     assert rows.dtype == x.dtype
@@ -40,8 +42,10 @@ def test_convolution(case: Case) -> None:
 def test_fully_connected(case: Case) -> None:
     (node,), (x,) = case.graph.nodes, case.feeds
     w = case.graph[node.inputs[1]].data
-    flat = x.reshape(len(x), -1, x.shape[-1])
-    images, positions = places(len(x), flat.shape[1])
+    x = np.concatenate([np.roll(x, i) for i in range(SAMPLES)])
+    flat = x.reshape(SAMPLES, -1, w.shape[1])
+    images, positions = places(SAMPLES, out_positions(case.graph, node))
+    assert positions.max() + 1 == flat.shape[1]
     rows = gather(case.graph, node, x, None, images, positions)
     assert np.array_equal(rows[:, 0], flat[images, positions])
     exact = flat[images, positions].astype(np.int64) @ w.astype(np.int64).T

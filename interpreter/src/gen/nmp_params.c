@@ -92,6 +92,12 @@ static void decode_conv_transpose(const uint8_t *table, nmp_conv_transpose_param
   p->groups = fb_i32(table, 8, 1);
 }
 
+static void decode_normalize(const uint8_t *table, nmp_normalize_params *p) {
+  p->axes = fb_ints(table, 0, &p->axes_count);
+  p->epsilon = fb_i32(table, 1, 0);
+  p->epsilon_shift = fb_i32(table, 2, 0);
+}
+
 void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params) {
   switch (kind) {
     case NMP_OP_CONV2D:
@@ -129,6 +135,9 @@ void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_pa
       break;
     case NMP_OP_CONV_TRANSPOSE:
       decode_conv_transpose(table, &params->conv_transpose);
+      break;
+    case NMP_OP_NORMALIZE:
+      decode_normalize(table, &params->normalize);
       break;
     default:
       break;

@@ -25,7 +25,9 @@
   X(sub, SUB) \
   X(minimum, MINIMUM) \
   X(maximum, MAXIMUM) \
-  X(conv_transpose, CONV_TRANSPOSE)
+  X(conv_transpose, CONV_TRANSPOSE) \
+  X(normalize, NORMALIZE) \
+  X(batch_matmul, BATCH_MATMUL)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -48,7 +50,9 @@ enum nmp_op_kind {
   NMP_OP_MINIMUM = 18,
   NMP_OP_MAXIMUM = 19,
   NMP_OP_CONV_TRANSPOSE = 20,
-  NMP_OP_KINDS = 21
+  NMP_OP_NORMALIZE = 21,
+  NMP_OP_BATCH_MATMUL = 22,
+  NMP_OP_KINDS = 23
 };
 
 typedef struct nmp_conv2d_params {
@@ -183,6 +187,17 @@ typedef struct nmp_conv_transpose_params {
   int32_t groups;
 } nmp_conv_transpose_params;
 
+typedef struct nmp_normalize_params {
+  const int32_t *axes;
+  uint32_t axes_count;
+  int32_t epsilon;
+  int32_t epsilon_shift;
+} nmp_normalize_params;
+
+typedef struct nmp_batch_matmul_params {
+  char none;
+} nmp_batch_matmul_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -204,6 +219,8 @@ union nmp_params {
   nmp_minimum_params minimum;
   nmp_maximum_params maximum;
   nmp_conv_transpose_params conv_transpose;
+  nmp_normalize_params normalize;
+  nmp_batch_matmul_params batch_matmul;
 };
 
 /* Reads the parameters of an op of this kind from its verified table in the file. */

@@ -90,6 +90,12 @@ static const fb_field fields_conv_transpose[] = {
     {FB_KIND_SCALAR, 4, 0}, /* groups */
 };
 
+static const fb_field fields_normalize[] = {
+    {FB_KIND_VECTOR, 4, 0}, /* axes */
+    {FB_KIND_SCALAR, 4, 0}, /* epsilon */
+    {FB_KIND_SCALAR, 4, 0}, /* epsilon_shift */
+};
+
 static const fb_field fields_tensor[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_VECTOR, 4, 1}, /* shape */
@@ -108,7 +114,7 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 20, 1}, /* params */
+    {FB_KIND_UNION, 22, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
@@ -184,6 +190,8 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {NULL, 0}, /* Minimum */
     {NULL, 0}, /* Maximum */
     {fields_conv_transpose, 9}, /* ConvTranspose */
+    {fields_normalize, 3}, /* Normalize */
+    {NULL, 0}, /* BatchMatmul */
     {fields_tensor, 12}, /* Tensor */
     {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */

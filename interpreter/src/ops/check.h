@@ -46,4 +46,19 @@ static inline void *nmp_at(const nmp_tensor *t, size_t i) {
   return (uint8_t *)t->data + i * nmp_bytes(t);
 }
 
+/* Element i of an int8 or int16 tensor. */
+static inline int32_t nmp_load(const nmp_tensor *t, size_t i) {
+  return t->bits == 8 ? *(const int8_t *)nmp_at(t, i) : *(const int16_t *)nmp_at(t, i);
+}
+
+/* Element i becomes sat(value). */
+static inline void nmp_store(const nmp_tensor *t, size_t i, int64_t value) {
+  const int32_t q = nmp_sat(value, t->lo, t->hi);
+  if (t->bits == 8) {
+    *(int8_t *)nmp_at(t, i) = (int8_t)q;
+  } else {
+    *(int16_t *)nmp_at(t, i) = (int16_t)q;
+  }
+}
+
 #endif

@@ -21,6 +21,23 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
+/* Along the outermost axis the inputs are stretches of the output. */
+static int64_t part(const nmp_op *op, uint32_t k) {
+  const nmp_tensor *y = &op->out[0];
+  int64_t before = 0;
+  for (int32_t i = 0; i < op->params.concat.axis; i++) {
+    if (y->shape[i] != 1) {
+      return -1;
+    }
+  }
+  for (uint32_t n = 0; n < k; n++) {
+    nmp_tensor x;
+    op->input_at(op, n, &x);
+    before += (int64_t)x.size;
+  }
+  return before * (int64_t)nmp_bytes(y);
+}
+
 static void run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int32_t axis = op->params.concat.axis;
@@ -34,9 +51,11 @@ static void run(const nmp_op *op) {
     for (uint32_t i = 0; i < y->rank; i++) {
       block.shape[i] = x.shape[i];
     }
-    nmp_copy_block(nmp_at(y, first), x.data, &block, nmp_bytes(y));
+    if (x.data != nmp_at(y, first)) {
+      nmp_copy_block(nmp_at(y, first), x.data, &block, nmp_bytes(y));
+    }
     first += (size_t)x.shape[axis] * (size_t)block.to[axis];
   }
 }
 
-const nmp_op_type nmp_concat_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_concat_type = {.check = check, .run = run, .part = part};

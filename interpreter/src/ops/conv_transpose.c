@@ -118,4 +118,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_conv_transpose_type = {check, scratch, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_conv_transpose_type = {.check = check, .scratch = scratch, .run = run, .work = work};

@@ -50,4 +50,5 @@ static void run(const nmp_op *op) {
   nmp_conv_run(op, &c);
 }
 
-const nmp_op_type nmp_fully_connected_type = {check, scratch, run, 0, work, packed, pack};
+const nmp_op_type nmp_fully_connected_type = {
+    .check = check, .scratch = scratch, .run = run, .work = work, .packed = packed, .pack = pack};

@@ -42,4 +42,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_gather_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_gather_type = {.check = check, .run = run};

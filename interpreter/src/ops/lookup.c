@@ -53,4 +53,4 @@ static void run(const nmp_op *op) {
   op->kernels->lookup[NMP_WIDE(x->bits)][NMP_WIDE(y->bits)](y->data, x->data, op->in[1].data, x->size, y->lo, y->hi);
 }
 
-const nmp_op_type nmp_lookup_type = {check, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1};

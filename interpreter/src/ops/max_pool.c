@@ -28,4 +28,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_max_pool_type = {check, NULL, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_max_pool_type = {.check = check, .run = run, .work = work};

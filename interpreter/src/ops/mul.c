@@ -16,4 +16,4 @@ static void run(const nmp_op *op) {
   nmp_broadcast(op, op->kernels->mul[NMP_WIDE(a->bits)][NMP_WIDE(b->bits)][NMP_WIDE(y->bits)], &how);
 }
 
-const nmp_op_type nmp_mul_type = {check, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_mul_type = {.check = check, .run = run, .in_place = 1};

@@ -44,4 +44,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(nmp_at(y, (size_t)first), x->data, &block, nmp_bytes(x));
 }
 
-const nmp_op_type nmp_pad_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_pad_type = {.check = check, .run = run};

@@ -13,4 +13,4 @@ static void run(const nmp_op *op) {
                                                                 y->lo, y->hi);
 }
 
-const nmp_op_type nmp_requantize_type = {check, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_requantize_type = {.check = check, .run = run, .in_place = 1};

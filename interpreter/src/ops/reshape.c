@@ -23,4 +23,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_reshape_type = {check, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_reshape_type = {.check = check, .run = run, .in_place = 1};

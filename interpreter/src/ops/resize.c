@@ -107,4 +107,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_resize_type = {check, NULL, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_resize_type = {.check = check, .run = run, .work = work};

@@ -35,4 +35,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(y->data, nmp_at(x, (size_t)first), &block, nmp_bytes(x));
 }
 
-const nmp_op_type nmp_slice_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_slice_type = {.check = check, .run = run};

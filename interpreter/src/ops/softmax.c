@@ -25,10 +25,6 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static int32_t load(const nmp_tensor *x, size_t i) {
-  return x->bits == 8 ? *(const int8_t *)nmp_at(x, i) : *(const int16_t *)nmp_at(x, i);
-}
-
 static int64_t exponential(const nmp_op *op, int32_t d) {
   const int32_t *t = (const int32_t *)op->in[1].data;
   return op->in[0].bits == 8 ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
@@ -37,24 +33,19 @@ static int64_t exponential(const nmp_op *op, int32_t d) {
 /* One line of n elements from `first`, `step` apart. */
 static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  int32_t most = load(x, first);
+  int32_t most = nmp_load(x, first);
   for (size_t i = 1; i < n; i++) {
-    const int32_t value = load(x, first + i * step);
+    const int32_t value = nmp_load(x, first + i * step);
     most = value > most ? value : most;
   }
   int64_t sum = 0;
   for (size_t i = 0; i < n; i++) {
-    sum += exponential(op, most - load(x, first + i * step));
+    sum += exponential(op, most - nmp_load(x, first + i * step));
   }
   const int64_t up = (int64_t)1 << -y->exponent;
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    const int32_t value = nmp_sat(nmp_div(exponential(op, most - load(x, at)) * up, sum), y->lo, y->hi);
-    if (y->bits == 8) {
-      *(int8_t *)nmp_at(y, at) = (int8_t)value;
-    } else {
-      *(int16_t *)nmp_at(y, at) = (int16_t)value;
-    }
+    nmp_store(y, at, nmp_div(exponential(op, most - nmp_load(x, at)) * up, sum));
   }
 }
 
@@ -76,4 +67,4 @@ static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
 }
 
-const nmp_op_type nmp_softmax_type = {check, NULL, run, 0, work, NULL, NULL};
+const nmp_op_type nmp_softmax_type = {.check = check, .run = run, .work = work};

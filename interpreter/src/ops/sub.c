@@ -7,4 +7,4 @@ static void run(const nmp_op *op) {
   nmp_run_aligned(op, nmp_aligned_row(op, rows));
 }
 
-const nmp_op_type nmp_sub_type = {nmp_check_aligned, NULL, run, 1, NULL, NULL, NULL};
+const nmp_op_type nmp_sub_type = {.check = nmp_check_aligned, .run = run, .in_place = 1};

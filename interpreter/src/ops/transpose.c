@@ -33,4 +33,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(y->data, x->data, &block, nmp_bytes(x));
 }
 
-const nmp_op_type nmp_transpose_type = {check, NULL, run, 0, NULL, NULL, NULL};
+const nmp_op_type nmp_transpose_type = {.check = check, .run = run};

@@ -1,0 +1,81 @@
+/* a [..., M, K], b [..., N, K] -> [..., M, N]: y[m, n] = sat(rsh(sum over k of a[m, k] * b[n, k], e_y - e_a - e_b)). */
+#include "check.h"
+
+#define TILE_ROWS 8
+#define TILE_COLUMNS 32 /* sums on the stack at a time: 8 x 32 */
+
+static int shift(const nmp_op *op) {
+  return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const uint32_t rank = a->rank;
+  NMP_REQUIRE(rank >= 2, "rank", rank, 2);
+  NMP_REQUIRE(b->rank == rank, "rank of the second input", b->rank, rank);
+  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  for (uint32_t i = 0; i + 2 < rank; i++) {
+    const int32_t m = a->shape[i], n = b->shape[i], most = m > n ? m : n;
+    NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
+    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+  }
+  NMP_REQUIRE(y->shape[rank - 2] == a->shape[rank - 2], "rows", y->shape[rank - 2], a->shape[rank - 2]);
+  NMP_REQUIRE(y->shape[rank - 1] == b->shape[rank - 2], "columns", y->shape[rank - 1], b->shape[rank - 2]);
+  NMP_REQUIRE(a->shape[rank - 1] == b->shape[rank - 1], "products of a sum", b->shape[rank - 1], a->shape[rank - 1]);
+  NMP_REQUIRE(a->shape[rank - 1] <= NMP_K_MAX, "products of a sum", a->shape[rank - 1], NMP_K_MAX);
+  return nmp_check_shift(shift(op));
+}
+
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+/* One matrix of each operand, from these elements on. */
+static void product(const nmp_op *op, size_t a0, size_t b0, size_t y0) {
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const size_t k = (size_t)a->shape[a->rank - 1], rows = (size_t)a->shape[a->rank - 2],
+               columns = (size_t)b->shape[b->rank - 2];
+  const int a_wide = NMP_WIDE(a->bits), b_wide = NMP_WIDE(b->bits);
+  int64_t sums[TILE_ROWS * TILE_COLUMNS]; /* int32 in the first half when both operands are int8 */
+  int32_t bias[TILE_COLUMNS] = {0};
+  int8_t shifts[TILE_COLUMNS];
+  for (size_t c = 0; c < TILE_COLUMNS; c++) {
+    shifts[c] = (int8_t)shift(op);
+  }
+  for (size_t row = 0; row < rows; row += TILE_ROWS) {
+    const size_t m = smaller(rows - row, TILE_ROWS);
+    for (size_t column = 0; column < columns; column += TILE_COLUMNS) {
+      const size_t n = smaller(columns - column, TILE_COLUMNS);
+      op->kernels->gemm[a_wide][b_wide](sums, nmp_at(a, a0 + row * k), k, nmp_at(b, b0 + column * k), k, m, n);
+      op->kernels->scale[NMP_WIDE_SUM(a_wide, b_wide)][NMP_WIDE(y->bits)](
+          nmp_at(y, y0 + row * columns + column), columns, sums, m, n, bias, shifts, y->lo, y->hi);
+    }
+  }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const uint32_t batch = y->rank - 2u; /* axes */
+  const size_t a_step = (size_t)a->shape[batch] * (size_t)a->shape[batch + 1],
+               b_step = (size_t)b->shape[batch] * (size_t)b->shape[batch + 1],
+               y_step = (size_t)y->shape[batch] * (size_t)y->shape[batch + 1];
+  for (size_t i = 0; i < y->size / y_step; i++) {
+    size_t rest = i, a_at = 0, b_at = 0, a_stride = a_step, b_stride = b_step;
+    for (uint32_t axis = batch; axis-- > 0;) {
+      const size_t at = rest % (size_t)y->shape[axis];
+      rest /= (size_t)y->shape[axis];
+      a_at += a->shape[axis] == 1 ? 0 : at * a_stride;
+      b_at += b->shape[axis] == 1 ? 0 : at * b_stride;
+      a_stride *= (size_t)a->shape[axis];
+      b_stride *= (size_t)b->shape[axis];
+    }
+    product(op, a_at, b_at, i * y_step);
+  }
+}
+
+static uint64_t work(const nmp_op *op) {
+  return (uint64_t)op->out[0].size * (uint32_t)op->in[0].shape[op->in[0].rank - 1];
+}
+
+const nmp_op_type nmp_batch_matmul_type = {.check = check, .run = run, .work = work};

@@ -1,0 +1,176 @@
+/* Layer, instance and group normalization: per group of n elements, exact sums and one reciprocal square root.
+ *
+ *   S = sum q, Q = sum q^2, V = (n*Q - S^2) * 2^f + epsilon * 2^epsilon_shift,      V = v * 2^(2t), 2^30 <= v < 2^32
+ *   R = floor(2^60 / floor(sqrt(v * 2^30))),     z = rsh((n*q - S) * R, 23 + t - f/2),     z * 2^-22 is the normalized
+ * q y = sat(rsh(rsh(z * w, s) + b, 8)),          s = e_y + 14 - e_w
+ */
+#include "check.h"
+
+#define COUNT_MAX 65536    /* legal n */
+#define WEIGHT_BITS 24     /* |w| < 2^23, so that no product leaves 64 bits */
+#define FRACTION_BITS 8    /* b is below the grid of y */
+#define NORMALIZED_BITS 22 /* of z */
+
+/* The axes of a group, or those that lead from one group to the next. */
+typedef struct axes {
+  uint32_t rank;
+  size_t size[NMP_RANK_MAX], x[NMP_RANK_MAX], w[NMP_RANK_MAX]; /* lengths and strides; a stride of 0 repeats w */
+  size_t count;                                                /* positions */
+} axes;
+
+static int in_group(const nmp_op *op, uint32_t axis) {
+  const nmp_normalize_params *p = &op->params.normalize;
+  for (uint32_t i = 0; i < p->axes_count; i++) {
+    if (p->axes[i] == (int32_t)axis) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static axes axes_of(const nmp_op *op, int inside) {
+  const nmp_tensor *x = &op->in[0], *w = &op->in[1];
+  axes found = {0, {0}, {0}, {0}, 1};
+  size_t x_step = 1, w_step = 1;
+  for (uint32_t i = x->rank; i-- > 0;) {
+    const size_t size = (size_t)x->shape[i];
+    if (in_group(op, i) == inside && size > 1) { /* from the innermost outwards */
+      found.size[found.rank] = size;
+      found.x[found.rank] = x_step;
+      found.w[found.rank++] = w->shape[i] == 1 ? 0 : w_step;
+      found.count *= size;
+    }
+    x_step *= size;
+    w_step *= (size_t)w->shape[i];
+  }
+  return found;
+}
+
+/* Adds the offsets of a position, whose innermost `skip` axes are at 0. */
+static void move(const axes *a, size_t index, uint32_t skip, size_t *x, size_t *w) {
+  for (uint32_t i = skip; i < a->rank; i++) {
+    *x += index % a->size[i] * a->x[i];
+    *w += index % a->size[i] * a->w[i];
+    index /= a->size[i];
+  }
+}
+
+static int shift(const nmp_op *op) {
+  return op->out[0].exponent - FRACTION_BITS + NORMALIZED_BITS - op->in[1].exponent;
+}
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
+  const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
+  const nmp_normalize_params *p = &op->params.normalize;
+  NMP_TRY(nmp_check_same_shape(x, y));
+  NMP_REQUIRE(p->axes_count >= 1, "number of axes", p->axes_count, 1);
+  int64_t n = 1;
+  int32_t before = -1;
+  for (uint32_t i = 0; i < p->axes_count; i++) {
+    const int32_t axis = p->axes[i];
+    NMP_REQUIRE(axis > before, "axes in ascending order", axis, before + 1);
+    NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
+    n *= x->shape[axis];
+    NMP_REQUIRE(n <= COUNT_MAX, "elements of a group", n, COUNT_MAX);
+    before = axis;
+  }
+  NMP_REQUIRE(p->epsilon >= 1, "epsilon", p->epsilon, 1);
+  NMP_REQUIRE(p->epsilon_shift >= 0, "shift of epsilon", p->epsilon_shift, 0);
+  NMP_REQUIRE(p->epsilon_shift <= 31, "shift of epsilon", p->epsilon_shift, 31);
+  NMP_TRY(nmp_check_same_shape(w, b));
+  NMP_REQUIRE(w->rank == x->rank, "rank of the weights", w->rank, x->rank);
+  for (uint32_t i = 0; i < w->rank; i++) {
+    NMP_REQUIRE(w->shape[i] == 1 || w->shape[i] == x->shape[i], "dimension of the weights", w->shape[i], x->shape[i]);
+  }
+  NMP_REQUIRE(w->is_const && b->is_const, "constant weights", 0, 1);
+  NMP_REQUIRE(w->bits == 32 && b->bits == 32, "bits of the weights", w->bits, 32);
+  NMP_REQUIRE(w->exponent_count == 1 && b->exponent_count == 1, "exponents of the weights", w->exponent_count, 1);
+  NMP_REQUIRE(b->exponent == y->exponent - FRACTION_BITS, "exponent of the bias", b->exponent,
+              y->exponent - FRACTION_BITS);
+  NMP_REQUIRE(shift(op) >= 0, "shift", shift(op), 0);
+  NMP_REQUIRE(shift(op) <= NMP_SHIFT_MAX, "shift", shift(op), NMP_SHIFT_MAX);
+  for (uint32_t i = 0; i < w->size; i++) {
+    const int32_t value = ((const int32_t *)w->data)[i], most = (int32_t)1 << (WEIGHT_BITS - 1);
+    NMP_REQUIRE(value < most && value > -most, "weight", value, most - 1);
+  }
+  return NMP_FINE;
+}
+
+/* floor(sqrt(a)), bit by bit. */
+static uint64_t square_root(uint64_t a) {
+  uint64_t root = 0, bit = (uint64_t)1 << 62;
+  while (bit) {
+    if (a >= root + bit) {
+      a -= root + bit;
+      root = (root >> 1) + bit;
+    } else {
+      root >>= 1;
+    }
+    bit >>= 2;
+  }
+  return root;
+}
+
+/* f: as many bits as V has to spare, even. */
+static int spare_bits(size_t n, int bits) {
+  int wide = 0; /* ceil(log2(n)) */
+  while (((size_t)1 << wide) < n) {
+    wide++;
+  }
+  return 2 * (32 - bits - wide);
+}
+
+static void group(const nmp_op *op, const axes *inner, size_t x0, size_t w0) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const int32_t *w = (const int32_t *)op->in[1].data, *b = (const int32_t *)op->in[2].data;
+  const uint32_t rows = inner->rank ? 1 : 0; /* the innermost axis is walked through, the others are counted */
+  const size_t n = inner->count, row = rows ? inner->size[0] : 1, x_step = inner->x[0], w_step = inner->w[0];
+  int64_t sum = 0, squares = 0;
+  for (size_t i = 0; i < n / row; i++) {
+    size_t at = x0, unused = 0;
+    move(inner, i, rows, &at, &unused);
+    for (size_t k = 0; k < row; k++) {
+      const int64_t q = nmp_load(x, at + k * x_step);
+      sum += q;
+      squares += q * q;
+    }
+  }
+  const nmp_normalize_params *p = &op->params.normalize;
+  const int spare = spare_bits(n, x->bits);
+  uint64_t v = ((uint64_t)((int64_t)n * squares - sum * sum) << spare) + ((uint64_t)p->epsilon << p->epsilon_shift);
+  int t = 0;
+  for (; v >> 32; v >>= 2) {
+    t++;
+  }
+  for (; v >> 30 == 0; v <<= 2) {
+    t--;
+  }
+  const int64_t inverse = (int64_t)(((uint64_t)1 << 60) / square_root(v << 30));
+  const int normalize = 45 - NORMALIZED_BITS + t - spare / 2, scale = shift(op);
+  for (size_t i = 0; i < n / row; i++) {
+    size_t at = x0, weight = w0;
+    move(inner, i, rows, &at, &weight);
+    for (size_t k = 0; k < row; k++) {
+      const size_t j = weight + k * w_step;
+      const int64_t d = (int64_t)n * nmp_load(x, at + k * x_step) - sum;
+      const int64_t z = nmp_rsh(d * inverse, normalize);
+      nmp_store(y, at + k * x_step, nmp_rsh(nmp_rsh(z * w[j], scale) + b[j], FRACTION_BITS));
+    }
+  }
+}
+
+static void run(const nmp_op *op) {
+  const axes inner = axes_of(op, 1), outer = axes_of(op, 0);
+  for (size_t i = 0; i < outer.count; i++) {
+    size_t x = 0, w = 0;
+    move(&outer, i, 0, &x, &w);
+    group(op, &inner, x, w);
+  }
+}
+
+static uint64_t work(const nmp_op *op) {
+  return (uint64_t)op->in[0].size * 16 + (uint64_t)axes_of(op, 0).count * 128; /* a root, a division a group */
+}
+
+const nmp_op_type nmp_normalize_type = {.check = check, .run = run, .in_place = 1, .work = work};

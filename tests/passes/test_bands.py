@@ -1,0 +1,155 @@
+"""Bands of rows: the same integers from less memory, or the least that would do."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from nmpconv import runtime
+from nmpconv.errors import Unsupported
+from nmpconv.ir import Graph, Node, Observed, Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.passes import bands, plan_memory
+from nmpconv.reference import run as run_reference
+from nmpconv.verify import verify
+from nmpconv.writer import to_bytes
+
+E = -4
+SEEN = Observed(-8, 8)
+
+
+class Net:
+    """An int8 net over x [1, height, 9, 4] that grows at its end."""
+
+    def __init__(self, height: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Node] = []
+        self.values = {"x": Value("x", (1, height, 9, 4), "int8", observed=SEEN, quant=Quant(8, (E,), -128, 127))}
+
+    def const(self, name: str, shape: tuple[int, ...], most: int) -> str:
+        data = self.rng.integers(-most, most + 1, shape).astype(np.int8)
+        quant = Quant(8, (E,) * shape[0], -128, 127, 0) if len(shape) == 4 else Quant(8, (E,), -128, 127)
+        self.values[name] = Value(name, shape, "int8", data=data, quant=quant)
+        return name
+
+    def add(self, op: str, *inputs: str, **params: int) -> str:
+        out = f"t{len(self.nodes)}"
+        made = OPS[op].Params(**params)
+        (shape,) = OPS[op].infer(made, [self.values[name] for name in inputs])
+        self.values[out] = Value(out, shape, "int8", observed=SEEN, quant=Quant(8, (E,), -128, 127))
+        self.nodes.append(Node(op, f"{op}_{out}", inputs, (out,), made))
+        return out
+
+    def conv(
+        self, x: str, channels: int, kernel: int, *, pad_value: bool = False, groups: int = 1, **params: int
+    ) -> str:
+        name = f"c{len(self.nodes)}"
+        depth = self.values[x].shape[3]
+        w = self.const(f"{name}.w", (channels, kernel, kernel, depth // groups), 3 if groups == 1 else 40)
+        inputs = [x, w, self.const(f"{name}.b", (channels,), 60)]
+        if pad_value:
+            inputs.append(self.const(f"{name}.p", (depth,), 100))
+        return self.add("conv2d", *inputs, groups=groups, **params)
+
+    def graph(self, *outputs: str) -> Graph:
+        return Graph("net", ("x",), outputs, tuple(self.nodes), self.values)
+
+
+SAME = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
+
+
+def plain(net: Net) -> str:
+    return net.conv(net.conv(net.conv("x", 24, 3, **SAME), 24, 3, **SAME), 4, 3, stride_h=2, stride_w=2, **SAME)
+
+
+def residual(net: Net) -> str:
+    a = net.conv("x", 16, 3, pad_value=True, **SAME)
+    b = net.conv(net.conv(a, 16, 3, groups=16, **SAME), 16, 1)
+    s = net.add("add", a, b)
+    return net.conv(s, 4, 3, stride_h=2, stride_w=2, pad_top=0, pad_left=0, pad_bottom=1, pad_right=1)
+
+
+def pools(net: Net) -> str:
+    a = net.conv("x", 32, 3, dilation_h=2, pad_top=2, pad_bottom=2)
+    b = net.add("max_pool", a, kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, **SAME)
+    c = net.conv(b, 16, 1)
+    return net.add("average_pool", c, kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, **SAME)
+
+
+def peak(graph: Graph) -> int:
+    planned = plan_memory.run(graph)
+    verify(planned, "PLANNED", "bands")
+    return max((v.offset or 0) + v.nbytes for v in planned.activations())
+
+
+def outputs(graph: Graph, x: np.ndarray) -> list[np.ndarray]:
+    found = run_reference(graph, {"x": x})
+    return [found[name] for name in graph.outputs]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("build", [plain, residual, pools])
+def test_the_same_integers_from_less_memory(build: object, seed: int) -> None:
+    assert callable(build)
+    net = Net(12 + 3 * seed, seed)
+    graph = net.graph(build(net))
+    whole = peak(graph)
+    banded = bands.run(graph, whole * 3 // 4)
+    assert peak(banded) <= whole * 3 // 4
+    x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
+    (wanted,) = outputs(graph, x)
+    np.testing.assert_array_equal(outputs(banded, x)[0], wanted)
+    np.testing.assert_array_equal(runtime.load(to_bytes(plan_memory.run(banded), {})).run(x)[0], wanted)
+
+
+@pytest.mark.parametrize("build", [plain, residual, pools])
+def test_every_stretch_and_height(build: object) -> None:
+    assert callable(build)
+    net = Net(9, 7)
+    graph = net.graph(build(net))
+    x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
+    (wanted,) = outputs(graph, x)
+    candidates = list(bands._candidates(graph))
+    assert len(candidates) > 8
+    for candidate in candidates:
+        verify(candidate, "INT", "bands")
+        np.testing.assert_array_equal(outputs(candidate, x)[0], wanted)
+
+
+def test_what_fits_is_left_alone() -> None:
+    net = Net(12, 0)
+    graph = net.graph(plain(net))
+    assert bands.run(graph, peak(graph)) is graph
+
+
+def test_the_cheapest_that_fits() -> None:
+    net = Net(24, 0)
+    graph = net.graph(plain(net))
+    a, b = (bands.run(graph, peak(graph) * part // 100) for part in (90, 60))
+    assert bands._work(graph) < bands._work(a) < bands._work(b)
+
+
+def test_the_smallest_that_would_do_is_named() -> None:
+    net = Net(12, 0)
+    graph = net.graph(plain(net))
+    with pytest.raises(
+        Unsupported, match=r"activations need \d+ bytes at least, in bands of rows, and 10 are"
+    ) as refused:
+        bands.run(graph, 10)
+    least = int(re.findall(r"--max-ram (\d+)", refused.value.hint)[0])
+    assert peak(bands.run(graph, least)) == least
+    with pytest.raises(Unsupported):
+        bands.run(graph, least - 1)
+
+
+def test_a_tensor_that_is_also_an_output_stays_whole() -> None:
+    net = Net(12, 0)
+    a = net.conv("x", 8, 3, **SAME)
+    b = net.conv(net.conv(a, 8, 3, **SAME), 4, 3, **SAME)
+    graph = net.graph(a, b)
+    x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
+    for candidate in bands._candidates(graph):
+        for got, wanted in zip(outputs(candidate, x), outputs(graph, x), strict=True):
+            np.testing.assert_array_equal(got, wanted)
