@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "dsp.h"
 #include "nmp.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
@@ -10,6 +11,9 @@ static const struct level {
   void (*fill)(nmp_kernels *kernels);
 } levels[] = {
     {"portable", nmp_kernels_portable},
+#ifdef NMP_DSP
+    {"dsp", nmp_kernels_dsp},
+#endif
 };
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
@@ -25,6 +29,10 @@ const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
 }
 
 const char *const *nmp_cpus(void) {
-  static const char *const names[] = {"portable", NULL};
+  static const char *const names[] = {"portable",
+#ifdef NMP_DSP
+                                      "dsp",
+#endif
+                                      NULL};
   return names;
 }
