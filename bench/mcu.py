@@ -80,7 +80,9 @@ def converted(zoo: Path, net: str, setting: str, folder: Path, *, reuse: bool) -
         with tempfile.TemporaryDirectory() as data:
             source = split(zoo, name, about, Path(data))
             options = Options(bits=bits, widths=widths, preprocess=source.preprocess)
-            made = convert(zoo / "models" / f"{name}.onnx", {"": source.calib}, options, lambda stage, done, total: None)
+            made = convert(
+                zoo / "models" / f"{name}.onnx", {"": source.calib}, options, lambda stage, done, total: None
+            )
         path.write_bytes(made.data)
     return path
 
