@@ -9,18 +9,11 @@
  * Sums are int32 where the products and a start of less than 2^30 cannot overflow it, else int64. Four pixels need
  * twice the room of two: it is taken from the end of y, until the results get there.
  */
-#include "dsp.h"
-#include "fixed.h"
-#include "patch.h"
+#include "conv_dsp.h"
 
 #ifdef NMP_DSP
 
 #define SCRATCH_FOUR 640 /* most bytes of scratch for which four pixels go in it */
-
-/* int8 x int8 products are at most 2^14 and int16 x int8 ones 2^22: their sum is at most 2^30. */
-static int is_narrow(const nmp_conv *c) {
-  return !c->w_wide && c->k <= (c->x_wide ? 256u : 65536u);
-}
 
 /* Words of an expanded patch: two for every four elements. */
 static size_t words(const nmp_conv *c) {
@@ -54,25 +47,6 @@ static size_t scratch(const nmp_conv *c) {
   const size_t linear = nmp_conv_is_direct(c) && c->k % 4 == 0 ? 0 : linear_bytes(c);
   const size_t both = is_ragged(c) ? patches + linear : patches > linear ? patches : linear;
   return (both + 15) / 16 * 16;
-}
-
-/* Four elements to the words that meet them in `to` and, `step` words later, its other half. */
-static inline uint32_t *expand(uint32_t *to, size_t step, const uint8_t *x, size_t elements, int x_wide, int w_wide) {
-  for (; elements >= 4; elements -= 4, to += 2 * step) {
-    const uint32_t a = dsp_load(x);
-    if (x_wide) {
-      const uint32_t b = dsp_load(x + 4);
-      to[0] = w_wide ? a : dsp_low(a, b);
-      to[step] = w_wide ? b : dsp_high(a, b);
-      x += 8;
-    } else {
-      const uint32_t even = dsp_even(a), odd = dsp_odd(a);
-      to[0] = w_wide ? dsp_low(even, odd) : even;
-      to[step] = w_wide ? dsp_high(even, odd) : odd;
-      x += 4;
-    }
-  }
-  return to;
 }
 
 static uint32_t *expand_any(const nmp_conv *c, uint32_t *to, size_t step, const uint8_t *x, size_t elements) {
@@ -132,29 +106,6 @@ static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, 
     }
     to = fill(c, to, step, first, c->h.kernel - right);
   }
-}
-
-/* Weights. */
-
-/* The last 1..3 elements of a row of k weights, expanded to two words. Nothing after the row is read. */
-static void tail(const nmp_conv *c, const uint8_t *row, uint32_t *a, uint32_t *b) {
-  uint16_t last[4] = {0, 0, 0, 0};
-  uint32_t word = 0;
-  if (c->w_wide) {
-    memcpy(last, row + (c->k / 4 * 8), c->k % 4 * 2);
-    *a = dsp_load(last);
-    *b = dsp_load(last + 2);
-    return;
-  }
-  if (c->k >= 4) {
-    word = dsp_load(row + c->k - 4) >> (32 - c->k % 4 * 8);
-  } else {
-    for (size_t i = c->k; i-- > 0;) {
-      word = word << 8 | row[i];
-    }
-  }
-  *a = dsp_even(word);
-  *b = dsp_odd(word);
 }
 
 /* Every loop multiplies a row of `n` groups of four weights with the patches of two or four pixels. Four groups are one
@@ -250,91 +201,6 @@ static inline void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t 
   sum[1] = b;
 }
 
-/* Results. */
-
-enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
-
-static enum mode mode_of(const nmp_conv *c) {
-  const int32_t most = c->y_wide ? 32767 : 127;
-  if (c->hi != most || (c->lo != 0 && c->lo != -most - 1)) {
-    return OTHER;
-  }
-  return c->y_wide ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
-}
-
-/* Values of one channel to neighbouring pixels, `step` bytes apart. */
-static inline void put(const nmp_conv *c, enum mode mode, const int32_t *values, int n, uint8_t *y, size_t step) {
-#define EACH(TYPE, EXPRESSION)               \
-  for (int i = 0; i < n; i++, y += step) {   \
-    const int32_t v = values[i];             \
-    *(TYPE *)(void *)y = (TYPE)(EXPRESSION); \
-  }
-  switch (mode) {
-    case INT8:
-      EACH(int8_t, dsp_int8(v))
-      break;
-    case POSITIVE8:
-      EACH(int8_t, dsp_positive8(v))
-      break;
-    case INT16:
-      EACH(int16_t, dsp_int16(v))
-      break;
-    case POSITIVE16:
-      EACH(int16_t, dsp_positive16(v))
-      break;
-    case OTHER:
-      for (int i = 0; i < n; i++, y += step) {
-        const int32_t v = nmp_sat(values[i], c->lo, c->hi);
-        if (c->y_wide) {
-          *(int16_t *)(void *)y = (int16_t)v;
-        } else {
-          *(int8_t *)y = (int8_t)v;
-        }
-      }
-  }
-#undef EACH
-}
-
-/* Where the sum of a channel starts, and the shift at its end. shift < 0: such a start is not possible: the sum starts
- * at 0. */
-typedef struct begin {
-  int32_t start;
-  int shift;
-} begin;
-
-/* |start| < 2^30 */
-static inline begin begin_of(const nmp_conv *c, size_t channel) {
-  const int shift = nmp_conv_shift(c, channel);
-  const int32_t bias = nmp_conv_bias(c, channel);
-  if (shift < 1 || shift > 29 || (uint32_t)(bias ^ bias >> 31) >> (30 - shift) != 0) {
-    return (begin){0, -1};
-  }
-  return (begin){(int32_t)((uint32_t)(2 * bias + 1) << (shift - 1)), shift};
-}
-
-/* The result of any sum that started at 0. */
-static int32_t exact(const nmp_conv *c, size_t channel, int64_t sum) {
-  return nmp_sat(nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel), c->lo, c->hi);
-}
-
-static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
-  return (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
-}
-
-static inline void finish(const nmp_conv *c, enum mode mode, begin from, int32_t *sums, int n, size_t pixel,
-                          size_t channel) {
-  if (from.shift < 0) {
-    for (int i = 0; i < n; i++) {
-      sums[i] = exact(c, channel, sums[i]);
-    }
-  } else {
-    for (int i = 0; i < n; i++) {
-      sums[i] >>= from.shift;
-    }
-  }
-  put(c, mode, sums, n, output(c, pixel, channel), (size_t)c->out << c->y_wide);
-}
-
 /* Channels [first, first + count) of `n` pixels, 4 or 2, in int32. */
 static inline void narrow(const nmp_conv *c, const uint32_t *x, size_t n, size_t first, size_t count, size_t pixel) {
   const enum mode mode = mode_of(c);
@@ -367,28 +233,14 @@ static void narrow2(const nmp_conv *c, const uint32_t *x, size_t first, size_t c
   narrow(c, x, 2, first, count, pixel);
 }
 
-/* A sum that started at 0; with 2^shift > k it is below 2^31 after the shift. */
-static inline int32_t scale_long(const nmp_conv *c, size_t channel, int64_t sum) {
-  const int shift = nmp_conv_shift(c, channel);
-  const int32_t bias = nmp_conv_bias(c, channel);
-  return nmp_sat(nmp_rsh(sum, shift) + bias, c->lo, c->hi);
-}
-
-static void store(const nmp_conv *c, size_t pixel, size_t channel, int32_t value) {
-  uint8_t *y = output(c, pixel, channel);
-  if (c->y_wide) {
-    *(int16_t *)(void *)y = (int16_t)value;
-  } else {
-    *(int8_t *)y = (int8_t)value;
-  }
-}
-
 /* The same in int64, of two pixels. */
 static void wide2(const nmp_conv *c, const uint32_t *x, size_t first, size_t count, size_t pixel) {
+  const enum mode mode = mode_of(c);
   const size_t whole = c->k / 4, row = (size_t)c->k << c->w_wide;
   const uint8_t *w = (const uint8_t *)c->w + first * row;
   for (size_t channel = first; channel < first + count; channel++, w += row) {
-    int64_t sums[2] = {0, 0};
+    const begin_long from = begin_long_of(c, channel);
+    int64_t sums[2] = {from.start, from.start};
     times2_long(sums, x, w, whole, c->w_wide);
     if (c->k % 4) {
       uint32_t a, b;
@@ -397,99 +249,7 @@ static void wide2(const nmp_conv *c, const uint32_t *x, size_t first, size_t cou
         sums[i] = dsp_mlal2(x[(whole * 2 + 1) * 2 + i], b, dsp_mlal2(x[whole * 4 + i], a, sums[i]));
       }
     }
-    for (size_t i = 0; i < 2; i++) {
-      store(c, pixel + i, channel, scale_long(c, channel, sums[i]));
-    }
-  }
-}
-
-/* One pixel, int8 x int8, four channels at a time. */
-static void single_narrow(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel) {
-  const enum mode mode = mode_of(c);
-  const size_t k = c->k, whole = k / 4;
-  const uint8_t *w = (const uint8_t *)c->w + first * k;
-  for (size_t done = 0; done < count; done += 4, w += 4 * k) {
-    const size_t n = count - done < 4 ? count - done : 4;
-    const uint8_t *x = patch, *w0 = w, *w1 = n > 1 ? w + k : w, *w2 = n > 2 ? w + 2 * k : w,
-                  *w3 = n > 3 ? w + 3 * k : w;
-    begin from[4];
-    for (size_t i = 0; i < 4; i++) {
-      from[i] = begin_of(c, first + done + (i < n ? i : 0));
-    }
-    int32_t s0 = from[0].start, s1 = from[1].start, s2 = from[2].start, s3 = from[3].start;
-    for (size_t i = 0; i < whole; i++) {
-      const uint32_t v = dsp_load(x), even = dsp_even(v), odd = dsp_odd(v);
-      uint32_t u;
-      x += 4;
-#define ADD(sum, w) \
-  u = dsp_load(w);  \
-  w += 4;           \
-  sum = dsp_mla2(dsp_odd(u), odd, dsp_mla2(dsp_even(u), even, sum));
-      ADD(s0, w0)
-      ADD(s1, w1)
-      ADD(s2, w2)
-      ADD(s3, w3)
-#undef ADD
-    }
-    int32_t sums[4] = {s0, s1, s2, s3};
-    for (size_t i = 0; i < n; i++) {
-      if (k % 4) {
-        uint32_t a, b;
-        tail(c, w + i * k, &a, &b);
-        sums[i] = dsp_mla2(dsp_odd(dsp_load(x)), b, dsp_mla2(dsp_even(dsp_load(x)), a, sums[i]));
-      }
-      finish(c, mode, from[i], &sums[i], 1, pixel, first + done + i);
-    }
-  }
-}
-
-/* One pixel in int64, two channels at a time. */
-static inline void single_wide(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel,
-                               int x_wide, int w_wide) {
-  const size_t whole = c->k / 4, row = (size_t)c->k << w_wide;
-  const uint8_t *w = (const uint8_t *)c->w + first * row;
-  for (size_t done = 0; done < count; done += 2, w += 2 * row) {
-    const size_t n = count - done < 2 ? 1 : 2;
-    const uint8_t *x = patch, *w0 = w, *w1 = n > 1 ? w + row : w;
-    uint32_t pair[2], a, b;
-    int64_t s0 = 0, s1 = 0;
-    for (size_t i = 0; i < whole; i++) {
-      expand(pair, 1, x, 4, x_wide, w_wide);
-      x += 4 << x_wide;
-      a = dsp_load(w0);
-      b = w_wide ? dsp_load(w0 + 4) : dsp_odd(a);
-      s0 = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], w_wide ? a : dsp_even(a), s0));
-      w0 += 4 << w_wide;
-      a = dsp_load(w1);
-      b = w_wide ? dsp_load(w1 + 4) : dsp_odd(a);
-      s1 = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], w_wide ? a : dsp_even(a), s1));
-      w1 += 4 << w_wide;
-    }
-    int64_t sums[2] = {s0, s1};
-    for (size_t i = 0; i < n; i++) {
-      if (c->k % 4) {
-        expand(pair, 1, x, 4, x_wide, w_wide);
-        tail(c, w + i * row, &a, &b);
-        sums[i] = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], a, sums[i]));
-      }
-      store(c, pixel, first + done + i, scale_long(c, first + done + i, sums[i]));
-    }
-  }
-}
-
-static void single(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel) {
-  if (!c->x_wide && !c->w_wide && is_narrow(c)) {
-    single_narrow(c, patch, first, count, pixel);
-  } else if (c->x_wide) {
-    if (c->w_wide) {
-      single_wide(c, patch, first, count, pixel, 1, 1);
-    } else {
-      single_wide(c, patch, first, count, pixel, 1, 0);
-    }
-  } else if (c->w_wide) {
-    single_wide(c, patch, first, count, pixel, 0, 1);
-  } else {
-    single_wide(c, patch, first, count, pixel, 0, 0);
+    finish_long(c, mode, from, sums, 2, pixel, channel);
   }
 }
 
@@ -522,7 +282,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
     n = pixels - pixel >= n ? n : pixels - pixel >= 2 ? 2 : 1;
     for (size_t group = 0; group < c->groups; group++) {
       if (n == 1) {
-        single(c, linear(c, pixel, group, spare), group * channels, channels, pixel);
+        nmp_conv_dsp_single(c, linear(c, pixel, group, spare), group * channels, channels, pixel);
         continue;
       }
       for (size_t i = 0; i < n; i++) {
@@ -535,7 +295,8 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
   static const nmp_conv_kernel products = {NULL, NULL, scratch, NULL, run};
-  return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : &products;
+  const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
+  return depthwise ? depthwise : &products;
 }
 
 #endif

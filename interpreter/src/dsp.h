@@ -78,5 +78,14 @@ DSP_SATURATE(dsp_positive16, "usat %0, #15, %1")
 
 #undef DSP_SATURATE
 
+/* The lowest bytes of four, the first in the lowest place. */
+static inline uint32_t dsp_bytes(int32_t a, int32_t b, int32_t c, int32_t d) {
+  uint32_t r = (uint32_t)a;
+  __asm__("bfi %0, %1, #8, #8" : "+r"(r) : "r"(b));
+  __asm__("bfi %0, %1, #16, #8" : "+r"(r) : "r"(c));
+  __asm__("bfi %0, %1, #24, #8" : "+r"(r) : "r"(d));
+  return r;
+}
+
 #endif
 #endif
