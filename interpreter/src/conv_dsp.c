@@ -33,27 +33,51 @@ static size_t linear_bytes(const nmp_conv *c) {
   return words(c) * 2 << c->x_wide;
 }
 
+static size_t ends_bytes(const nmp_conv *c) {
+  const size_t channels = c->out / c->groups;
+  return (ENDS_BYTES(channels < ENDS_MAX ? channels : ENDS_MAX) + 7) / 8 * 8;
+}
+
 static size_t pixels_in_scratch(const nmp_conv *c) {
   const size_t pixels = nmp_conv_pixels(c);
-  if (pixels >= 4 && is_narrow(c) && patch_bytes(c, 4) <= SCRATCH_FOUR) {
+  if (pixels >= 4 && is_narrow(c) && patch_bytes(c, 4) + ends_bytes(c) <= SCRATCH_FOUR) {
     return 4;
   }
   return pixels >= 2 ? 2 : 0;
 }
 
-/* The patches, or one that is copied; behind them a ragged one on its way. */
+/* The ends of channels, then the patches, or one that is copied; behind them a ragged one on its way. */
 static size_t scratch(const nmp_conv *c) {
   const size_t patches = patch_bytes(c, pixels_in_scratch(c));
   const size_t linear = nmp_conv_is_direct(c) && c->k % 4 == 0 ? 0 : linear_bytes(c);
   const size_t both = is_ragged(c) ? patches + linear : patches > linear ? patches : linear;
-  return (both + 15) / 16 * 16;
+  return (ends_bytes(c) + both + 15) / 16 * 16;
+}
+
+/* `elements` to every `step`-th word of `to`. */
+DSP_INLINE uint32_t *expand(uint32_t *to, size_t step, const uint8_t *x, size_t elements, int x_wide, int w_wide) {
+  size_t n = elements / 4;
+  for (; n >= 4; n -= 4, x += 16 << x_wide, to += 8 * step) {
+    expand_four(to, to + step, x, x_wide, w_wide);
+    expand_four(to + 2 * step, to + 3 * step, x + (4 << x_wide), x_wide, w_wide);
+    expand_four(to + 4 * step, to + 5 * step, x + (8 << x_wide), x_wide, w_wide);
+    expand_four(to + 6 * step, to + 7 * step, x + (12 << x_wide), x_wide, w_wide);
+  }
+  for (; n > 0; n--, x += 4 << x_wide, to += 2 * step) {
+    expand_four(to, to + step, x, x_wide, w_wide);
+  }
+  return to;
 }
 
 static uint32_t *expand_any(const nmp_conv *c, uint32_t *to, size_t step, const uint8_t *x, size_t elements) {
   if (c->x_wide) {
-    return c->w_wide ? expand(to, step, x, elements, 1, 1) : expand(to, step, x, elements, 1, 0);
+    return c->w_wide   ? expand(to, 2, x, elements, 1, 1)
+           : step == 2 ? expand(to, 2, x, elements, 1, 0)
+                       : expand(to, 4, x, elements, 1, 0);
   }
-  return c->w_wide ? expand(to, step, x, elements, 0, 1) : expand(to, step, x, elements, 0, 0);
+  return c->w_wide   ? expand(to, 2, x, elements, 0, 1)
+         : step == 2 ? expand(to, 2, x, elements, 0, 0)
+                     : expand(to, 4, x, elements, 0, 0);
 }
 
 static uint32_t *fill(const nmp_conv *c, uint32_t *to, size_t step, size_t first, int32_t taps) {
@@ -108,38 +132,24 @@ static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, 
   }
 }
 
-/* Every loop multiplies a row of `n` groups of four weights with the patches of two or four pixels. Four groups are one
- * round, the rest goes one by one.
- */
-#define LOOP(STEP)           \
-  "subs %[n], #4\n"          \
-  "blt 2f\n"                 \
-  "1:\n" STEP STEP STEP STEP \
-  "subs %[n], #4\n"          \
-  "bge 1b\n"                 \
-  "2: adds %[n], #4\n"       \
-  "beq 4f\n"                 \
-  "3:\n" STEP                \
-  "subs %[n], #1\n"          \
-  "bne 3b\n"                 \
-  "4:\n"
+/* A row of weights, `n` groups of four, times the patches of four or two pixels. */
 
 /* 13 instructions for 16 products */
-static inline void times4(int32_t sum[4], const uint32_t *x, const uint8_t *w, size_t n) {
+DSP_INLINE void times4(int32_t sum[4], const uint32_t *x, const uint8_t *w, size_t n) {
   int32_t a = sum[0], b = sum[1], c = sum[2], d = sum[3];
-  __asm__ volatile(LOOP("ldr r4, [%[w]], #4\n"
-                        "ldmia %[x]!, {r0-r3}\n"
-                        "sxtb16 r5, r4\n"
-                        "smlad %[a], r0, r5, %[a]\n"
-                        "smlad %[b], r1, r5, %[b]\n"
-                        "smlad %[c], r2, r5, %[c]\n"
-                        "smlad %[d], r3, r5, %[d]\n"
-                        "ldmia %[x]!, {r0-r3}\n"
-                        "sxtb16 r4, r4, ror #8\n"
-                        "smlad %[a], r0, r4, %[a]\n"
-                        "smlad %[b], r1, r4, %[b]\n"
-                        "smlad %[c], r2, r4, %[c]\n"
-                        "smlad %[d], r3, r4, %[d]\n")
+  __asm__ volatile(DSP_LOOP("ldr r4, [%[w]], #4\n"
+                            "ldmia %[x]!, {r0-r3}\n"
+                            "sxtb16 r5, r4\n"
+                            "smlad %[a], r0, r5, %[a]\n"
+                            "smlad %[b], r1, r5, %[b]\n"
+                            "smlad %[c], r2, r5, %[c]\n"
+                            "smlad %[d], r3, r5, %[d]\n"
+                            "ldmia %[x]!, {r0-r3}\n"
+                            "sxtb16 r4, r4, ror #8\n"
+                            "smlad %[a], r0, r4, %[a]\n"
+                            "smlad %[b], r1, r4, %[b]\n"
+                            "smlad %[c], r2, r4, %[c]\n"
+                            "smlad %[d], r3, r4, %[d]\n")
                    : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                    :
                    : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
@@ -150,16 +160,16 @@ static inline void times4(int32_t sum[4], const uint32_t *x, const uint8_t *w, s
 }
 
 /* 8 instructions for 8 products */
-static inline void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, size_t n) {
+DSP_INLINE void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, size_t n) {
   int32_t a = sum[0], b = sum[1];
-  __asm__ volatile(LOOP("ldr r4, [%[w]], #4\n"
-                        "ldmia %[x]!, {r0-r3}\n"
-                        "sxtb16 r5, r4\n"
-                        "sxtb16 r4, r4, ror #8\n"
-                        "smlad %[a], r0, r5, %[a]\n"
-                        "smlad %[b], r1, r5, %[b]\n"
-                        "smlad %[a], r2, r4, %[a]\n"
-                        "smlad %[b], r3, r4, %[b]\n")
+  __asm__ volatile(DSP_LOOP("ldr r4, [%[w]], #4\n"
+                            "ldmia %[x]!, {r0-r3}\n"
+                            "sxtb16 r5, r4\n"
+                            "sxtb16 r4, r4, ror #8\n"
+                            "smlad %[a], r0, r5, %[a]\n"
+                            "smlad %[b], r1, r5, %[b]\n"
+                            "smlad %[a], r2, r4, %[a]\n"
+                            "smlad %[b], r3, r4, %[b]\n")
                    : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                    :
                    : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
@@ -168,7 +178,7 @@ static inline void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, s
 }
 
 /* 6 instructions for 8 products with int16 weights, 8 with int8 ones */
-static inline void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t *w, size_t n, int w_wide) {
+DSP_INLINE void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t *w, size_t n, int w_wide) {
   int64_t a = sum[0], b = sum[1];
 #define ACCUMULATE                \
   "smlald %Q[a], %R[a], r0, r4\n" \
@@ -176,16 +186,16 @@ static inline void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t 
   "smlald %Q[a], %R[a], r2, r5\n" \
   "smlald %Q[b], %R[b], r3, r5\n"
   if (!w_wide) {
-    __asm__ volatile(LOOP("ldr r5, [%[w]], #4\n"
-                          "ldmia %[x]!, {r0-r3}\n"
-                          "sxtb16 r4, r5\n"
-                          "sxtb16 r5, r5, ror #8\n" ACCUMULATE)
+    __asm__ volatile(DSP_LOOP("ldr r5, [%[w]], #4\n"
+                              "ldmia %[x]!, {r0-r3}\n"
+                              "sxtb16 r4, r5\n"
+                              "sxtb16 r5, r5, ror #8\n" ACCUMULATE)
                      : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                      :
                      : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
   } else if ((uintptr_t)w % 4 == 0) {
-    __asm__ volatile(LOOP("ldrd r4, r5, [%[w]], #8\n"
-                          "ldmia %[x]!, {r0-r3}\n" ACCUMULATE)
+    __asm__ volatile(DSP_LOOP("ldrd r4, r5, [%[w]], #8\n"
+                              "ldmia %[x]!, {r0-r3}\n" ACCUMULATE)
                      : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                      :
                      : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
@@ -201,55 +211,58 @@ static inline void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t 
   sum[1] = b;
 }
 
-/* Channels [first, first + count) of `n` pixels, 4 or 2, in int32. */
-static inline void narrow(const nmp_conv *c, const uint32_t *x, size_t n, size_t first, size_t count, size_t pixel) {
-  const enum mode mode = mode_of(c);
-  const size_t whole = c->k / 4;
-  const uint8_t *w = (const uint8_t *)c->w + first * c->k;
-  for (size_t channel = first; channel < first + count; channel++, w += c->k) {
-    const begin from = begin_of(c, channel);
-    int32_t sums[4] = {from.start, from.start, from.start, from.start};
-    if (n == 4) {
+/* The `count` channels of e of four or two pixels, in int32. */
+DSP_INLINE void narrow(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel, int pixels) {
+  const size_t k = c->k, whole = k / 4, step = (size_t)c->out << c->y_wide, size = 1u << c->y_wide;
+  const uint8_t *w = (const uint8_t *)c->w + e->first * k;
+  uint8_t *y = output(c, pixel, e->first);
+  for (size_t i = 0; i < count; i++, w += k, y += size) {
+    int32_t sums[4];
+    sums[0] = sums[1] = sums[2] = sums[3] = e->start[i];
+    if (pixels == 4) {
       times4(sums, x, w, whole);
     } else {
       times2(sums, x, w, whole);
     }
-    if (c->k % 4) {
-      uint32_t a, b;
-      tail(c, w, &a, &b);
-      for (size_t i = 0; i < n; i++) {
-        sums[i] = dsp_mla2(x[(whole * 2 + 1) * n + i], b, dsp_mla2(x[whole * 2 * n + i], a, sums[i]));
+    if (k % 4) {
+      const uint32_t *rest = x + whole * 2 * (size_t)pixels;
+      uint32_t pair[2];
+      nmp_conv_dsp_tail(c, w, pair);
+      sums[0] = dsp_mla2(rest[pixels], pair[1], dsp_mla2(rest[0], pair[0], sums[0]));
+      sums[1] = dsp_mla2(rest[pixels + 1], pair[1], dsp_mla2(rest[1], pair[0], sums[1]));
+      if (pixels == 4) {
+        sums[2] = dsp_mla2(rest[6], pair[1], dsp_mla2(rest[2], pair[0], sums[2]));
+        sums[3] = dsp_mla2(rest[7], pair[1], dsp_mla2(rest[3], pair[0], sums[3]));
       }
     }
-    finish(c, mode, from, sums, (int)n, pixel, channel);
+    end_narrow(c, e, i, sums, pixels, y, step);
   }
 }
 
-static void narrow4(const nmp_conv *c, const uint32_t *x, size_t first, size_t count, size_t pixel) {
-  narrow(c, x, 4, first, count, pixel);
+static void narrow4(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
+  narrow(c, e, x, count, pixel, 4);
 }
 
-static void narrow2(const nmp_conv *c, const uint32_t *x, size_t first, size_t count, size_t pixel) {
-  narrow(c, x, 2, first, count, pixel);
+static void narrow2(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
+  narrow(c, e, x, count, pixel, 2);
 }
 
 /* The same in int64, of two pixels. */
-static void wide2(const nmp_conv *c, const uint32_t *x, size_t first, size_t count, size_t pixel) {
-  const enum mode mode = mode_of(c);
-  const size_t whole = c->k / 4, row = (size_t)c->k << c->w_wide;
-  const uint8_t *w = (const uint8_t *)c->w + first * row;
-  for (size_t channel = first; channel < first + count; channel++, w += row) {
-    const begin_long from = begin_long_of(c, channel);
-    int64_t sums[2] = {from.start, from.start};
+static void wide2(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
+  const size_t whole = c->k / 4, row = (size_t)c->k << c->w_wide, step = (size_t)c->out << c->y_wide;
+  const uint8_t *w = (const uint8_t *)c->w + e->first * row;
+  uint8_t *y = output(c, pixel, e->first);
+  for (size_t i = 0; i < count; i++, w += row, y += 1u << c->y_wide) {
+    int64_t sums[2] = {0, 0};
     times2_long(sums, x, w, whole, c->w_wide);
     if (c->k % 4) {
-      uint32_t a, b;
-      tail(c, w, &a, &b);
-      for (size_t i = 0; i < 2; i++) {
-        sums[i] = dsp_mlal2(x[(whole * 2 + 1) * 2 + i], b, dsp_mlal2(x[whole * 4 + i], a, sums[i]));
-      }
+      const uint32_t *rest = x + whole * 4;
+      uint32_t pair[2];
+      nmp_conv_dsp_tail(c, w, pair);
+      sums[0] = dsp_mlal2(rest[2], pair[1], dsp_mlal2(rest[0], pair[0], sums[0]));
+      sums[1] = dsp_mlal2(rest[3], pair[1], dsp_mlal2(rest[1], pair[0], sums[1]));
     }
-    finish_long(c, mode, from, sums, 2, pixel, channel);
+    end_wide(c, e, i, sums, 2, y, step);
   }
 }
 
@@ -266,30 +279,46 @@ static uint8_t *room_in_y(const nmp_conv *c) {
   return end - bytes - (uintptr_t)(end - bytes) % 4;
 }
 
+/* Where patches of a run are. */
+typedef struct places {
+  uint8_t *ends, *patches, *spare;
+  uint8_t *room; /* in y; NULL: none */
+} places;
+
+/* Pixels [pixel, pixel + n), whose patches go to x. Channels are prepared once where one block holds them all. */
+static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x, size_t pixel, size_t n) {
+  const size_t per_group = c->out / c->groups;
+  const uint8_t *patch = NULL;
+  for (size_t first = 0, count; first < c->out; first += count) {
+    const size_t group = first / per_group, rest = (group + 1) * per_group - first;
+    count = rest < ENDS_MAX ? rest : ENDS_MAX;
+    if (pixel == 0 || count < c->out) {
+      nmp_conv_dsp_prepare(c, first, count, is_narrow(c), at->ends, e);
+    }
+    if (n == 1) {
+      patch = rest == per_group ? linear(c, pixel, group, at->spare) : patch;
+      nmp_conv_dsp_single(c, e, patch, count, pixel);
+      continue;
+    }
+    for (size_t i = 0; i < n && rest == per_group; i++) {
+      gather(c, pixel + i, group, x + i, n, at->spare);
+    }
+    (n == 4 ? narrow4 : is_narrow(c) ? narrow2 : wide2)(c, e, x, count, pixel);
+  }
+}
+
 static void run(const nmp_conv *c, size_t task, size_t tasks) {
-  const size_t pixels = nmp_conv_pixels(c), channels = c->out / c->groups, held = pixels_in_scratch(c);
-  uint8_t *const room = held == 2 ? room_in_y(c) : NULL;
-  uint8_t *const spare = (uint8_t *)c->scratch + (is_ragged(c) ? patch_bytes(c, held) : 0);
+  const size_t pixels = nmp_conv_pixels(c), held = pixels_in_scratch(c);
+  places at = {c->scratch, (uint8_t *)c->scratch + ends_bytes(c), NULL, held == 2 ? room_in_y(c) : NULL};
+  ends e;
   (void)task;
   (void)tasks;
+  at.spare = at.patches + (is_ragged(c) ? patch_bytes(c, held) : 0);
   for (size_t pixel = 0, n; pixel < pixels; pixel += n) {
-    uint32_t *x = c->scratch;
-    n = held == 4 ? 4 : 2;
-    if (room && output(c, pixel + 4, 0) <= room) {
-      n = 4;
-      x = (uint32_t *)(void *)room;
-    }
+    const int room = at.room && output(c, pixel + 4, 0) <= at.room;
+    n = held == 4 || room ? 4 : 2;
     n = pixels - pixel >= n ? n : pixels - pixel >= 2 ? 2 : 1;
-    for (size_t group = 0; group < c->groups; group++) {
-      if (n == 1) {
-        nmp_conv_dsp_single(c, linear(c, pixel, group, spare), group * channels, channels, pixel);
-        continue;
-      }
-      for (size_t i = 0; i < n; i++) {
-        gather(c, pixel + i, group, x + i, n, spare);
-      }
-      (n == 4 ? narrow4 : is_narrow(c) ? narrow2 : wide2)(c, x, group * channels, channels, pixel);
-    }
+    run_pixels(c, &at, &e, (uint32_t *)(void *)(n == 4 && room ? at.room : at.patches), pixel, n);
   }
 }
 

@@ -16,8 +16,8 @@
 typedef struct quad {
   uint32_t columns[COLUMNS * COLUMN];
   uint32_t weights[KERNEL_MAX * COLUMN];
-  int32_t start[4];
-  int32_t shift[4];
+  uint32_t ends[(ENDS_BYTES(4) + 3) / 4];
+  ends e;
 } quad;
 
 static size_t scratch(const nmp_conv *c) {
@@ -37,7 +37,7 @@ static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t 
 }
 
 /* n columns; rows advance by their steps. */
-static void expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
+DSP_INLINE void expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
   const uint8_t *a = rows[0], *b = rows[1], *c = rows[2];
   for (; n > 0; n--, to += COLUMN, a += steps[0], b += steps[1], c += steps[2]) {
     expand_column(to, dsp_load(a), dsp_load(b), dsp_load(c));
@@ -56,11 +56,7 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
     }
     expand_column(q->weights + kx * COLUMN, rows[0], rows[1], rows[2]);
   }
-  for (size_t i = 0; i < 4; i++) {
-    const begin from = begin_of(c, channel + i);
-    q->start[i] = from.start;
-    q->shift[i] = from.shift;
-  }
+  nmp_conv_dsp_prepare(c, channel, 4, 1, q->ends, &q->e);
 }
 
 /* The columns under outputs of row oy from column `first` on, which may lie in the padding. */
@@ -87,7 +83,7 @@ static void load_columns(const nmp_conv *c, size_t image, int32_t oy, int32_t fi
   expand_columns(q->columns + (before + inside) * COLUMN, outside, still, (size_t)(n - before - inside));
 }
 
-static inline void multiply(int32_t sums[4], const uint32_t *x, const uint32_t *w, int kernel) {
+DSP_INLINE void multiply(int32_t sums[4], const uint32_t *x, const uint32_t *w, int kernel) {
   int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
   for (int kx = 0; kx < kernel; kx++) {
     __asm__ volatile(
@@ -115,29 +111,31 @@ static inline void multiply(int32_t sums[4], const uint32_t *x, const uint32_t *
 }
 
 /* Outputs [pixel, pixel + n) of the quad, whose columns lie `stride` apart. */
-static void run_outputs(const nmp_conv *c, const quad *q, size_t channel, size_t pixel, size_t n) {
-  const enum mode mode = mode_of(c);
-  const size_t step = (size_t)c->h.stride * COLUMN;
+static void run_outputs(const nmp_conv *c, const quad *q, size_t pixel, size_t n) {
+  const size_t step = (size_t)c->h.stride * COLUMN, y_step = (size_t)c->out << c->y_wide;
+  const int32_t *start = q->e.start;
+  const uint8_t *shift = q->e.shift;
+  const int simple = shift[0] && shift[1] && shift[2] && shift[3];
+  const int signed8 = simple && q->e.mode == INT8, positive8 = simple && q->e.mode == POSITIVE8;
   const uint32_t *x = q->columns;
-  const int safe = (q->shift[0] | q->shift[1] | q->shift[2] | q->shift[3]) >= 0;
-  uint8_t *y = output(c, pixel, channel);
-  for (; n > 0; n--, pixel++, x += step, y += (size_t)c->out << c->y_wide) {
-    int32_t sums[4] = {q->start[0], q->start[1], q->start[2], q->start[3]};
+  uint8_t *y = output(c, pixel, q->e.first);
+  for (; n > 0; n--, x += step, y += y_step) {
+    int32_t sums[4] = {start[0], start[1], start[2], start[3]};
     if (c->h.kernel == 3) {
       multiply(sums, x, q->weights, 3);
     } else {
       multiply(sums, x, q->weights, c->h.kernel);
     }
-    for (size_t i = 0; i < 4; i++) {
-      sums[i] = safe || q->shift[i] >= 0 ? sums[i] >> q->shift[i] : exact(c, channel + i, sums[i]);
-    }
-    if (mode == INT8) {
-      dsp_store(y, dsp_bytes(dsp_int8(sums[0]), dsp_int8(sums[1]), dsp_int8(sums[2]), dsp_int8(sums[3])));
-    } else if (mode == POSITIVE8) {
-      dsp_store(
-          y, dsp_bytes(dsp_positive8(sums[0]), dsp_positive8(sums[1]), dsp_positive8(sums[2]), dsp_positive8(sums[3])));
+    if (signed8) {
+      dsp_store(y, dsp_bytes(dsp_int8(sums[0] >> shift[0]), dsp_int8(sums[1] >> shift[1]),
+                             dsp_int8(sums[2] >> shift[2]), dsp_int8(sums[3] >> shift[3])));
+    } else if (positive8) {
+      dsp_store(y, dsp_bytes(dsp_positive8(sums[0] >> shift[0]), dsp_positive8(sums[1] >> shift[1]),
+                             dsp_positive8(sums[2] >> shift[2]), dsp_positive8(sums[3] >> shift[3])));
     } else {
-      put(c, mode, sums, 4, y, 1u << c->y_wide);
+      for (size_t i = 0; i < 4; i++) {
+        end_narrow(c, &q->e, i, &sums[i], 1, y + (i << c->y_wide), 0);
+      }
     }
   }
 }
@@ -151,7 +149,7 @@ static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
     for (int32_t ox = 0, n; ox < c->h.out; ox += n) {
       n = c->h.out - ox < most ? c->h.out - ox : most;
       load_columns(c, image, oy, nmp_pixel(&c->h, ox, 0), (n - 1) * c->h.stride + c->h.kernel, channel, q);
-      run_outputs(c, q, channel, row * (size_t)c->h.out + (size_t)ox, (size_t)n);
+      run_outputs(c, q, row * (size_t)c->h.out + (size_t)ox, (size_t)n);
     }
   }
 }

@@ -1,101 +1,212 @@
 /* One pixel at a time, for what is left over and for fully connected layers of batch 1: channels share the expansion of
- * the pixel. */
+ * the pixel. And what else the DSP convolutions need once a channel or more rarely.
+ */
 #include "conv_dsp.h"
+#include "fixed.h"
 
 #ifdef NMP_DSP
 
-/* One pixel, int8 x int8, four channels at a time. */
-static void single_narrow(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel) {
-  const enum mode mode = mode_of(c);
-  const size_t k = c->k, whole = k / 4;
-  const uint8_t *w = (const uint8_t *)c->w + first * k;
-  for (size_t done = 0; done < count; done += 4, w += 4 * k) {
-    const size_t n = count - done < 4 ? count - done : 4;
-    const uint8_t *x = patch, *w0 = w, *w1 = n > 1 ? w + k : w, *w2 = n > 2 ? w + 2 * k : w,
-                  *w3 = n > 3 ? w + 3 * k : w;
-    begin from[4];
-    for (size_t i = 0; i < 4; i++) {
-      from[i] = begin_of(c, first + done + (i < n ? i : 0));
-    }
-    int32_t s0 = from[0].start, s1 = from[1].start, s2 = from[2].start, s3 = from[3].start;
-    for (size_t i = 0; i < whole; i++) {
-      const uint32_t v = dsp_load(x), even = dsp_even(v), odd = dsp_odd(v);
-      uint32_t u;
-      x += 4;
-#define ADD(sum, w) \
-  u = dsp_load(w);  \
-  w += 4;           \
-  sum = dsp_mla2(dsp_odd(u), odd, dsp_mla2(dsp_even(u), even, sum));
-      ADD(s0, w0)
-      ADD(s1, w1)
-      ADD(s2, w2)
-      ADD(s3, w3)
-#undef ADD
-    }
-    int32_t sums[4] = {s0, s1, s2, s3};
-    for (size_t i = 0; i < n; i++) {
-      if (k % 4) {
-        uint32_t a, b;
-        tail(c, w + i * k, &a, &b);
-        sums[i] = dsp_mla2(dsp_odd(dsp_load(x)), b, dsp_mla2(dsp_even(dsp_load(x)), a, sums[i]));
-      }
-      finish(c, mode, from[i], &sums[i], 1, pixel, first + done + i);
-    }
+static enum mode mode_of(const nmp_conv *c) {
+  const int32_t most = c->y_wide ? 32767 : 127;
+  if (c->hi != most || (c->lo != 0 && c->lo != -most - 1)) {
+    return OTHER;
   }
+  return c->y_wide ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
 }
 
-/* One pixel in int64, two channels at a time. */
-static inline void single_wide(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel,
-                               int x_wide, int w_wide) {
-  const enum mode mode = mode_of(c);
-  const size_t whole = c->k / 4, row = (size_t)c->k << w_wide;
-  const uint8_t *w = (const uint8_t *)c->w + first * row;
-  for (size_t done = 0; done < count; done += 2, w += 2 * row) {
-    const size_t n = count - done < 2 ? 1 : 2;
-    const uint8_t *x = patch, *w0 = w, *w1 = n > 1 ? w + row : w;
-    uint32_t pair[2], a, b;
-    begin_long from[2];
-    for (size_t i = 0; i < 2; i++) {
-      from[i] = begin_long_of(c, first + done + (i < n ? i : 0));
-    }
-    int64_t s0 = from[0].start, s1 = from[1].start;
-    for (size_t i = 0; i < whole; i++) {
-      expand(pair, 1, x, 4, x_wide, w_wide);
-      x += 4 << x_wide;
-      a = dsp_load(w0);
-      b = w_wide ? dsp_load(w0 + 4) : dsp_odd(a);
-      s0 = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], w_wide ? a : dsp_even(a), s0));
-      w0 += 4 << w_wide;
-      a = dsp_load(w1);
-      b = w_wide ? dsp_load(w1 + 4) : dsp_odd(a);
-      s1 = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], w_wide ? a : dsp_even(a), s1));
-      w1 += 4 << w_wide;
-    }
-    int64_t sums[2] = {s0, s1};
-    for (size_t i = 0; i < n; i++) {
-      if (c->k % 4) {
-        expand(pair, 1, x, 4, x_wide, w_wide);
-        tail(c, w + i * row, &a, &b);
-        sums[i] = dsp_mlal2(pair[1], b, dsp_mlal2(pair[0], a, sums[i]));
-      }
-      finish_long(c, mode, from[i], &sums[i], 1, pixel, first + done + i);
-    }
-  }
+static int fits(int32_t value, int bits) {
+  return (uint32_t)(value ^ value >> 31) >> bits == 0;
 }
 
-void nmp_conv_dsp_single(const nmp_conv *c, const uint8_t *patch, size_t first, size_t count, size_t pixel) {
-  if (!c->x_wide && !c->w_wide && is_narrow(c)) {
-    single_narrow(c, patch, first, count, pixel);
-  } else if (c->x_wide) {
-    if (c->w_wide) {
-      single_wide(c, patch, first, count, pixel, 1, 1);
+void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
+  e->mode = mode_of(c);
+  e->first = first;
+  e->start = room;
+  e->shift = (uint8_t *)room + count * sizeof(int32_t);
+  for (size_t i = 0; i < count; i++) {
+    const int shift = nmp_conv_shift(c, first + i);
+    const int32_t bias = nmp_conv_bias(c, first + i);
+    int safe = shift >= 1;
+    e->start[i] = 0;
+    if (narrow) {
+      safe = safe && shift < 30 && fits(bias, 30 - shift);
+      if (safe) {
+        e->start[i] = (int32_t)((uint32_t)(2 * bias + 1) << (shift - 1));
+      }
     } else {
-      single_wide(c, patch, first, count, pixel, 1, 0);
+      safe = safe && shift < 32 && (uint64_t)c->k * 2 <= (uint64_t)1 << shift && fits(bias, 30);
+      e->start[i] = bias;
     }
-  } else if (c->w_wide) {
-    single_wide(c, patch, first, count, pixel, 0, 1);
+    e->shift[i] = (uint8_t)(safe ? shift : 0);
+  }
+}
+
+void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
+  value = value < c->lo ? c->lo : value > c->hi ? c->hi : value;
+  if (c->y_wide) {
+    *(int16_t *)(void *)y = (int16_t)value;
   } else {
-    single_wide(c, patch, first, count, pixel, 0, 0);
+    *(int8_t *)y = (int8_t)value;
+  }
+}
+
+void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y) {
+  nmp_conv_dsp_clip(c, nmp_sat(nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel), c->lo, c->hi), y);
+}
+
+void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) {
+  const size_t n = c->k % 4;
+  uint32_t word = 0;
+  if (c->w_wide) {
+    const uint8_t *last = row + (c->k - n) * 2;
+    const uint16_t *one = (const uint16_t *)(const void *)(last + (n - 1) / 2 * 4);
+    pair[0] = n == 1 ? *one : dsp_load(last);
+    pair[1] = n == 3 ? *one : 0;
+    return;
+  }
+  if (c->k >= 4) {
+    word = dsp_load(row + c->k - 4) >> (32 - n * 8);
+  } else {
+    for (size_t i = n; i-- > 0;) {
+      word = word << 8 | row[i];
+    }
+  }
+  pair[0] = dsp_even(word);
+  pair[1] = dsp_odd(word);
+}
+
+/* Four channels in int32: rows w0, w0 + k, w2 and w2 + k of `n` groups of four weights. 23 instructions for 16 products
+ */
+static inline void times_narrow(int32_t sums[4], const uint8_t *x, const uint8_t *w0, const uint8_t *w2, size_t k,
+                                size_t n) {
+  int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+#define ROW(address, sum)            \
+  "ldr r2, " address                 \
+  "\n"                               \
+  "sxtb16 r3, r2\n"                  \
+  "smlad %[" sum "], r0, r3, %[" sum \
+  "]\n"                              \
+  "sxtb16 r2, r2, ror #8\n"          \
+  "smlad %[" sum "], r1, r2, %[" sum "]\n"
+#define STEP                                                                                            \
+  "ldr r1, [%[x]], #4\n"                                                                                \
+  "sxtb16 r0, r1\n"                                                                                     \
+  "sxtb16 r1, r1, ror #8\n" ROW("[%[w0], %[k]]", "b") ROW("[%[w0]], #4", "a") ROW("[%[w2], %[k]]", "d") \
+      ROW("[%[w2]], #4", "c")
+  if (n == 0) {
+    return;
+  }
+  __asm__ volatile(
+      "lsrs %[n], #1\n"
+      "bcc 1f\n" STEP
+      "cmp %[n], #0\n"
+      "beq 2f\n"
+      "1:\n" STEP STEP
+      "subs %[n], #1\n"
+      "bne 1b\n"
+      "2:\n"
+      : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+l"(n)
+      : [k] "r"(k)
+      : "r0", "r1", "r2", "r3", "cc", "memory");
+#undef STEP
+#undef ROW
+  sums[0] = a;
+  sums[1] = b;
+  sums[2] = c;
+  sums[3] = d;
+}
+
+/* Two channels in int64. */
+#define LOAD_8_8 "ldr r1, [%[x]], #4\n sxtb16 r0, r1\n sxtb16 r1, r1, ror #8\n"
+#define LOAD_8_16                                                                                                   \
+  "ldr r1, [%[x]], #4\n sxtb16 r2, r1\n sxtb16 r1, r1, ror #8\n pkhbt r0, r2, r1, lsl #16\n pkhtb r1, r1, r2, asr " \
+  "#16\n"
+#define LOAD_16_8 "ldr r2, [%[x]], #4\n ldr r1, [%[x]], #4\n pkhbt r0, r2, r1, lsl #16\n pkhtb r1, r1, r2, asr #16\n"
+#define LOAD_16_16 "ldr r0, [%[x]], #4\n ldr r1, [%[x]], #4\n"
+#define ROW_8(w, sum)                                \
+  "ldr r3, [%[" w                                    \
+  "]], #4\n sxtb16 r2, r3\n sxtb16 r3, r3, ror #8\n" \
+  "smlald %Q[" sum "], %R[" sum "], r0, r2\n smlald %Q[" sum "], %R[" sum "], r1, r3\n"
+#define ROW_16(w, sum)                     \
+  "ldr r2, [%[" w "]], #4\n ldr r3, [%[" w \
+  "]], #4\n"                               \
+  "smlald %Q[" sum "], %R[" sum "], r0, r2\n smlald %Q[" sum "], %R[" sum "], r1, r3\n"
+#define TIMES_WIDE(name, LOAD, ROW)                                                                     \
+  static void name(int64_t sums[2], const uint8_t *x, const uint8_t *w0, const uint8_t *w1, size_t n) { \
+    int64_t a = sums[0], b = sums[1];                                                                   \
+    for (; n > 0; n--) {                                                                                \
+      __asm__ volatile(LOAD ROW("w0", "a") ROW("w1", "b")                                               \
+                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1)            \
+                       :                                                                                \
+                       : "r0", "r1", "r2", "r3", "memory");                                             \
+    }                                                                                                   \
+    sums[0] = a;                                                                                        \
+    sums[1] = b;                                                                                        \
+  }
+
+TIMES_WIDE(times_8_8, LOAD_8_8, ROW_8)
+TIMES_WIDE(times_8_16, LOAD_8_16, ROW_16)
+TIMES_WIDE(times_16_8, LOAD_16_8, ROW_8)
+TIMES_WIDE(times_16_16, LOAD_16_16, ROW_16)
+
+/* Rows w0 and w1 of `n` groups of four weights; n is 1 or more. */
+static void times_wide(const nmp_conv *c, int64_t sums[2], const uint8_t *x, const uint8_t *w0, const uint8_t *w1,
+                       size_t n) {
+  if (c->x_wide) {
+    (c->w_wide ? times_16_16 : times_16_8)(sums, x, w0, w1, n);
+  } else {
+    (c->w_wide ? times_8_16 : times_8_8)(sums, x, w0, w1, n);
+  }
+}
+
+/* The end of a channel, whose products but for the tail are in sum. */
+static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t *patch, int64_t sum, size_t pixel) {
+  const size_t whole = c->k / 4 * 4;
+  uint8_t *y = output(c, pixel, e->first + i);
+  if (c->k % 4) {
+    uint32_t x[2], w[2];
+    expand_four(&x[0], &x[1], patch + (whole << c->x_wide), c->x_wide, c->w_wide);
+    nmp_conv_dsp_tail(c, (const uint8_t *)c->w + ((e->first + i) * c->k << c->w_wide), w);
+    sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
+  }
+  if (is_narrow(c)) {
+    int32_t narrow = (int32_t)sum;
+    end_narrow(c, e, i, &narrow, 1, y, 0);
+  } else {
+    end_wide(c, e, i, &sum, 1, y, 0);
+  }
+}
+
+/* int8 x int8 goes by four channels, others by two; the last ones again where that is no multiple, one by one where
+ * there are fewer.
+ */
+void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+  const int narrow = is_narrow(c), four = narrow && !c->x_wide;
+  const size_t k = c->k, row = k << c->w_wide, most = four ? 4 : 2, step = count < most ? 1 : most;
+  const uint8_t *w = (const uint8_t *)c->w + e->first * row;
+  for (size_t done = 0; done < count; done += step) {
+    const size_t i = done + step <= count ? done : count - step;
+    const uint8_t *rows = w + i * row, *other = rows + (step > 1 ? row : 0);
+    int64_t sums[4];
+    if (four) {
+      int32_t narrow_sums[4];
+      for (size_t r = 0; r < 4; r++) {
+        narrow_sums[r] = e->start[i + (step > 1 ? r : 0)];
+      }
+      times_narrow(narrow_sums, patch, rows, step > 1 ? rows + 2 * k : rows, step > 1 ? k : 0, k / 4);
+      for (size_t r = 0; r < 4; r++) {
+        sums[r] = narrow_sums[r];
+      }
+    } else {
+      sums[0] = narrow ? e->start[i] : 0;
+      sums[1] = narrow && step > 1 ? e->start[i + 1] : 0;
+      if (k >= 4) {
+        times_wide(c, sums, patch, rows, other, k / 4);
+      }
+    }
+    for (size_t r = 0; r < step; r++) {
+      end_single(c, e, i + r, patch, sums[r], pixel);
+    }
   }
 }
 

@@ -13,6 +13,8 @@
 void nmp_kernels_dsp(nmp_kernels *kernels);
 nmp_conv_choose_fn nmp_conv_dsp;
 
+#define DSP_INLINE static inline __attribute__((always_inline))
+
 /* Any alignment. One instruction, also where the build is -ffreestanding and a memcpy would be called. */
 static inline uint32_t dsp_load(const void *p) {
   uint32_t word;
