@@ -15,8 +15,8 @@
 
 typedef struct quad {
   uint32_t columns[COLUMNS * COLUMN];
-  uint32_t weights[KERNEL_MAX * COLUMN];
-  uint32_t ends[(ENDS_BYTES(4) + 3) / 4];
+  uint32_t table[4 + KERNEL_MAX * COLUMN + 4]; /* starts, weights, shifts of the four channels */
+  uint32_t room[(ENDS_BYTES(4) + 3) / 4];
   ends e;
 } quad;
 
@@ -37,11 +37,37 @@ static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t 
 }
 
 /* n columns; rows advance by their steps. */
-DSP_INLINE void expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
+static uint32_t *expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
   const uint8_t *a = rows[0], *b = rows[1], *c = rows[2];
   for (; n > 0; n--, to += COLUMN, a += steps[0], b += steps[1], c += steps[2]) {
     expand_column(to, dsp_load(a), dsp_load(b), dsp_load(c));
   }
+  return to;
+}
+
+/* n > 0 columns of three rows, 15 instructions each. */
+static uint32_t *expand_inside(uint32_t *to, const uint8_t *const rows[3], size_t step, size_t n) {
+  size_t at = 0;
+  __asm__ volatile(
+      "1: ldr r0, [%[a], %[at]]\n"
+      "ldr r1, [%[b], %[at]]\n"
+      "ldr r5, [%[c], %[at]]\n"
+      "add %[at], %[step]\n"
+      "pkhtb r3, r1, r0, asr #16\n"
+      "pkhbt r1, r0, r1, lsl #16\n"
+      "sxtb16 r0, r1\n"
+      "sxtb16 r1, r1, ror #8\n"
+      "sxtb16 r2, r3\n"
+      "sxtb16 r3, r3, ror #8\n"
+      "sxtb16 r4, r5\n"
+      "sxtb16 r5, r5, ror #8\n"
+      "stmia %[to]!, {r0-r5}\n"
+      "subs %[n], #1\n"
+      "bne 1b\n"
+      : [to] "+r"(to), [at] "+r"(at), [n] "+r"(n)
+      : [a] "r"(rows[0]), [b] "r"(rows[1]), [c] "r"(rows[2]), [step] "r"(step)
+      : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
+  return to;
 }
 
 static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
@@ -54,9 +80,13 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
         rows[ky] = rows[ky] << 8 | w[i * c->k + ky * kernel + kx];
       }
     }
-    expand_column(q->weights + kx * COLUMN, rows[0], rows[1], rows[2]);
+    expand_column(q->table + 4 + kx * COLUMN, rows[0], rows[1], rows[2]);
   }
-  nmp_conv_dsp_prepare(c, channel, 4, 1, q->ends, &q->e);
+  nmp_conv_dsp_prepare(c, channel, 4, 1, q->room, &q->e);
+  for (size_t i = 0; i < 4; i++) {
+    q->table[i] = (uint32_t)q->e.start[i];
+    q->table[4 + kernel * COLUMN + i] = q->e.shift[i];
+  }
 }
 
 /* The columns under outputs of row oy from column `first` on, which may lie in the padding. */
@@ -78,64 +108,102 @@ static void load_columns(const nmp_conv *c, size_t image, int32_t oy, int32_t fi
                      : outside[ky];
     steps[ky] = there ? c->in : 0;
   }
-  expand_columns(q->columns, outside, still, (size_t)before);
-  expand_columns(q->columns + before * COLUMN, rows, steps, (size_t)inside);
-  expand_columns(q->columns + (before + inside) * COLUMN, outside, still, (size_t)(n - before - inside));
+  uint32_t *to = expand_columns(q->columns, outside, still, (size_t)before);
+  if (inside > 0 && steps[0] && steps[1] && steps[2]) {
+    to = expand_inside(to, rows, c->in, (size_t)inside);
+  } else {
+    to = expand_columns(to, rows, steps, (size_t)inside);
+  }
+  expand_columns(to, outside, still, (size_t)(n - before - inside));
 }
 
-DSP_INLINE void multiply(int32_t sums[4], const uint32_t *x, const uint32_t *w, int kernel) {
-  int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-  for (int kx = 0; kx < kernel; kx++) {
-    __asm__ volatile(
-        "ldmia %[x]!, {r0-r3}\n"
-        "ldrd r4, r5, [%[w]], #8\n"
-        "smlad %[a], r0, r4, %[a]\n"
-        "smlad %[b], r1, r5, %[b]\n"
-        "ldrd r4, r5, [%[w]], #8\n"
-        "smlad %[c], r2, r4, %[c]\n"
-        "smlad %[d], r3, r5, %[d]\n"
-        "ldrd r0, r1, [%[x]], #8\n"
-        "ldrd r4, r5, [%[w]], #8\n"
-        "smlabb %[a], r0, r4, %[a]\n"
-        "smlabb %[b], r1, r5, %[b]\n"
-        "smlatt %[c], r0, r4, %[c]\n"
-        "smlatt %[d], r1, r5, %[d]\n"
-        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w] "+r"(w)
-        :
-        : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
+/* The products of a column of a kernel, whose weights are at t: 13 instructions for 12. */
+#define TAPS(a, b, c, d)      \
+  "ldmia %[x]!, {r0-r3}\n"    \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlad " a ", r0, r4, " a   \
+  "\n"                        \
+  "smlad " b ", r1, r5, " b   \
+  "\n"                        \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlad " c ", r2, r4, " c   \
+  "\n"                        \
+  "smlad " d ", r3, r5, " d   \
+  "\n"                        \
+  "ldrd r0, r1, [%[x]], #8\n" \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlabb " a ", r0, r4, " a  \
+  "\n"                        \
+  "smlabb " b ", r1, r5, " b  \
+  "\n"                        \
+  "smlatt " c ", r0, r4, " c  \
+  "\n"                        \
+  "smlatt " d ", r1, r5, " d "\n"
+
+/* A pixel of a kernel of three columns, with a table whose shifts are safe. */
+#define THREE_COLUMNS(name, SATURATE)                                                                     \
+  static inline void name(const uint32_t *x, const uint32_t *t, uint8_t *y) {                             \
+    __asm__ volatile("ldmia %[t]!, {r6, r8, r9, r10}\n"                                                 \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     "ldmia %[t], {r0-r3}\n"                                                            \
+                     "asr r6, r6, r0\n"                                                                 \
+                     "asr r8, r8, r1\n"                                                                 \
+                     "asr r9, r9, r2\n"                                                                 \
+                     "asr r10, r10, r3\n" SATURATE("r6") SATURATE("r8") SATURATE("r9") SATURATE("r10")  \
+                     "bfi r6, r8, #8, #8\n"                                                             \
+                     "bfi r6, r9, #16, #8\n"                                                            \
+                     "bfi r6, r10, #24, #8\n"                                                           \
+                     "str r6, [%[y]]\n"                                                                 \
+                     : [x] "+r"(x), [t] "+r"(t)                                                         \
+                     : [y] "r"(y)                                                                       \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "memory"); \
   }
-  sums[0] = a;
-  sums[1] = b;
-  sums[2] = c;
-  sums[3] = d;
+#define TO_INT8(r) "ssat " r ", #8, " r "\n"
+#define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
+
+THREE_COLUMNS(three_to_int8, TO_INT8)
+THREE_COLUMNS(three_to_positive8, TO_POSITIVE8)
+
+/* A pixel of any kernel and any ends. */
+static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
+  const uint32_t *t = q->table + 4;
+  int32_t sums[4];
+  int32_t p0 = q->e.start[0], p1 = q->e.start[1], p2 = q->e.start[2], p3 = q->e.start[3];
+  for (int32_t kx = 0; kx < c->h.kernel; kx++) {
+    __asm__ volatile(TAPS("%[a]", "%[b]", "%[c]", "%[d]")
+                     : [a] "+r"(p0), [b] "+r"(p1), [c] "+r"(p2), [d] "+r"(p3), [x] "+r"(x), [t] "+r"(t)
+                     :
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
+  }
+  sums[0] = p0;
+  sums[1] = p1;
+  sums[2] = p2;
+  sums[3] = p3;
+  for (size_t i = 0; i < 4; i++) {
+    end_narrow(c, &q->e, i, &sums[i], 1, y + (i << c->y_wide), 0);
+  }
 }
 
 /* Outputs [pixel, pixel + n) of the quad, whose columns lie `stride` apart. */
 static void run_outputs(const nmp_conv *c, const quad *q, size_t pixel, size_t n) {
   const size_t step = (size_t)c->h.stride * COLUMN, y_step = (size_t)c->out << c->y_wide;
-  const int32_t *start = q->e.start;
-  const uint8_t *shift = q->e.shift;
-  const int simple = shift[0] && shift[1] && shift[2] && shift[3];
-  const int signed8 = simple && q->e.mode == INT8, positive8 = simple && q->e.mode == POSITIVE8;
+  const uint8_t *s = q->e.shift;
+  const enum mode mode = s[0] && s[1] && s[2] && s[3] && c->h.kernel == 3 ? q->e.mode : OTHER;
   const uint32_t *x = q->columns;
   uint8_t *y = output(c, pixel, q->e.first);
-  for (; n > 0; n--, x += step, y += y_step) {
-    int32_t sums[4] = {start[0], start[1], start[2], start[3]};
-    if (c->h.kernel == 3) {
-      multiply(sums, x, q->weights, 3);
-    } else {
-      multiply(sums, x, q->weights, c->h.kernel);
+  if (mode == INT8) {
+    for (; n > 0; n--, x += step, y += y_step) {
+      three_to_int8(x, q->table, y);
     }
-    if (signed8) {
-      dsp_store(y, dsp_bytes(dsp_int8(sums[0] >> shift[0]), dsp_int8(sums[1] >> shift[1]),
-                             dsp_int8(sums[2] >> shift[2]), dsp_int8(sums[3] >> shift[3])));
-    } else if (positive8) {
-      dsp_store(y, dsp_bytes(dsp_positive8(sums[0] >> shift[0]), dsp_positive8(sums[1] >> shift[1]),
-                             dsp_positive8(sums[2] >> shift[2]), dsp_positive8(sums[3] >> shift[3])));
-    } else {
-      for (size_t i = 0; i < 4; i++) {
-        end_narrow(c, &q->e, i, &sums[i], 1, y + (i << c->y_wide), 0);
-      }
+  } else if (mode == POSITIVE8) {
+    for (; n > 0; n--, x += step, y += y_step) {
+      three_to_positive8(x, q->table, y);
+    }
+  } else {
+    for (; n > 0; n--, x += step, y += y_step) {
+      any_columns(c, q, x, y);
     }
   }
 }

@@ -14,30 +14,27 @@ static enum mode mode_of(const nmp_conv *c) {
   return c->y_wide ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
 }
 
-static int fits(int32_t value, int bits) {
+/* bits < 32 */
+static inline int fits(int32_t value, int bits) {
   return (uint32_t)(value ^ value >> 31) >> bits == 0;
 }
 
 void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
-  e->mode = mode_of(c);
-  e->first = first;
-  e->start = room;
-  e->shift = (uint8_t *)room + count * sizeof(int32_t);
-  for (size_t i = 0; i < count; i++) {
-    const int shift = nmp_conv_shift(c, first + i);
-    const int32_t bias = nmp_conv_bias(c, first + i);
-    int safe = shift >= 1;
-    e->start[i] = 0;
+  int32_t *start = room;
+  uint8_t *shifts = (uint8_t *)room + count * sizeof(int32_t);
+  *e = (ends){mode_of(c), first, start, shifts};
+  for (size_t i = first; i < first + count; i++) {
+    const int shift = nmp_conv_shift(c, i);
+    const int32_t bias = nmp_conv_bias(c, i);
+    int safe;
     if (narrow) {
-      safe = safe && shift < 30 && fits(bias, 30 - shift);
-      if (safe) {
-        e->start[i] = (int32_t)((uint32_t)(2 * bias + 1) << (shift - 1));
-      }
+      safe = (unsigned)(shift - 1) < 29 && fits(bias, 30 - shift);
+      *start++ = safe ? (int32_t)((uint32_t)(2 * bias + 1) << (shift - 1)) : 0;
     } else {
-      safe = safe && shift < 32 && (uint64_t)c->k * 2 <= (uint64_t)1 << shift && fits(bias, 30);
-      e->start[i] = bias;
+      safe = (unsigned)(shift - 1) < 31 && (uint64_t)c->k * 2 <= (uint64_t)1 << shift && fits(bias, 30);
+      *start++ = bias;
     }
-    e->shift[i] = (uint8_t)(safe ? shift : 0);
+    *shifts++ = (uint8_t)(safe ? shift : 0);
   }
 }
 
@@ -177,37 +174,54 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
   }
 }
 
-/* int8 x int8 goes by four channels, others by two; the last ones again where that is no multiple, one by one where
- * there are fewer.
- */
-void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const int narrow = is_narrow(c), four = narrow && !c->x_wide;
-  const size_t k = c->k, row = k << c->w_wide, most = four ? 4 : 2, step = count < most ? 1 : most;
-  const uint8_t *w = (const uint8_t *)c->w + e->first * row;
+/* int8 x int8 by four channels, the last four again where that is no multiple; one by one where there are fewer. */
+static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+  const size_t k = c->k, step = count < 4 ? 1 : 4, size = 1u << c->y_wide;
   for (size_t done = 0; done < count; done += step) {
     const size_t i = done + step <= count ? done : count - step;
-    const uint8_t *rows = w + i * row, *other = rows + (step > 1 ? row : 0);
-    int64_t sums[4];
-    if (four) {
-      int32_t narrow_sums[4];
-      for (size_t r = 0; r < 4; r++) {
-        narrow_sums[r] = e->start[i + (step > 1 ? r : 0)];
-      }
-      times_narrow(narrow_sums, patch, rows, step > 1 ? rows + 2 * k : rows, step > 1 ? k : 0, k / 4);
-      for (size_t r = 0; r < 4; r++) {
-        sums[r] = narrow_sums[r];
-      }
-    } else {
-      sums[0] = narrow ? e->start[i] : 0;
-      sums[1] = narrow && step > 1 ? e->start[i + 1] : 0;
-      if (k >= 4) {
-        times_wide(c, sums, patch, rows, other, k / 4);
-      }
+    const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
+    uint8_t *y = output(c, pixel, e->first + i);
+    int32_t sums[4] = {e->start[i], 0, 0, 0};
+    if (step == 4) {
+      sums[1] = e->start[i + 1];
+      sums[2] = e->start[i + 2];
+      sums[3] = e->start[i + 3];
     }
-    for (size_t r = 0; r < step; r++) {
+    times_narrow(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0, k / 4);
+    if (k % 4) {
+      for (size_t r = 0; r < step; r++) {
+        end_single(c, e, i + r, patch, sums[r], pixel);
+      }
+      continue;
+    }
+    end_narrow(c, e, i, &sums[0], 1, y, 0);
+    if (step == 4) {
+      end_narrow(c, e, i + 1, &sums[1], 1, y + size, 0);
+      end_narrow(c, e, i + 2, &sums[2], 1, y + 2 * size, 0);
+      end_narrow(c, e, i + 3, &sums[3], 1, y + 3 * size, 0);
+    }
+  }
+}
+
+/* Others by two. */
+static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+  const size_t row = (size_t)c->k << c->w_wide;
+  const int narrow = is_narrow(c);
+  for (size_t i = 0, n; i < count; i += n) {
+    const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * row;
+    n = count - i < 2 ? 1 : 2;
+    int64_t sums[2] = {narrow ? e->start[i] : 0, narrow ? e->start[i + n - 1] : 0};
+    if (c->k >= 4) {
+      times_wide(c, sums, patch, w, w + (n - 1) * row, c->k / 4);
+    }
+    for (size_t r = 0; r < n; r++) {
       end_single(c, e, i + r, patch, sums[r], pixel);
     }
   }
+}
+
+void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+  (is_narrow(c) && !c->x_wide ? single_narrow : single_wide)(c, e, patch, count, pixel);
 }
 
 #endif
