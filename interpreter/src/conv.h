@@ -42,7 +42,7 @@ struct nmp_conv_kernel {
 };
 
 /* The kernel for this shape and these widths: the first that claims it, and at last the portable one. */
-nmp_conv_choose_fn nmp_conv_portable, nmp_conv_mve;
+nmp_conv_choose_fn nmp_conv_portable;
 
 static inline size_t nmp_conv_pixels(const nmp_conv *c) {
   return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "dsp.h"
+#include "mve.h"
 #include "nmp.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
@@ -10,7 +12,10 @@ static const struct level {
   void (*fill)(nmp_kernels *kernels);
 } levels[] = {
     {"portable", nmp_kernels_portable},
-#if defined(__ARM_FEATURE_MVE)
+#ifdef NMP_DSP
+    {"dsp", nmp_kernels_dsp},
+#endif
+#ifdef NMP_MVE
     {"mve", nmp_kernels_mve},
 #endif
 };
@@ -28,11 +33,13 @@ const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
 }
 
 const char *const *nmp_cpus(void) {
-  static const char *const names[] = {
-      "portable",
-#if defined(__ARM_FEATURE_MVE)
-      "mve",
+  static const char *const names[] = {"portable",
+#ifdef NMP_DSP
+                                      "dsp",
 #endif
-      NULL};
+#ifdef NMP_MVE
+                                      "mve",
+#endif
+                                      NULL};
   return names;
 }

@@ -89,6 +89,5 @@ typedef struct nmp_kernels {
 
 /* Fills every member. The other levels overwrite those that they do better. */
 void nmp_kernels_portable(nmp_kernels *kernels);
-void nmp_kernels_mve(nmp_kernels *kernels); /* where __ARM_FEATURE_MVE is defined */
 
 #endif

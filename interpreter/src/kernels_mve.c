@@ -2,13 +2,10 @@
  * left in lr, so n need not be a multiple of the lanes; loads and stores that widen or narrow take their address from a
  * low register.
  */
-#include "conv.h"
-
-#if defined(__ARM_FEATURE_MVE)
-
-#include <arm_mve.h>
-
 #include "fixed.h"
+#include "mve.h"
+
+#ifdef NMP_MVE
 
 /* Eight lanes of 16 bits, or four of 32, from and to int8 and int16. */
 #define LOAD_16_8(q, from) "vldrb.s16 " q ", [%[" from "]], #8\n"

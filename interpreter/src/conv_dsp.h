@@ -1,0 +1,154 @@
+/* What the convolutions of Cortex-M's DSP extension share: results, and what weights are multiplied with. */
+#ifndef NMP_CONV_DSP_H
+#define NMP_CONV_DSP_H
+
+#include "dsp.h"
+#include "fixed.h"
+#include "patch.h"
+
+#ifdef NMP_DSP
+
+/* What is done with the sums of a channel. */
+enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
+
+/* The end of the sums of some channels, prepared once and used for all pixels.
+ *
+ * narrow: y = (start + products) >> shift, in int32: |start| and |products| are below 2^30.
+ * Else:   y = ((products >> (shift - 1)) + 1 >> 1) + bias: |products| <= k * 2^30, so that all after the first shift is
+ * int32. shift 0 marks channels for which that is not safe; their sums start at 0 and `nmp_conv_dsp_store` ends them.
+ */
+typedef struct ends {
+  enum mode mode;
+  size_t first;   /* channel */
+  int32_t *start; /* or bias */
+  uint8_t *shift;
+} ends;
+
+#define ENDS_MAX 64                           /* channels that are prepared at a time */
+#define ENDS_BYTES(channels) ((channels) * 5) /* of `room`, aligned to 4 */
+
+void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e);
+
+/* The result of a sum that started at 0, to an address in y. */
+void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
+
+/* Clips to c's range. */
+void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
+
+/* Products that fit int32 with a start: int8 x int8 ones are at most 2^14, int16 x int8 ones 2^22. */
+static inline int is_narrow(const nmp_conv *c) {
+  return !c->w_wide && c->k <= (c->x_wide ? 256u : 65536u);
+}
+
+static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
+  return (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
+}
+
+/* Values of one channel of n pixels, `step` bytes apart. */
+DSP_INLINE void put(const nmp_conv *c, enum mode mode, const int32_t *v, int n, uint8_t *y, size_t step) {
+#define EACH(TYPE, NARROW)                                \
+  *(TYPE *)(void *)y = (TYPE)NARROW(v[0]);                \
+  if (n > 1) {                                            \
+    *(TYPE *)(void *)(y + step) = (TYPE)NARROW(v[1]);     \
+  }                                                       \
+  if (n > 2) {                                            \
+    *(TYPE *)(void *)(y + 2 * step) = (TYPE)NARROW(v[2]); \
+    *(TYPE *)(void *)(y + 3 * step) = (TYPE)NARROW(v[3]); \
+  }
+  if (mode == POSITIVE8) {
+    EACH(int8_t, dsp_positive8)
+  } else if (mode == INT8) {
+    EACH(int8_t, dsp_int8)
+  } else if (mode == POSITIVE16) {
+    EACH(int16_t, dsp_positive16)
+  } else if (mode == INT16) {
+    EACH(int16_t, dsp_int16)
+  } else {
+    for (int i = 0; i < n; i++) {
+      nmp_conv_dsp_clip(c, v[i], y + (size_t)i * step);
+    }
+  }
+#undef EACH
+}
+
+DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t *sums, int n, uint8_t *y, size_t step) {
+  const int shift = e->shift[i];
+  if (shift == 0) {
+    for (int p = 0; p < n; p++) {
+      nmp_conv_dsp_store(c, e->first + i, sums[p], y + (size_t)p * step);
+    }
+    return;
+  }
+  sums[0] >>= shift;
+  if (n > 1) {
+    sums[1] >>= shift;
+  }
+  if (n > 2) {
+    sums[2] >>= shift;
+    sums[3] >>= shift;
+  }
+  put(c, e->mode, sums, n, y, step);
+}
+
+/* ((sum >> (shift - 1)) + 1 >> 1) + bias */
+static inline int32_t end_one(int64_t sum, int shift, int32_t bias) {
+  const uint32_t low = (uint32_t)sum, high = (uint32_t)((uint64_t)sum >> 32);
+  const int32_t twice = (int32_t)(shift == 1 ? low : low >> (shift - 1) | high << (33 - shift));
+  return ((twice + 1) >> 1) + bias;
+}
+
+DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, const int64_t *sums, int n, uint8_t *y,
+                         size_t step) {
+  const int shift = e->shift[i];
+  int32_t values[2];
+  if (shift == 0) {
+    for (int p = 0; p < n; p++) {
+      nmp_conv_dsp_store(c, e->first + i, sums[p], y + (size_t)p * step);
+    }
+    return;
+  }
+  values[0] = end_one(sums[0], shift, e->start[i]);
+  if (n > 1) {
+    values[1] = end_one(sums[1], shift, e->start[i]);
+  }
+  put(c, e->mode, values, n, y, step);
+}
+
+nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
+
+/* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */
+void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
+
+/* The last 1..3 elements of a row of k weights as they meet an expanded patch. Nothing after the row is read. */
+void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]);
+
+/* Four elements to the two words that meet weights: in SXTB16's order for int8 weights, else as they are. */
+static inline void expand_four(uint32_t *first, uint32_t *second, const uint8_t *x, int x_wide, int w_wide) {
+  const uint32_t a = dsp_load(x);
+  if (x_wide) {
+    const uint32_t b = dsp_load(x + 4);
+    *first = w_wide ? a : dsp_low(a, b);
+    *second = w_wide ? b : dsp_high(a, b);
+  } else {
+    const uint32_t even = dsp_even(a), odd = dsp_odd(a);
+    *first = w_wide ? dsp_low(even, odd) : even;
+    *second = w_wide ? dsp_high(even, odd) : odd;
+  }
+}
+
+/* An inner loop over `n` steps, in rounds of four and then one by one. */
+#define DSP_LOOP(STEP)       \
+  "subs %[n], #4\n"          \
+  "blt 2f\n"                 \
+  "1:\n" STEP STEP STEP STEP \
+  "subs %[n], #4\n"          \
+  "bge 1b\n"                 \
+  "2: adds %[n], #4\n"       \
+  "beq 4f\n"                 \
+  "3:\n" STEP                \
+  "subs %[n], #1\n"          \
+  "bne 3b\n"                 \
+  "4:\n"
+
+#endif
+#endif

@@ -1,0 +1,240 @@
+/* Depthwise convolutions with kernels of three rows, int8 x int8: four channels at a time.
+ *
+ * A word holds one pixel of four channels. A column of three pixels is expanded to six words, for every channel rows 0
+ * and 1 as a pair of int16 and, for two channels each, row 2. So SMLAD adds two taps of a channel, and neighbouring
+ * outputs share what was expanded. Columns of a part of a row are in the scratch, weights in the same order before
+ * them.
+ */
+#include "conv_dsp.h"
+
+#ifdef NMP_DSP
+
+#define COLUMN 6     /* words of an expanded column */
+#define COLUMNS 18   /* that are expanded at a time */
+#define KERNEL_MAX 8 /* columns of the kernel */
+
+typedef struct quad {
+  uint32_t columns[COLUMNS * COLUMN];
+  uint32_t table[4 + KERNEL_MAX * COLUMN + 4]; /* starts, weights, shifts of the four channels */
+  uint32_t room[(ENDS_BYTES(4) + 3) / 4];
+  ends e;
+} quad;
+
+static size_t scratch(const nmp_conv *c) {
+  (void)c;
+  return (sizeof(quad) + 15) / 16 * 16;
+}
+
+/* Three words, a row each, to a column. */
+static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t c) {
+  const uint32_t first = dsp_low(a, b), last = dsp_high(a, b);
+  to[0] = dsp_even(first);
+  to[1] = dsp_odd(first);
+  to[2] = dsp_even(last);
+  to[3] = dsp_odd(last);
+  to[4] = dsp_even(c);
+  to[5] = dsp_odd(c);
+}
+
+/* n columns; rows advance by their steps. */
+static uint32_t *expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
+  const uint8_t *a = rows[0], *b = rows[1], *c = rows[2];
+  for (; n > 0; n--, to += COLUMN, a += steps[0], b += steps[1], c += steps[2]) {
+    expand_column(to, dsp_load(a), dsp_load(b), dsp_load(c));
+  }
+  return to;
+}
+
+/* n > 0 columns of three rows, 15 instructions each. */
+static uint32_t *expand_inside(uint32_t *to, const uint8_t *const rows[3], size_t step, size_t n) {
+  size_t at = 0;
+  __asm__ volatile(
+      "1: ldr r0, [%[a], %[at]]\n"
+      "ldr r1, [%[b], %[at]]\n"
+      "ldr r5, [%[c], %[at]]\n"
+      "add %[at], %[step]\n"
+      "pkhtb r3, r1, r0, asr #16\n"
+      "pkhbt r1, r0, r1, lsl #16\n"
+      "sxtb16 r0, r1\n"
+      "sxtb16 r1, r1, ror #8\n"
+      "sxtb16 r2, r3\n"
+      "sxtb16 r3, r3, ror #8\n"
+      "sxtb16 r4, r5\n"
+      "sxtb16 r5, r5, ror #8\n"
+      "stmia %[to]!, {r0-r5}\n"
+      "subs %[n], #1\n"
+      "bne 1b\n"
+      : [to] "+r"(to), [at] "+r"(at), [n] "+r"(n)
+      : [a] "r"(rows[0]), [b] "r"(rows[1]), [c] "r"(rows[2]), [step] "r"(step)
+      : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
+  return to;
+}
+
+static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
+  const size_t kernel = (size_t)c->h.kernel;
+  const uint8_t *w = (const uint8_t *)c->w + channel * c->k;
+  for (size_t kx = 0; kx < kernel; kx++) {
+    uint32_t rows[3] = {0, 0, 0};
+    for (size_t i = 4; i-- > 0;) {
+      for (size_t ky = 0; ky < 3; ky++) {
+        rows[ky] = rows[ky] << 8 | w[i * c->k + ky * kernel + kx];
+      }
+    }
+    expand_column(q->table + 4 + kx * COLUMN, rows[0], rows[1], rows[2]);
+  }
+  nmp_conv_dsp_prepare(c, channel, 4, 1, q->room, &q->e);
+  for (size_t i = 0; i < 4; i++) {
+    q->table[i] = (uint32_t)q->e.start[i];
+    q->table[4 + kernel * COLUMN + i] = q->e.shift[i];
+  }
+}
+
+/* The columns under outputs of row oy from column `first` on, which may lie in the padding. */
+static void load_columns(const nmp_conv *c, size_t image, int32_t oy, int32_t first, int32_t n, size_t channel,
+                         quad *q) {
+  const uint32_t pad = c->pad ? dsp_load((const uint8_t *)c->pad + channel) : 0;
+  const uint8_t *rows[3], *outside[3];
+  size_t steps[3];
+  static const size_t still[3] = {0, 0, 0};
+  const int32_t before = first < 0 ? (-first < n ? -first : n) : 0;
+  const int32_t end = first + n > c->h.in ? (c->h.in > first ? c->h.in - first : 0) : n,
+                inside = end > before ? end - before : 0;
+  for (int32_t ky = 0; ky < 3; ky++) {
+    const int32_t iy = nmp_pixel(&c->v, oy, ky);
+    const int there = nmp_inside(&c->v, iy);
+    outside[ky] = (const uint8_t *)&pad;
+    rows[ky] = there ? (const uint8_t *)c->x + image +
+                           ((size_t)iy * (size_t)c->h.in + (size_t)(first + before)) * c->in + channel
+                     : outside[ky];
+    steps[ky] = there ? c->in : 0;
+  }
+  uint32_t *to = expand_columns(q->columns, outside, still, (size_t)before);
+  if (inside > 0 && steps[0] && steps[1] && steps[2]) {
+    to = expand_inside(to, rows, c->in, (size_t)inside);
+  } else {
+    to = expand_columns(to, rows, steps, (size_t)inside);
+  }
+  expand_columns(to, outside, still, (size_t)(n - before - inside));
+}
+
+/* The products of a column of a kernel, whose weights are at t: 13 instructions for 12. */
+#define TAPS(a, b, c, d)      \
+  "ldmia %[x]!, {r0-r3}\n"    \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlad " a ", r0, r4, " a   \
+  "\n"                        \
+  "smlad " b ", r1, r5, " b   \
+  "\n"                        \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlad " c ", r2, r4, " c   \
+  "\n"                        \
+  "smlad " d ", r3, r5, " d   \
+  "\n"                        \
+  "ldrd r0, r1, [%[x]], #8\n" \
+  "ldrd r4, r5, [%[t]], #8\n" \
+  "smlabb " a ", r0, r4, " a  \
+  "\n"                        \
+  "smlabb " b ", r1, r5, " b  \
+  "\n"                        \
+  "smlatt " c ", r0, r4, " c  \
+  "\n"                        \
+  "smlatt " d ", r1, r5, " d "\n"
+
+/* A pixel of a kernel of three columns, with a table whose shifts are safe. */
+#define THREE_COLUMNS(name, SATURATE)                                                                     \
+  static inline void name(const uint32_t *x, const uint32_t *t, uint8_t *y) {                             \
+    __asm__ volatile("ldmia %[t]!, {r6, r8, r9, r10}\n"                                                 \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     TAPS("r6", "r8", "r9", "r10")                                                      \
+                     "ldmia %[t], {r0-r3}\n"                                                            \
+                     "asr r6, r6, r0\n"                                                                 \
+                     "asr r8, r8, r1\n"                                                                 \
+                     "asr r9, r9, r2\n"                                                                 \
+                     "asr r10, r10, r3\n" SATURATE("r6") SATURATE("r8") SATURATE("r9") SATURATE("r10")  \
+                     "bfi r6, r8, #8, #8\n"                                                             \
+                     "bfi r6, r9, #16, #8\n"                                                            \
+                     "bfi r6, r10, #24, #8\n"                                                           \
+                     "str r6, [%[y]]\n"                                                                 \
+                     : [x] "+r"(x), [t] "+r"(t)                                                         \
+                     : [y] "r"(y)                                                                       \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "memory"); \
+  }
+#define TO_INT8(r) "ssat " r ", #8, " r "\n"
+#define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
+
+THREE_COLUMNS(three_to_int8, TO_INT8)
+THREE_COLUMNS(three_to_positive8, TO_POSITIVE8)
+
+/* A pixel of any kernel and any ends. */
+static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
+  const uint32_t *t = q->table + 4;
+  int32_t sums[4];
+  int32_t p0 = q->e.start[0], p1 = q->e.start[1], p2 = q->e.start[2], p3 = q->e.start[3];
+  for (int32_t kx = 0; kx < c->h.kernel; kx++) {
+    __asm__ volatile(TAPS("%[a]", "%[b]", "%[c]", "%[d]")
+                     : [a] "+r"(p0), [b] "+r"(p1), [c] "+r"(p2), [d] "+r"(p3), [x] "+r"(x), [t] "+r"(t)
+                     :
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
+  }
+  sums[0] = p0;
+  sums[1] = p1;
+  sums[2] = p2;
+  sums[3] = p3;
+  for (size_t i = 0; i < 4; i++) {
+    end_narrow(c, &q->e, i, &sums[i], 1, y + (i << c->y_wide), 0);
+  }
+}
+
+/* Outputs [pixel, pixel + n) of the quad, whose columns lie `stride` apart. */
+static void run_outputs(const nmp_conv *c, const quad *q, size_t pixel, size_t n) {
+  const size_t step = (size_t)c->h.stride * COLUMN, y_step = (size_t)c->out << c->y_wide;
+  const uint8_t *s = q->e.shift;
+  const enum mode mode = s[0] && s[1] && s[2] && s[3] && c->h.kernel == 3 ? q->e.mode : OTHER;
+  const uint32_t *x = q->columns;
+  uint8_t *y = output(c, pixel, q->e.first);
+  if (mode == INT8) {
+    for (; n > 0; n--, x += step, y += y_step) {
+      three_to_int8(x, q->table, y);
+    }
+  } else if (mode == POSITIVE8) {
+    for (; n > 0; n--, x += step, y += y_step) {
+      three_to_positive8(x, q->table, y);
+    }
+  } else {
+    for (; n > 0; n--, x += step, y += y_step) {
+      any_columns(c, q, x, y);
+    }
+  }
+}
+
+static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
+  const int32_t most = (COLUMNS - c->h.kernel) / c->h.stride + 1;
+  load_weights(c, channel, q);
+  for (size_t row = 0; row < (size_t)c->images * (size_t)c->v.out; row++) {
+    const size_t image = row / (size_t)c->v.out * (size_t)c->v.in * (size_t)c->h.in * c->in;
+    const int32_t oy = (int32_t)(row % (size_t)c->v.out);
+    for (int32_t ox = 0, n; ox < c->h.out; ox += n) {
+      n = c->h.out - ox < most ? c->h.out - ox : most;
+      load_columns(c, image, oy, nmp_pixel(&c->h, ox, 0), (n - 1) * c->h.stride + c->h.kernel, channel, q);
+      run_outputs(c, q, row * (size_t)c->h.out + (size_t)ox, (size_t)n);
+    }
+  }
+}
+
+/* The last quad overlaps the one before where channels are not a multiple of four. */
+static void run(const nmp_conv *c, size_t task, size_t tasks) {
+  (void)task;
+  (void)tasks;
+  for (size_t channel = 0; channel < c->out; channel += 4) {
+    run_quad(c, channel + 4 <= c->out ? channel : c->out - 4, (quad *)c->scratch);
+  }
+}
+
+const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {
+  static const nmp_conv_kernel three_rows = {NULL, NULL, scratch, NULL, run};
+  const int fits = nmp_conv_is_depthwise(c) && c->out >= 4 && !c->x_wide && !c->w_wide;
+  return fits && c->v.kernel == 3 && c->h.kernel <= KERNEL_MAX && c->h.dilation == 1 ? &three_rows : NULL;
+}
+
+#endif
