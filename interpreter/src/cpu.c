@@ -5,6 +5,7 @@
 #include "dsp.h"
 #include "mve.h"
 #include "nmp.h"
+#include "rv32.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
 static const struct level {
@@ -17,6 +18,9 @@ static const struct level {
 #endif
 #ifdef NMP_MVE
     {"mve", nmp_kernels_mve},
+#endif
+#ifdef NMP_RV32
+    {"rv32", nmp_kernels_rv32},
 #endif
 };
 
@@ -39,6 +43,9 @@ const char *const *nmp_cpus(void) {
 #endif
 #ifdef NMP_MVE
                                       "mve",
+#endif
+#ifdef NMP_RV32
+                                      "rv32",
 #endif
                                       NULL};
   return names;

@@ -13,7 +13,7 @@ import pytest
 from nmpconv.device.simulator import MACHINES
 
 PROGRAMS = ("check_kernels", "check_conv")
-LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp"}
+LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve"}
 SECONDS = 120
 
 
