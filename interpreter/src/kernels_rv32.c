@@ -6,23 +6,32 @@
 
 #ifdef NMP_RV32
 
-#define UNROLLED _Pragma("GCC unroll 4")
+/* Four steps in a round, so that loads have immediate offsets from pointers that move once. Between steps the loads
+ * stay in order: all at once they would not fit the registers. A call keeps the registers of outer loops out.
+ */
+#define IN_ORDER __asm__ volatile("" ::: "memory");
+#define CALLED static __attribute__((noinline))
+#define ROUNDS(k, STEP, MOVE)                                                   \
+  for (size_t left = k; left >= 4; left -= 4) {                                 \
+    STEP(0) IN_ORDER STEP(1) IN_ORDER STEP(2) IN_ORDER STEP(3) IN_ORDER MOVE(4) \
+  }                                                                             \
+  for (size_t left = k % 4; left > 0; left--) {                                 \
+    STEP(0) MOVE(1)                                                             \
+  }
 
 /* Sums of four rows and two channels. */
-static void four_by_two(int32_t *sums, size_t channels, const int8_t *x, size_t stride, const int8_t *w, size_t k) {
+CALLED void four_by_two(int32_t *sums, size_t channels, const int8_t *x, size_t stride, const int8_t *w, size_t k) {
   const int8_t *x0 = x, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride, *w0 = w, *w1 = w + k;
   int32_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-  UNROLLED for (size_t i = 0; i < k; i++) {
-    const int32_t u = w0[i], v = w1[i], p = x0[i], q = x1[i], r = x2[i], s = x3[i];
-    a += p * u;
-    b += p * v;
-    c += q * u;
-    d += q * v;
-    e += r * u;
-    f += r * v;
-    g += s * u;
-    h += s * v;
+#define STEP(i)                                                                                     \
+  {                                                                                                 \
+    const int32_t u = w0[i], v = w1[i], p = x0[i], q = x1[i], r = x2[i], s = x3[i];                 \
+    a += p * u, b += p * v, c += q * u, d += q * v, e += r * u, f += r * v, g += s * u, h += s * v; \
   }
+#define MOVE(n) x0 += n, x1 += n, x2 += n, x3 += n, w0 += n, w1 += n;
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
   sums[0] = a;
   sums[1] = b;
   sums += channels;
@@ -36,17 +45,19 @@ static void four_by_two(int32_t *sums, size_t channels, const int8_t *x, size_t 
   sums[1] = h;
 }
 
-/* Sums of one row and four channels, of one and one. */
-static void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
+/* Sums of one row and four channels. */
+CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
   const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
   int32_t a = 0, b = 0, c = 0, d = 0;
-  UNROLLED for (size_t i = 0; i < k; i++) {
-    const int32_t p = x[i];
-    a += p * w0[i];
-    b += p * w1[i];
-    c += p * w2[i];
-    d += p * w3[i];
+#define STEP(i)                                                     \
+  {                                                                 \
+    const int32_t p = x[i];                                         \
+    a += p * w0[i], b += p * w1[i], c += p * w2[i], d += p * w3[i]; \
   }
+#define MOVE(n) x += n, w0 += n, w1 += n, w2 += n, w3 += n;
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
   sums[0] = a;
   sums[1] = b;
   sums[2] = c;
@@ -55,7 +66,7 @@ static void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t 
 
 static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   int32_t a = 0;
-  UNROLLED for (size_t i = 0; i < k; i++) {
+  for (size_t i = 0; i < k; i++) {
     a += x[i] * w[i];
   }
   return a;
@@ -84,6 +95,35 @@ static NMP_GEMM(gemm_8x8) {
   }
 }
 
+/* Eight channels at a time. */
+CALLED void eight_channels(int32_t *sums, const void *const *x, size_t c, const int8_t *w, size_t taps, size_t n) {
+  int32_t a[8] = {0};
+  for (size_t t = 0; t < taps; t++, w += n) {
+    const int8_t *p = (const int8_t *)x[t] + c;
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < 8; i++) {
+      a[i] += p[i] * w[i];
+    }
+  }
+  _Pragma("GCC unroll 8") for (size_t i = 0; i < 8; i++) {
+    sums[i] = a[i];
+  }
+}
+
+static NMP_DEPTHWISE(depthwise_8x8) {
+  const int8_t *ws = w;
+  int32_t *out = sums;
+  size_t c = 0;
+  for (; c + 8 <= n; c += 8) {
+    eight_channels(out + c, x, c, ws + c, taps, n);
+  }
+  for (; c < n; c++) {
+    out[c] = 0;
+    for (size_t t = 0; t < taps; t++) {
+      out[c] += ((const int8_t *)x[t])[c] * ws[t * n + c];
+    }
+  }
+}
+
 /* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
 #define SCALE(name, Y)                                                      \
   static NMP_SCALE(name) {                                                  \
@@ -108,6 +148,7 @@ SCALE(scale_32to16, int16_t)
 
 void nmp_kernels_rv32(nmp_kernels *kernels) {
   kernels->gemm[0][0] = gemm_8x8;
+  kernels->depthwise[0][0] = depthwise_8x8;
   kernels->scale[0][0] = scale_32to8;
   kernels->scale[0][1] = scale_32to16;
 }
