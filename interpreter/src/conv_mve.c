@@ -139,13 +139,14 @@ static int least_shift(const nmp_conv *c) {
  * that could bring back what a shift to the left has saturated, and depthwise padding other than zero.
  */
 static int claims(const nmp_conv *c) {
-  if (by_eight(c) && (c->pad || c->k > DEPTHWISE_TAPS)) {
-    return 0;
-  }
-  if (c->x_wide && c->w_wide && by_eight(c)) {
-    return least_shift(c) >= 9;
-  }
-  if ((c->x_wide | c->w_wide) && !by_eight(c)) {
+  if (by_eight(c)) {
+    if (c->pad || c->k > DEPTHWISE_TAPS) {
+      return 0;
+    }
+    if (c->x_wide && c->w_wide) {
+      return least_shift(c) >= 9;
+    }
+  } else if (c->x_wide | c->w_wide) {
     const int shift = least_shift(c);
     return shift >= 16 || (shift >= 0 && c->k < (2u << shift));
   }

@@ -9,7 +9,10 @@
 typedef struct pair {
   const void *first, *second;
 } pair;
-typedef struct layer {
+typedef struct layer layer;
+typedef void row_fn(const layer *l, const void *x, void *y);
+struct layer {
+  row_fn *row;
   pair w01, w23; /* the weights of the first four channels */
   struct next {
     size_t hop, steps; /* bytes from where the loads of four channels have ended to the next four; what DOTS wants */
@@ -18,7 +21,7 @@ typedef struct layer {
   const void *bias;
   size_t fours; /* of channels, at least one */
   int32_t shift, lo, hi;
-} layer;
+};
 
 /* Sixteen products of each of four channels, by vmladav (sums begin) or vmladava (they go on). */
 #define STEP(MULTIPLY)                  \
@@ -102,27 +105,19 @@ ROW_8X8(row_bias32_y16, DOTS_ANY, BIAS_32, Y_16)
 ROW_8X8(row_64_bias8_y8, DOTS_64S, BIAS_8, Y_8)
 ROW_8X8(row_64_bias16_y8, DOTS_64S, BIAS_16, Y_8)
 
-typedef void row_fn(const layer *l, const void *x, void *y);
-
-/* Many channels of a common kind have a faster loop. */
-static int in_64s(const nmp_conv *c) {
-  return c->k % 64 == 0 && c->bias_bits < 32 && !c->y_wide;
-}
-
-static row_fn *row_for(const nmp_conv *c) {
+static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   static row_fn *const any[3][2] = {
       {row_bias8_y8, row_bias8_y16}, {row_bias16_y8, row_bias16_y16}, {row_bias32_y8, row_bias32_y16}};
-  return in_64s(c) ? c->bias_bits == 8 ? row_64_bias8_y8 : row_64_bias16_y8 : any[c->bias_bits / 16][c->y_wide];
-}
-
-static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
-  const size_t k = c->k;
+  static row_fn *const fast[2] = {row_64_bias8_y8, row_64_bias16_y8}; /* many products of a common kind */
+  const size_t k = c->k, bias = c->bias_bits / 16;
   const int8_t *w = (const int8_t *)c->w + first * k;
-  return (layer){{w, w + k},
+  const int in_64s = k % 64 == 0 && bias < 2 && !c->y_wide;
+  return (layer){in_64s ? fast[bias] : any[bias][c->y_wide],
+                 {w, w + k},
                  {w + 2 * k, w + 3 * k},
-                 {4 * k - (k + 15) / 16 * 16, in_64s(c) ? k / 64 - 1 : k},
+                 {4 * k - (k + 15) / 16 * 16, in_64s ? k / 64 - 1 : k},
                  c->exponent_step ? c->exponents + first : (const int8_t *)c->scratch,
-                 (const uint8_t *)c->bias + first * (c->bias_bits / 8),
+                 (const uint8_t *)c->bias + first * (c->bias_bits / 8u),
                  fours,
                  c->shift,
                  c->lo,
@@ -131,7 +126,6 @@ static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
 
 /* Rows of one to three channels: as if they were four, apart from where the results go. */
 static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t first, size_t count, uint8_t *y) {
-  row_fn *row = row_for(c);
   layer l = layer_of(c, first, 1);
   int8_t exponents[4];
   int32_t bias[4], four[4];
@@ -146,14 +140,13 @@ static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t
   l.w01.second = count > 1 ? l.w01.second : l.w01.first;
   l.w23 = (pair){count > 2 ? l.w23.first : l.w01.first, l.w01.first};
   for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << c->y_wide) {
-    row(&l, x, four);
+    l.row(&l, x, four);
     memcpy(y, four, count << c->y_wide);
   }
 }
 
 /* Both factors int8. The last four channels may overlap those before: they come to the same. */
 void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
-  row_fn *row = row_for(c);
   const uint8_t *from = x;
   uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << c->y_wide);
   if (count < 4) {
@@ -162,13 +155,13 @@ void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t f
   }
   layer l = layer_of(c, first, count / 4);
   for (size_t r = 0; r < rows; r++) {
-    row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
+    l.row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
   }
   if (count % 4) {
     l = layer_of(c, first + count - 4, 1);
     y += (count - 4) << c->y_wide;
     for (size_t r = 0; r < rows; r++) {
-      row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
+      l.row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
     }
   }
 }
