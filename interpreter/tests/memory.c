@@ -42,10 +42,30 @@ static void guard(uint32_t region, const uint8_t *page) {
   REG(0xE000ED94) = 5u;            /* on, with the default map behind it */
   __asm volatile("dsb\n isb");
 }
-#else
-static void guard(uint32_t region, const uint8_t *page) {
-  (void)region;
-  (void)page;
+#elif defined(__riscv)
+#define PMP_ADDRESS(n)                                      \
+  case n:                                                   \
+    __asm volatile("csrw pmpaddr" #n ", %0" : : "r"(page)); \
+    break;
+
+/* Physical memory protection: a page of no rights, locked, which binds machine mode, too. */
+static void guard(uint32_t slot, const uint8_t *first) {
+  const uint32_t page = (uint32_t)(uintptr_t)first >> 2 | (PAGE / 8 - 1), locked = 0x98u << slot % 4 * 8;
+  switch (slot) {
+    PMP_ADDRESS(0)
+    PMP_ADDRESS(1)
+    PMP_ADDRESS(2)
+    PMP_ADDRESS(3)
+    PMP_ADDRESS(4)
+    PMP_ADDRESS(5)
+    PMP_ADDRESS(6)
+    PMP_ADDRESS(7)
+  }
+  if (slot < 4) {
+    __asm volatile("csrs pmpcfg0, %0" : : "r"(locked));
+  } else {
+    __asm volatile("csrs pmpcfg1, %0" : : "r"(locked));
+  }
 }
 #endif
 
@@ -63,7 +83,17 @@ void *tail(int slot, size_t bytes) {
   return start + (size_t)slot * SLOTS_APART + SLOT - bytes;
 }
 
-/* The C library's way out. */
+/* The C library's way out: newlib's, picolibc's. */
+#ifdef __PICOLIBC__
+static int put(char byte, FILE *file) {
+  (void)file;
+  board_putc((uint8_t)byte);
+  return 0;
+}
+
+static FILE out = FDEV_SETUP_STREAM(put, NULL, NULL, _FDEV_SETUP_WRITE);
+FILE *const stdout = &out, *const stderr = &out;
+#else
 int _write(int file, const char *data, int bytes);
 int _write(int file, const char *data, int bytes) {
   (void)file;
@@ -72,6 +102,7 @@ int _write(int file, const char *data, int bytes) {
   }
   return bytes;
 }
+#endif
 
 #else
 

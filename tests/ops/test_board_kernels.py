@@ -13,7 +13,7 @@ import pytest
 from nmpconv.device.simulator import MACHINES
 
 PROGRAMS = ("check_kernels", "check_conv")
-LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve"}
+LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve", "rv32": "rv32"}
 SECONDS = 120
 
 
@@ -45,7 +45,7 @@ def output(board: str, program: Path) -> str:
 def test_every_level_of_a_board_is_portable(
     name: str, board: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    need_tool("arm-none-eabi-gcc")
+    need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
     need_tool(MACHINES[board].program)
     folder = root / "interpreter"
     sources = f"MAIN=../tests/{name}.c ../tests/memory.c"
