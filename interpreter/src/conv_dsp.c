@@ -235,7 +235,7 @@ DSP_INLINE void narrow(const nmp_conv *c, const ends *e, const uint32_t *x, size
         sums[3] = dsp_mla2(rest[7], pair[1], dsp_mla2(rest[3], pair[0], sums[3]));
       }
     }
-    end_narrow(c, e, i, sums, pixels, y, step);
+    end_narrow(c, e, i, sums[0], sums[1], sums[2], sums[3], pixels, y, step);
   }
 }
 
@@ -262,7 +262,7 @@ static void wide2(const nmp_conv *c, const ends *e, const uint32_t *x, size_t co
       sums[0] = dsp_mlal2(rest[2], pair[1], dsp_mlal2(rest[0], pair[0], sums[0]));
       sums[1] = dsp_mlal2(rest[3], pair[1], dsp_mlal2(rest[1], pair[0], sums[1]));
     }
-    end_wide(c, e, i, sums, 2, y, step);
+    end_wide(c, e, i, sums[0], sums[1], 2, y, step);
   }
 }
 

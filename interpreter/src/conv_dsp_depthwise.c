@@ -37,16 +37,15 @@ static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t 
 }
 
 /* n columns; rows advance by their steps. */
-static uint32_t *expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
+static void expand_columns(uint32_t *to, const uint8_t *const rows[3], const size_t steps[3], size_t n) {
   const uint8_t *a = rows[0], *b = rows[1], *c = rows[2];
   for (; n > 0; n--, to += COLUMN, a += steps[0], b += steps[1], c += steps[2]) {
     expand_column(to, dsp_load(a), dsp_load(b), dsp_load(c));
   }
-  return to;
 }
 
 /* n > 0 columns of three rows, 15 instructions each. */
-static uint32_t *expand_inside(uint32_t *to, const uint8_t *const rows[3], size_t step, size_t n) {
+static void expand_inside(uint32_t *to, const uint8_t *a, const uint8_t *b, const uint8_t *c, size_t step, size_t n) {
   size_t at = 0;
   __asm__ volatile(
       "1: ldr r0, [%[a], %[at]]\n"
@@ -65,9 +64,8 @@ static uint32_t *expand_inside(uint32_t *to, const uint8_t *const rows[3], size_
       "subs %[n], #1\n"
       "bne 1b\n"
       : [to] "+r"(to), [at] "+r"(at), [n] "+r"(n)
-      : [a] "r"(rows[0]), [b] "r"(rows[1]), [c] "r"(rows[2]), [step] "r"(step)
+      : [a] "r"(a), [b] "r"(b), [c] "r"(c), [step] "r"(step)
       : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
-  return to;
 }
 
 static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
@@ -87,34 +85,6 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
     q->table[i] = (uint32_t)q->e.start[i];
     q->table[4 + kernel * COLUMN + i] = q->e.shift[i];
   }
-}
-
-/* The columns under outputs of row oy from column `first` on, which may lie in the padding. */
-static void load_columns(const nmp_conv *c, size_t image, int32_t oy, int32_t first, int32_t n, size_t channel,
-                         quad *q) {
-  const uint32_t pad = c->pad ? dsp_load((const uint8_t *)c->pad + channel) : 0;
-  const uint8_t *rows[3], *outside[3];
-  size_t steps[3];
-  static const size_t still[3] = {0, 0, 0};
-  const int32_t before = first < 0 ? (-first < n ? -first : n) : 0;
-  const int32_t end = first + n > c->h.in ? (c->h.in > first ? c->h.in - first : 0) : n,
-                inside = end > before ? end - before : 0;
-  for (int32_t ky = 0; ky < 3; ky++) {
-    const int32_t iy = nmp_pixel(&c->v, oy, ky);
-    const int there = nmp_inside(&c->v, iy);
-    outside[ky] = (const uint8_t *)&pad;
-    rows[ky] = there ? (const uint8_t *)c->x + image +
-                           ((size_t)iy * (size_t)c->h.in + (size_t)(first + before)) * c->in + channel
-                     : outside[ky];
-    steps[ky] = there ? c->in : 0;
-  }
-  uint32_t *to = expand_columns(q->columns, outside, still, (size_t)before);
-  if (inside > 0 && steps[0] && steps[1] && steps[2]) {
-    to = expand_inside(to, rows, c->in, (size_t)inside);
-  } else {
-    to = expand_columns(to, rows, steps, (size_t)inside);
-  }
-  expand_columns(to, outside, still, (size_t)(n - before - inside));
 }
 
 /* The products of a column of a kernel, whose weights are at t: 13 instructions for 12. */
@@ -169,7 +139,6 @@ THREE_COLUMNS(three_to_positive8, TO_POSITIVE8)
 /* A pixel of any kernel and any ends. */
 static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
   const uint32_t *t = q->table + 4;
-  int32_t sums[4];
   int32_t p0 = q->e.start[0], p1 = q->e.start[1], p2 = q->e.start[2], p3 = q->e.start[3];
   for (int32_t kx = 0; kx < c->h.kernel; kx++) {
     __asm__ volatile(TAPS("%[a]", "%[b]", "%[c]", "%[d]")
@@ -177,47 +146,92 @@ static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uin
                      :
                      : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
   }
-  sums[0] = p0;
-  sums[1] = p1;
-  sums[2] = p2;
-  sums[3] = p3;
-  for (size_t i = 0; i < 4; i++) {
-    end_narrow(c, &q->e, i, &sums[i], 1, y + (i << c->y_wide), 0);
-  }
+  const size_t size = 1u << c->y_wide;
+  end_narrow(c, &q->e, 0, p0, 0, 0, 0, 1, y, 0);
+  end_narrow(c, &q->e, 1, p1, 0, 0, 0, 1, y + size, 0);
+  end_narrow(c, &q->e, 2, p2, 0, 0, 0, 1, y + 2 * size, 0);
+  end_narrow(c, &q->e, 3, p3, 0, 0, 0, 1, y + 3 * size, 0);
 }
 
-/* Outputs [pixel, pixel + n) of the quad, whose columns lie `stride` apart. */
-static void run_outputs(const nmp_conv *c, const quad *q, size_t pixel, size_t n) {
-  const size_t step = (size_t)c->h.stride * COLUMN, y_step = (size_t)c->out << c->y_wide;
-  const uint8_t *s = q->e.shift;
-  const enum mode mode = s[0] && s[1] && s[2] && s[3] && c->h.kernel == 3 ? q->e.mode : OTHER;
-  const uint32_t *x = q->columns;
-  uint8_t *y = output(c, pixel, q->e.first);
-  if (mode == INT8) {
-    for (; n > 0; n--, x += step, y += y_step) {
-      three_to_int8(x, q->table, y);
+/* A part of all rows: outputs from column ox on, and the columns under them, of which some are padding. */
+typedef struct segment {
+  int32_t ox, n;
+  size_t before, inside, after;
+  const uint8_t *x; /* channel `first` of the first column that is not padding, in row 0 */
+} segment;
+
+static segment part(const nmp_conv *c, size_t image, int32_t ox, int32_t most, size_t channel) {
+  segment s;
+  s.ox = ox;
+  s.n = c->h.out - ox < most ? c->h.out - ox : most;
+  const int32_t first = nmp_pixel(&c->h, ox, 0), columns = (s.n - 1) * c->h.stride + c->h.kernel;
+  const int32_t left = first >= 0 ? 0 : -first < columns ? -first : columns;
+  const int32_t right = first + columns < c->h.in ? columns : c->h.in - first, inside = right > left ? right - left : 0;
+  s.before = (size_t)left;
+  s.inside = (size_t)inside;
+  s.after = (size_t)(columns - left - inside);
+  s.x = nmp_element(c, (nmp_place){0, 0, image}, 0, inside ? first + left : 0, channel);
+  return s;
+}
+
+/* Columns of a row that partly lies in the padding, from `pad`. */
+static void expand_edge(const nmp_conv *c, const segment *s, int32_t iy, const uint32_t *pad, uint32_t *to) {
+  const uint8_t *rows[3];
+  size_t steps[3];
+  for (int32_t ky = 0; ky < 3; ky++, iy += c->v.dilation) {
+    const int there = nmp_inside(&c->v, iy);
+    rows[ky] = there ? s->x + (size_t)iy * (size_t)c->h.in * c->in : (const uint8_t *)pad;
+    steps[ky] = there ? c->in : 0;
+  }
+  expand_columns(to, rows, steps, s->inside);
+}
+
+/* A segment in all rows of an image. Columns of padding are the same in all of them. */
+static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pixel) {
+  const size_t x_step = (size_t)c->h.stride * COLUMN, y_step = (size_t)c->out << c->y_wide,
+               width = (size_t)c->h.in * c->in;
+  const uint32_t pad = c->pad ? dsp_load((const uint8_t *)c->pad + q->e.first) : 0;
+  const uint8_t *pads[3] = {(const uint8_t *)&pad, (const uint8_t *)&pad, (const uint8_t *)&pad};
+  const size_t still[3] = {0, 0, 0}, below = (size_t)c->v.dilation * width;
+  const uint8_t *shift = q->e.shift;
+  const enum mode mode = shift[0] && shift[1] && shift[2] && shift[3] && c->h.kernel == 3 ? q->e.mode : OTHER;
+  uint32_t *const columns = q->columns + s->before * COLUMN;
+  expand_columns(q->columns, pads, still, s->before);
+  expand_columns(columns + s->inside * COLUMN, pads, still, s->after);
+  for (int32_t oy = 0; oy < c->v.out; oy++, pixel += (size_t)c->h.out) {
+    const int32_t iy = nmp_pixel(&c->v, oy, 0);
+    uint8_t *y = output(c, pixel + (size_t)s->ox, q->e.first), *end = y + (size_t)s->n * y_step;
+    const uint32_t *x = q->columns;
+    if (iy >= 0 && iy + 2 * c->v.dilation < c->v.in && s->inside > 0) {
+      const uint8_t *row = s->x + (size_t)iy * width;
+      expand_inside(columns, row, row + below, row + 2 * below, c->in, s->inside);
+    } else {
+      expand_edge(c, s, iy, &pad, columns);
     }
-  } else if (mode == POSITIVE8) {
-    for (; n > 0; n--, x += step, y += y_step) {
-      three_to_positive8(x, q->table, y);
-    }
-  } else {
-    for (; n > 0; n--, x += step, y += y_step) {
-      any_columns(c, q, x, y);
+    if (mode == INT8) {
+      for (; y < end; x += x_step, y += y_step) {
+        three_to_int8(x, q->table, y);
+      }
+    } else if (mode == POSITIVE8) {
+      for (; y < end; x += x_step, y += y_step) {
+        three_to_positive8(x, q->table, y);
+      }
+    } else {
+      for (; y < end; x += x_step, y += y_step) {
+        any_columns(c, q, x, y);
+      }
     }
   }
 }
 
 static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
   const int32_t most = (COLUMNS - c->h.kernel) / c->h.stride + 1;
+  const size_t plane = (size_t)c->v.in * (size_t)c->h.in * c->in, outputs = (size_t)c->v.out * (size_t)c->h.out;
   load_weights(c, channel, q);
-  for (size_t row = 0; row < (size_t)c->images * (size_t)c->v.out; row++) {
-    const size_t image = row / (size_t)c->v.out * (size_t)c->v.in * (size_t)c->h.in * c->in;
-    const int32_t oy = (int32_t)(row % (size_t)c->v.out);
-    for (int32_t ox = 0, n; ox < c->h.out; ox += n) {
-      n = c->h.out - ox < most ? c->h.out - ox : most;
-      load_columns(c, image, oy, nmp_pixel(&c->h, ox, 0), (n - 1) * c->h.stride + c->h.kernel, channel, q);
-      run_outputs(c, q, row * (size_t)c->h.out + (size_t)ox, (size_t)n);
+  for (uint32_t image = 0; image < c->images; image++) {
+    for (int32_t ox = 0; ox < c->h.out; ox += most) {
+      const segment s = part(c, image * plane, ox, most, channel);
+      run_segment(c, &s, q, image * outputs);
     }
   }
 }

@@ -167,10 +167,9 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
     sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
   }
   if (is_narrow(c)) {
-    int32_t narrow = (int32_t)sum;
-    end_narrow(c, e, i, &narrow, 1, y, 0);
+    end_narrow(c, e, i, (int32_t)sum, 0, 0, 0, 1, y, 0);
   } else {
-    end_wide(c, e, i, &sum, 1, y, 0);
+    end_wide(c, e, i, sum, 0, 1, y, 0);
   }
 }
 
@@ -194,11 +193,11 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
       }
       continue;
     }
-    end_narrow(c, e, i, &sums[0], 1, y, 0);
+    end_narrow(c, e, i, sums[0], 0, 0, 0, 1, y, 0);
     if (step == 4) {
-      end_narrow(c, e, i + 1, &sums[1], 1, y + size, 0);
-      end_narrow(c, e, i + 2, &sums[2], 1, y + 2 * size, 0);
-      end_narrow(c, e, i + 3, &sums[3], 1, y + 3 * size, 0);
+      end_narrow(c, e, i + 1, sums[1], 0, 0, 0, 1, y + size, 0);
+      end_narrow(c, e, i + 2, sums[2], 0, 0, 0, 1, y + 2 * size, 0);
+      end_narrow(c, e, i + 3, sums[3], 0, 0, 0, 1, y + 3 * size, 0);
     }
   }
 }
