@@ -19,10 +19,25 @@ enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
  */
 typedef struct ends {
   enum mode mode;
+  uint8_t bytes;  /* all shifts are safe, and mode is POSITIVE8 or INT8 */
   size_t first;   /* channel */
   int32_t *start; /* or bias */
   uint8_t *shift;
 } ends;
+
+/* Four sums of neighbouring channels, where e->bytes. */
+static inline void end_bytes(const ends *e, const uint8_t *shift, int32_t a, int32_t b, int32_t c, int32_t d,
+                             uint8_t *y) {
+  a >>= shift[0];
+  b >>= shift[1];
+  c >>= shift[2];
+  d >>= shift[3];
+  if (e->mode == POSITIVE8) {
+    dsp_store(y, dsp_bytes(dsp_positive8(a), dsp_positive8(b), dsp_positive8(c), dsp_positive8(d)));
+  } else {
+    dsp_store(y, dsp_bytes(dsp_int8(a), dsp_int8(b), dsp_int8(c), dsp_int8(d)));
+  }
+}
 
 #define ENDS_MAX 64                           /* channels that are prepared at a time */
 #define ENDS_BYTES(channels) ((channels) * 5) /* of `room`, aligned to 4 */

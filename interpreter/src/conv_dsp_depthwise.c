@@ -278,9 +278,7 @@ static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pix
   const uint32_t pad = c->pad ? dsp_load(nmp_padding(c, q->e.first)) : 0;
   const uint8_t *pads[3] = {(const uint8_t *)&pad, (const uint8_t *)&pad, (const uint8_t *)&pad};
   const size_t still[3] = {0, 0, 0}, below = (size_t)c->v.dilation * width, step = (size_t)c->in << c->x_wide;
-  const uint8_t *shift = q->e.shift;
-  const enum mode mode =
-      !c->x_wide && shift[0] && shift[1] && shift[2] && shift[3] && c->h.kernel == 3 ? q->e.mode : OTHER;
+  const enum mode mode = q->e.bytes && !c->x_wide && c->h.kernel == 3 ? q->e.mode : OTHER;
   uint32_t *const columns = q->columns + s->before * words;
   expand_columns(q->columns, pads, still, s->before, c->x_wide);
   expand_columns(columns + s->inside * words, pads, still, s->after, c->x_wide);
