@@ -69,66 +69,114 @@ DSP_INLINE uint32_t *expand(uint32_t *to, size_t step, const uint8_t *x, size_t 
   return to;
 }
 
-static uint32_t *expand_any(const nmp_conv *c, uint32_t *to, size_t step, const uint8_t *x, size_t elements) {
-  if (c->x_wide) {
-    return c->w_wide   ? expand(to, 2, x, elements, 1, 1)
-           : step == 2 ? expand(to, 2, x, elements, 1, 0)
-                       : expand(to, 4, x, elements, 1, 0);
+/* n bytes; what lies between is short. */
+static inline void copy(uint8_t *to, const uint8_t *from, size_t n) {
+  if (n < 4) {
+    for (; n > 0; n--) {
+      *to++ = *from++;
+    }
+    return;
   }
-  return c->w_wide   ? expand(to, 2, x, elements, 0, 1)
-         : step == 2 ? expand(to, 2, x, elements, 0, 0)
-                     : expand(to, 4, x, elements, 0, 0);
+  for (; n > 4; n -= 4, to += 4, from += 4) {
+    dsp_store(to, dsp_load(from));
+  }
+  dsp_store(to + n - 4, dsp_load(from + n - 4));
 }
 
-static uint32_t *fill(const nmp_conv *c, uint32_t *to, size_t step, size_t first, int32_t taps) {
-  const size_t tap = c->in / c->groups;
-  for (; taps > 0; taps--) {
-    if (c->pad) {
-      to = expand_any(c, to, step, nmp_padding(c, first), tap);
-    } else {
-      for (size_t i = 0; i < tap; i += 4, to += 2 * step) {
-        to[0] = to[step] = 0;
-      }
+/* Elements, to every `step`-th word of `to`; as they are where step is 0. */
+static uint8_t *emit(const nmp_conv *c, uint8_t *to, size_t step, const uint8_t *x, size_t elements) {
+  uint32_t *words = (uint32_t *)(void *)to;
+  if (step == 0) {
+    copy(to, x, elements << c->x_wide);
+    return to + (elements << c->x_wide);
+  }
+  if (c->x_wide) {
+    words = c->w_wide   ? expand(words, 2, x, elements, 1, 1)
+            : step == 2 ? expand(words, 2, x, elements, 1, 0)
+                        : expand(words, 4, x, elements, 1, 0);
+  } else {
+    words = c->w_wide   ? expand(words, 2, x, elements, 0, 1)
+            : step == 2 ? expand(words, 2, x, elements, 0, 0)
+                        : expand(words, 4, x, elements, 0, 0);
+  }
+  return (uint8_t *)words;
+}
+
+/* Taps in the padding, from channel `first` on. */
+static uint8_t *fill(const nmp_conv *c, uint8_t *to, size_t step, size_t first, int32_t taps) {
+  const size_t tap = c->in / c->groups, bytes = (size_t)taps * tap << c->x_wide;
+  if (c->pad) {
+    for (; taps > 0; taps--) {
+      to = emit(c, to, step, nmp_padding(c, first), tap);
     }
+  } else if (step == 0) {
+    for (uint8_t *end = to + bytes; to < end; to++) {
+      *to = 0;
+    }
+  } else {
+    uint32_t *words = (uint32_t *)(void *)to;
+    for (size_t n = (size_t)taps * tap / 2; n > 0; n--, words += step) {
+      *words = 0;
+    }
+    to = (uint8_t *)words;
   }
   return to;
 }
 
+/* The patch of one pixel, emitted. */
+static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, size_t step) {
+  const nmp_place at = nmp_locate(c, pixel);
+  const size_t tap = c->in / c->groups, first = group * tap, below = (size_t)c->h.in * c->in << c->x_wide;
+  const int whole = c->h.dilation == 1 && c->groups == 1;
+  int32_t left, right;
+  nmp_clip(&c->h, at.x, &left, &right);
+  right = right > left ? right : left;
+  const uint8_t *x = nmp_element(c, at, 0, nmp_pixel(&c->h, at.x, left), first);
+  int32_t iy = nmp_pixel(&c->v, at.y, 0);
+  for (int32_t ky = 0; ky < c->v.kernel; ky++, iy += c->v.dilation) {
+    const uint8_t *row = x + (size_t)iy * below;
+    if (!nmp_inside(&c->v, iy)) {
+      to = fill(c, to, step, first, c->h.kernel);
+      continue;
+    }
+    if (left > 0) {
+      to = fill(c, to, step, first, left);
+    }
+    if (whole) {
+      to = emit(c, to, step, row, (size_t)(right - left) * tap);
+    } else {
+      for (int32_t kx = left; kx < right; kx++, row += (size_t)c->h.dilation * c->in << c->x_wide) {
+        to = emit(c, to, step, row, tap);
+      }
+    }
+    if (right < c->h.kernel) {
+      to = fill(c, to, step, first, c->h.kernel - right);
+    }
+  }
+}
+
 /* The patch of one pixel as it is, with zeros up to a whole word. */
 static const uint8_t *linear(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to) {
-  const size_t bytes = (size_t)c->k << c->x_wide;
   if (nmp_conv_is_direct(c) && c->k % 4 == 0) {
-    return (const uint8_t *)c->x + pixel * bytes;
+    return (const uint8_t *)c->x + (pixel * c->k << c->x_wide);
   }
-  memset(to + linear_bytes(c) - 8, 0, 8);
-  nmp_gather(c, nmp_locate(c, pixel), group, to);
+  if (c->k % 4) {
+    uint8_t *last = to + linear_bytes(c) - (4 << c->x_wide);
+    dsp_store(last, 0);
+    if (c->x_wide) {
+      dsp_store(last + 4, 0);
+    }
+  }
+  walk(c, pixel, group, to, 0);
   return to;
 }
 
 /* The expanded patch of one pixel: every `step`-th word of `to`. */
 static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, size_t step, uint8_t *spare) {
   if (nmp_conv_is_direct(c) || is_ragged(c)) {
-    expand_any(c, to, step, linear(c, pixel, group, spare), words(c) * 2);
-    return;
-  }
-  const nmp_place at = nmp_locate(c, pixel);
-  const size_t tap = c->in / c->groups, first = group * tap;
-  const int whole = c->h.dilation == 1 && c->groups == 1;
-  int32_t left, right;
-  nmp_clip(&c->h, at.x, &left, &right);
-  right = right > left ? right : left;
-  for (int32_t ky = 0; ky < c->v.kernel; ky++) {
-    const int32_t iy = nmp_pixel(&c->v, at.y, ky);
-    if (!nmp_inside(&c->v, iy)) {
-      to = fill(c, to, step, first, c->h.kernel);
-      continue;
-    }
-    to = fill(c, to, step, first, left);
-    for (int32_t kx = left, run; kx < right; kx += run) {
-      run = whole ? right - kx : 1;
-      to = expand_any(c, to, step, nmp_element(c, at, iy, nmp_pixel(&c->h, at.x, kx), first), (size_t)run * tap);
-    }
-    to = fill(c, to, step, first, c->h.kernel - right);
+    emit(c, (uint8_t *)to, step, linear(c, pixel, group, spare), words(c) * 2);
+  } else {
+    walk(c, pixel, group, (uint8_t *)to, step);
   }
 }
 
