@@ -1,13 +1,12 @@
 /* Matrix products of Cortex-M's DSP extension.
  *
- * 1. Pixels go by four or two. Their patches are expanded to int16 into the scratch, in the order in which SXTB16
- * expands a word of int8 weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word
- * by word, so that one LDM brings what meets one word of weights.
- * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel: two or four channels share the
- *    expansion of the pixel.
+ * 1. Pixels go by four or two. Their patches are expanded to int16, in the order in which SXTB16 expands a word of int8
+ *    weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word by word, so that one
+ *    LDM brings what meets one word of weights.
+ * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel (conv_dsp_single.c).
  *
- * Sums are int32 where the products and a start of less than 2^30 cannot overflow it, else int64. Four pixels need
- * twice the room of two: it is taken from the end of y, until the results get there.
+ * Sums are int32 where neither the products nor what the sum starts at can reach 2^30, else int64. Patches of four
+ * pixels are in the scratch where that is small, else at the end of y, until the results get there.
  */
 #include "conv_dsp.h"
 
