@@ -1,11 +1,12 @@
 """The MLPerf Tiny nets on simulated microcontrollers, next to what CMSIS-NN and TFLM need for the same nets.
 
-Instructions are exact: QEMU counts them (-icount). The nets are converted from the zoo ($NMP_ZOO, default ../shared/zoo) at
-three settings: strict (int8 throughout, as CMSIS-NN's figures are), 8 (the default widths) and 16. For each net a firmware with
-the net's ops only is built, loaded over the simulated line, and its outputs are compared with this machine's.
+Instructions are exact: QEMU counts them (-icount). The nets are converted from the zoo ($NMP_ZOO, default
+../shared/zoo) at three settings: strict (int8 throughout, as CMSIS-NN's figures are), 8 (the default widths) and 16.
+For each net a firmware with the net's ops only is built, loaded over the simulated line, and its outputs are compared
+with this machine's.
 
-Flash is what the linker kept of the interpreter and the C library, without the model, the agent and the board. The peers'
-figures: CMSIS-NN 99f736a and TFLM 90b983c, gcc 12 -O3, November 2026; int16 is CMSIS-NN's 16x8, ours is 16x16.
+Flash is what the linker kept of the interpreter and the C library, without the model, the agent and the board. The
+peers' figures: CMSIS-NN 99f736a and TFLM 90b983c, gcc 12 -O3, November 2026; int16 is CMSIS-NN's 16x8, ours 16x16.
 """
 
 from __future__ import annotations

@@ -19,10 +19,25 @@ enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
  */
 typedef struct ends {
   enum mode mode;
+  uint8_t bytes;  /* all shifts are safe, and mode is POSITIVE8 or INT8 */
   size_t first;   /* channel */
   int32_t *start; /* or bias */
   uint8_t *shift;
 } ends;
+
+/* Four sums of neighbouring channels, where e->bytes. */
+static inline void end_bytes(const ends *e, const uint8_t *shift, int32_t a, int32_t b, int32_t c, int32_t d,
+                             uint8_t *y) {
+  a >>= shift[0];
+  b >>= shift[1];
+  c >>= shift[2];
+  d >>= shift[3];
+  if (e->mode == POSITIVE8) {
+    dsp_store(y, dsp_bytes(dsp_positive8(a), dsp_positive8(b), dsp_positive8(c), dsp_positive8(d)));
+  } else {
+    dsp_store(y, dsp_bytes(dsp_int8(a), dsp_int8(b), dsp_int8(c), dsp_int8(d)));
+  }
+}
 
 #define ENDS_MAX 64                           /* channels that are prepared at a time */
 #define ENDS_BYTES(channels) ((channels) * 5) /* of `room`, aligned to 4 */
@@ -44,50 +59,55 @@ static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
   return (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
 }
 
-/* Values of one channel of n pixels, `step` bytes apart. */
-DSP_INLINE void put(const nmp_conv *c, enum mode mode, const int32_t *v, int n, uint8_t *y, size_t step) {
-#define EACH(TYPE, NARROW)                                \
-  *(TYPE *)(void *)y = (TYPE)NARROW(v[0]);                \
-  if (n > 1) {                                            \
-    *(TYPE *)(void *)(y + step) = (TYPE)NARROW(v[1]);     \
-  }                                                       \
-  if (n > 2) {                                            \
-    *(TYPE *)(void *)(y + 2 * step) = (TYPE)NARROW(v[2]); \
-    *(TYPE *)(void *)(y + 3 * step) = (TYPE)NARROW(v[3]); \
-  }
+/* A call with `n` values of one channel, `step` bytes apart: written out, since what has an address is not kept in
+ * registers.
+ */
+#define DSP_EACH(n, CALL, v0, v1, v2, v3, y, step) \
+  do {                                             \
+    CALL(v0, y);                                   \
+    if ((n) > 1) {                                 \
+      CALL(v1, (y) + (step));                      \
+    }                                              \
+    if ((n) > 2) {                                 \
+      CALL(v2, (y) + 2 * (step));                  \
+      CALL(v3, (y) + 3 * (step));                  \
+    }                                              \
+  } while (0)
+
+DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, int32_t v2, int32_t v3, int n,
+                    uint8_t *y, size_t step) {
+#define TO_POSITIVE8(v, to) *(int8_t *)(to) = (int8_t)dsp_positive8(v)
+#define TO_INT8(v, to) *(int8_t *)(to) = (int8_t)dsp_int8(v)
+#define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
+#define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
+#define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
   if (mode == POSITIVE8) {
-    EACH(int8_t, dsp_positive8)
+    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
   } else if (mode == INT8) {
-    EACH(int8_t, dsp_int8)
+    DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
   } else if (mode == POSITIVE16) {
-    EACH(int16_t, dsp_positive16)
+    DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
   } else if (mode == INT16) {
-    EACH(int16_t, dsp_int16)
+    DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
   } else {
-    for (int i = 0; i < n; i++) {
-      nmp_conv_dsp_clip(c, v[i], y + (size_t)i * step);
-    }
+    DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);
   }
-#undef EACH
+#undef TO_POSITIVE8
+#undef TO_INT8
+#undef TO_POSITIVE16
+#undef TO_INT16
+#undef TO_OTHER
 }
 
-DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t *sums, int n, uint8_t *y, size_t step) {
+DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int32_t v3,
+                           int n, uint8_t *y, size_t step) {
   const int shift = e->shift[i];
+#define EXACTLY(v, to) nmp_conv_dsp_store(c, e->first + i, v, to)
   if (shift == 0) {
-    for (int p = 0; p < n; p++) {
-      nmp_conv_dsp_store(c, e->first + i, sums[p], y + (size_t)p * step);
-    }
-    return;
+    DSP_EACH(n, EXACTLY, v0, v1, v2, v3, y, step);
+  } else {
+    put(c, e->mode, v0 >> shift, v1 >> shift, v2 >> shift, v3 >> shift, n, y, step);
   }
-  sums[0] >>= shift;
-  if (n > 1) {
-    sums[1] >>= shift;
-  }
-  if (n > 2) {
-    sums[2] >>= shift;
-    sums[3] >>= shift;
-  }
-  put(c, e->mode, sums, n, y, step);
 }
 
 /* ((sum >> (shift - 1)) + 1 >> 1) + bias */
@@ -97,22 +117,17 @@ static inline int32_t end_one(int64_t sum, int shift, int32_t bias) {
   return ((twice + 1) >> 1) + bias;
 }
 
-DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, const int64_t *sums, int n, uint8_t *y,
+DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, int64_t v0, int64_t v1, int n, uint8_t *y,
                          size_t step) {
   const int shift = e->shift[i];
-  int32_t values[2];
+  const int32_t bias = e->start[i];
   if (shift == 0) {
-    for (int p = 0; p < n; p++) {
-      nmp_conv_dsp_store(c, e->first + i, sums[p], y + (size_t)p * step);
-    }
-    return;
+    DSP_EACH(n, EXACTLY, v0, v1, v0, v1, y, step);
+  } else {
+    put(c, e->mode, end_one(v0, shift, bias), n > 1 ? end_one(v1, shift, bias) : 0, 0, 0, n, y, step);
   }
-  values[0] = end_one(sums[0], shift, e->start[i]);
-  if (n > 1) {
-    values[1] = end_one(sums[1], shift, e->start[i]);
-  }
-  put(c, e->mode, values, n, y, step);
 }
+#undef EXACTLY
 
 nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
 

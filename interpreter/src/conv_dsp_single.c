@@ -19,22 +19,35 @@ static inline int fits(int32_t value, int bits) {
   return (uint32_t)(value ^ value >> 31) >> bits == 0;
 }
 
-void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
+/* c's members are copied: what is written could be they, for all that the compiler knows. */
+DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
+  const nmp_conv from = *c;
   int32_t *start = room;
   uint8_t *shifts = (uint8_t *)room + count * sizeof(int32_t);
-  *e = (ends){mode_of(c), first, start, shifts};
+  *e = (ends){mode_of(c), 0, first, start, shifts};
+  int all = e->mode == POSITIVE8 || e->mode == INT8;
   for (size_t i = first; i < first + count; i++) {
-    const int shift = nmp_conv_shift(c, i);
-    const int32_t bias = nmp_conv_bias(c, i);
+    const int shift = nmp_conv_shift(&from, i);
+    const int32_t bias = nmp_conv_bias(&from, i);
     int safe;
     if (narrow) {
       safe = (unsigned)(shift - 1) < 29 && fits(bias, 30 - shift);
       *start++ = safe ? (int32_t)((uint32_t)(2 * bias + 1) << (shift - 1)) : 0;
     } else {
-      safe = (unsigned)(shift - 1) < 31 && (uint64_t)c->k * 2 <= (uint64_t)1 << shift && fits(bias, 30);
+      safe = (unsigned)(shift - 1) < 31 && (uint64_t)from.k * 2 <= (uint64_t)1 << shift && fits(bias, 30);
       *start++ = bias;
     }
     *shifts++ = (uint8_t)(safe ? shift : 0);
+    all &= safe;
+  }
+  e->bytes = (uint8_t)all;
+}
+
+void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
+  if (narrow) {
+    prepare(c, first, count, 1, room, e);
+  } else {
+    prepare(c, first, count, 0, room, e);
   }
 }
 
@@ -90,19 +103,9 @@ static inline void times_narrow(int32_t sums[4], const uint8_t *x, const uint8_t
   "sxtb16 r0, r1\n"                                                                                     \
   "sxtb16 r1, r1, ror #8\n" ROW("[%[w0], %[k]]", "b") ROW("[%[w0]], #4", "a") ROW("[%[w2], %[k]]", "d") \
       ROW("[%[w2]], #4", "c")
-  if (n == 0) {
-    return;
-  }
   __asm__ volatile(
-      "lsrs %[n], #1\n"
-      "bcc 1f\n" STEP
-      "cmp %[n], #0\n"
-      "beq 2f\n"
-      "1:\n" STEP STEP
-      "subs %[n], #1\n"
-      "bne 1b\n"
-      "2:\n"
-      : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+l"(n)
+      DSP_LOOP(STEP)
+      : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n)
       : [k] "r"(k)
       : "r0", "r1", "r2", "r3", "cc", "memory");
 #undef STEP
@@ -167,20 +170,35 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
     sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
   }
   if (is_narrow(c)) {
-    int32_t narrow = (int32_t)sum;
-    end_narrow(c, e, i, &narrow, 1, y, 0);
+    end_narrow(c, e, i, (int32_t)sum, 0, 0, 0, 1, y, 0);
   } else {
-    end_wide(c, e, i, &sum, 1, y, 0);
+    end_wide(c, e, i, sum, 0, 1, y, 0);
   }
 }
 
-/* int8 x int8 by four channels, the last four again where that is no multiple; one by one where there are fewer. */
+/* int8 x int8 to bytes, four or more channels of whole words: by four, the last four again where that is no multiple.
+ */
+static void single_bytes(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+  const size_t k = c->k;
+  const uint8_t *w = (const uint8_t *)c->w + e->first * k;
+  uint8_t *y = output(c, pixel, e->first);
+  for (size_t i = 0;; i = i + 8 <= count ? i + 4 : count - 4) {
+    const int32_t *start = e->start + i;
+    int32_t sums[4] = {start[0], start[1], start[2], start[3]};
+    times_narrow(sums, patch, w + i * k, w + (i + 2) * k, k, k / 4);
+    end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
+    if (i + 4 == count) {
+      return;
+    }
+  }
+}
+
+/* int8 x int8 to anything. */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const size_t k = c->k, step = count < 4 ? 1 : 4, size = 1u << c->y_wide;
+  const size_t k = c->k, step = count < 4 ? 1 : 4;
   for (size_t done = 0; done < count; done += step) {
     const size_t i = done + step <= count ? done : count - step;
     const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
-    uint8_t *y = output(c, pixel, e->first + i);
     int32_t sums[4] = {e->start[i], 0, 0, 0};
     if (step == 4) {
       sums[1] = e->start[i + 1];
@@ -188,17 +206,8 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
       sums[3] = e->start[i + 3];
     }
     times_narrow(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0, k / 4);
-    if (k % 4) {
-      for (size_t r = 0; r < step; r++) {
-        end_single(c, e, i + r, patch, sums[r], pixel);
-      }
-      continue;
-    }
-    end_narrow(c, e, i, &sums[0], 1, y, 0);
-    if (step == 4) {
-      end_narrow(c, e, i + 1, &sums[1], 1, y + size, 0);
-      end_narrow(c, e, i + 2, &sums[2], 1, y + 2 * size, 0);
-      end_narrow(c, e, i + 3, &sums[3], 1, y + 3 * size, 0);
+    for (size_t r = 0; r < step; r++) {
+      end_single(c, e, i + r, patch, sums[r], pixel);
     }
   }
 }
@@ -221,7 +230,10 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
 }
 
 void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  (is_narrow(c) && !c->x_wide ? single_narrow : single_wide)(c, e, patch, count, pixel);
+  const int narrow = is_narrow(c) && !c->x_wide;
+  (narrow && e->bytes && count >= 4 && c->k % 4 == 0 ? single_bytes
+   : narrow                                          ? single_narrow
+                                                     : single_wide)(c, e, patch, count, pixel);
 }
 
 #endif

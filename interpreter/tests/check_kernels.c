@@ -151,7 +151,8 @@ static void check_scale(size_t n, int fill) {
 }
 
 static void check_elementwise(size_t n, int fill) {
-  static const int exponents[][3] = {{0, 0, 1}, {3, 0, 5}, {0, 30, 31}, {0, 1, -15}, {0, 0, 47}, {0, 0, 0}};
+  static const int exponents[][3] = {{0, 0, 1},   {3, 0, 5},   {0, 14, 30}, {15, 0, 9},
+                                     {0, 30, 31}, {0, 1, -15}, {0, 0, 47},  {0, 0, 0}};
   int32_t *table = tail(TABLE, 513 * 4);
   for (size_t i = 0; i < 513; i++) {
     table[i] = (int32_t)next_random();
@@ -162,7 +163,8 @@ static void check_elementwise(size_t n, int fill) {
     const void *a = integers(A, n, wa, fill), *b = integers(B, n, wb, fill);
     for (size_t e = 0; e < (benchmark ? 1 : COUNT(exponents)); e++) {
       for (size_t steps = benchmark ? 3 : 1; steps < 4; steps++) {
-        const nmp_binary how = {steps & 1, steps >> 1, exponents[e][0], exponents[e][1], exponents[e][2], lo, hi / 2};
+        const nmp_binary how = {steps & 1,       steps >> 1, exponents[e][0],    exponents[e][1],
+                                exponents[e][2], lo,         e % 2 ? hi : hi / 2};
         EACH("add", w, n, n, n << wy, add[wa][wb][wy], a, b, n, &how);
         EACH("mul", w, n, n, n << wy, mul[wa][wb][wy], a, b, n, &how);
       }
