@@ -147,8 +147,8 @@ static int claims(const nmp_conv *c) {
       return least_shift(c) >= 9;
     }
   } else if (c->x_wide | c->w_wide) {
-    const int shift = least_shift(c);
-    return shift >= 16 || (shift >= 0 && c->k < (2u << shift));
+    const int shift = least_shift(c), room = shift + (c->x_wide && c->w_wide ? 1 : 9); /* products: 2^30, 2^22 */
+    return shift >= 0 && (room >= 17 || c->k < (1u << room));
   }
   return c->bias_bits < 32 || least_shift(c) >= 0;
 }
