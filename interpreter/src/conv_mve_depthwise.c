@@ -14,6 +14,7 @@ typedef struct eight {
   int16x8_t lo, hi;
 } eight;
 
+/* The code below knows the offsets of both. */
 typedef struct taps {
   const void *x, *w;                     /* the first tap of the first pixel */
   int32_t column, row, w_row;            /* bytes from tap to tap; from behind the last tap of a row to the next row */
@@ -47,7 +48,14 @@ typedef struct taps {
 #define STORE_8 "vstrb.16 q3, [%[y]]\n"
 #define STORE_16 "vstrh.16 q3, [%[y]]\n"
 
-#define DEPTHWISE(name, START, TAPS, JOIN, STORE)                                                         \
+/* The taps of a row: any number, or three as most kernels have. */
+#define COLUMNS(TAPS)     \
+  "ldr lr, [%[t], #20]\n" \
+  "dls lr, lr\n"          \
+  "3:\n" TAPS "le lr, 3b\n"
+#define THREE(TAPS) TAPS TAPS TAPS
+
+#define DEPTHWISE(name, START, ROW, JOIN, STORE)                                                          \
   static void name(const eight *e, const taps *t, void *y, size_t pixels) {                               \
     const void *x = t->x, *p, *w;                                                                         \
     const int32_t column = t->column;                                                                     \
@@ -57,11 +65,7 @@ typedef struct taps {
         "ldr %[w], [%[t], #4]\n"                                                                          \
         "ldr %[left], [%[t], #24]\n"                                                                      \
         "vmov.i32 q3, #0\n"                                                                               \
-        "vmov.i32 q4, #0\n" START                                                                         \
-        "2: ldr lr, [%[t], #20]\n"                                                                        \
-        "dls lr, lr\n"                                                                                    \
-        "3:\n" TAPS                                                                                       \
-        "le lr, 3b\n"                                                                                     \
+        "vmov.i32 q4, #0\n" START "2:\n" ROW                                                              \
         "ldr lr, [%[t], #12]\n"                                                                           \
         "add %[p], lr\n"                                                                                  \
         "ldr lr, [%[t], #16]\n"                                                                           \
@@ -91,12 +95,13 @@ typedef struct taps {
         : [e] "r"(e), [t] "r"(t), [column] "r"(column)                                                    \
         : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "lr", "cc", "memory");                                \
   }
-DEPTHWISE(depthwise_8to8, "", TAP(PIXEL_8), "", STORE_8)
-DEPTHWISE(depthwise_8to16, "", TAP(PIXEL_8), "", STORE_16)
-DEPTHWISE(depthwise_16to8, "", TAP(PIXEL_16), "", STORE_8)
-DEPTHWISE(depthwise_16to16, "", TAP(PIXEL_16), "", STORE_16)
-DEPTHWISE(depthwise_split_to8, START_LOW, TAP(PIXEL_16) LOW_HALF, JOIN_HALVES, STORE_8)
-DEPTHWISE(depthwise_split_to16, START_LOW, TAP(PIXEL_16) LOW_HALF, JOIN_HALVES, STORE_16)
+DEPTHWISE(depthwise_8to8, "", COLUMNS(TAP(PIXEL_8)), "", STORE_8)
+DEPTHWISE(depthwise_three_8to8, "", THREE(TAP(PIXEL_8)), "", STORE_8)
+DEPTHWISE(depthwise_8to16, "", COLUMNS(TAP(PIXEL_8)), "", STORE_16)
+DEPTHWISE(depthwise_16to8, "", COLUMNS(TAP(PIXEL_16)), "", STORE_8)
+DEPTHWISE(depthwise_16to16, "", COLUMNS(TAP(PIXEL_16)), "", STORE_16)
+DEPTHWISE(depthwise_split_to8, START_LOW, COLUMNS(TAP(PIXEL_16) LOW_HALF), JOIN_HALVES, STORE_8)
+DEPTHWISE(depthwise_split_to16, START_LOW, COLUMNS(TAP(PIXEL_16) LOW_HALF), JOIN_HALVES, STORE_16)
 
 typedef void depthwise_fn(const eight *e, const taps *t, void *y, size_t pixels);
 
@@ -172,6 +177,7 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
             .y_step = (int32_t)c->out << c->y_wide};
   image += nmp_pixel(&c->h, from, left) * pixel;
   y += from * t.y_step;
+  depthwise_fn *any = table[c->x_wide + split][c->y_wide];
   for (int32_t oy = 0; oy < c->v.out; oy++, y += c->h.out * t.y_step) {
     clip(&c->v, oy, &top, &bottom);
     t.columns = right - left;
@@ -183,7 +189,8 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
       t.x = c->x;
       t.w = zeros;
     }
-    table[c->x_wide + split][c->y_wide](e, &t, y, (size_t)(to - from));
+    depthwise_fn *run = any == depthwise_8to8 && t.columns == 3 ? depthwise_three_8to8 : any;
+    run(e, &t, y, (size_t)(to - from));
   }
 }
 
