@@ -130,7 +130,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/fb.*", r"fb\.h"),
     ("src/axis.h", r""),
     ("src/kernels*", r"(conv|dsp|fixed|kernels\w*)\.h"),
-    ("src/conv*", r"(axis|conv|dsp|fixed|kernels\w*|patch|rows)\.h"),
+    ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|patch|rows)\.h"),
     ("src/dsp.h", r"kernels\.h"),
     ("src/patch.*", r"(conv|patch)\.h"),
     ("src/rows.*", r"(conv|rows)\.h"),
