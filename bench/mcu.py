@@ -29,7 +29,8 @@ from nmpconv.cli import show
 from nmpconv.convert import Options, convert
 from nmpconv.device.client import Device
 from nmpconv.device.simulator import Simulator
-from nmpconv.ondevice import cases, measure
+from nmpconv.errors import DeviceError, MismatchError
+from nmpconv.ondevice import Measured, cases, measure
 from nmpconv.runtime import Net, load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,8 @@ CMSIS_C = {"AD": (1.47, None), "IC": (65.3, None), "KWS": (16.2, None), "VWW": (
 PEERS = {"mps2-an386": CMSIS_M4, "mps2-an500": CMSIS_M4, "mps3-an547": CMSIS_M55, "rv32": CMSIS_C}
 TFLM_ARENA = {"AD": 2580, "IC": 54996, "KWS": 22820, "VWW": 100708}
 LOWER_BOUND = {"AD": 768, "IC": 49152, "KWS": 16000, "VWW": 55296}
+
+ATTEMPTS = 3
 
 # Objects of the firmware that are not the interpreter's.
 RIM = re.compile(r"/(main|agent|frame|boards/\w[\w/-]*)\.o$")
@@ -109,6 +112,22 @@ def flash(linked: Path) -> int:
     return sum(size for name, size in kept.items() if not RIM.search(name))
 
 
+def measured(board: str, elf: Path, path: Path, here: Net) -> Measured:
+    """One run, whose outputs are this machine's. On a busy machine the line to a simulator may break: then again."""
+    for attempt in range(ATTEMPTS):
+        line = Simulator(board, elf)
+        try:
+            return measure(Device(line), here, path.read_bytes(), cases(here), runs=1)
+        except MismatchError:
+            raise
+        except DeviceError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        finally:
+            line.close()
+    raise AssertionError
+
+
 def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], boards: Sequence[str], reuse: bool) -> Iterator[Row]:
     out = ROOT / "build" / "mcu"
     out.mkdir(parents=True, exist_ok=True)
@@ -118,11 +137,7 @@ def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], boards: Sequen
             here = load(path)
             for board in boards:
                 elf, linked = firmware(board, here, out)
-                line = Simulator(board, elf)
-                try:
-                    found = measure(Device(line), here, path.read_bytes(), cases(here), runs=1)
-                finally:
-                    line.close()
+                found = measured(board, elf, path, here)
                 peer = PEERS[board][net][setting == "16"]
                 wide = 2 if setting == "16" else 1
                 yield Row(

@@ -131,6 +131,11 @@ DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, int64_t v0,
 
 nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
 
+/* `count` channels of e, of four or two pixels from `pixel` on, whose expanded patches are interleaved at x. */
+typedef void nmp_conv_dsp_rows(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel);
+nmp_conv_dsp_rows nmp_conv_dsp_four, nmp_conv_dsp_two; /* is_narrow */
+nmp_conv_dsp_rows nmp_conv_dsp_two_wide;
+
 /* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */
 void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
 

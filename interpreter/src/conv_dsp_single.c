@@ -85,11 +85,29 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   pair[1] = dsp_odd(word);
 }
 
-/* Four channels in int32: rows w0, w0 + k, w2 and w2 + k of `n` groups of four weights. 23 instructions for 16 products
+/* Two words of x to r0 and r1, as they meet weights of a width. */
+#define LOAD_8_8         \
+  "ldr r1, [%[x]], #4\n" \
+  "sxtb16 r0, r1\n"      \
+  "sxtb16 r1, r1, ror #8\n"
+#define LOAD_8_16               \
+  "ldr r1, [%[x]], #4\n"        \
+  "sxtb16 r2, r1\n"             \
+  "sxtb16 r1, r1, ror #8\n"     \
+  "pkhbt r0, r2, r1, lsl #16\n" \
+  "pkhtb r1, r1, r2, asr #16\n"
+#define LOAD_16_8               \
+  "ldr r2, [%[x]], #4\n"        \
+  "ldr r1, [%[x]], #4\n"        \
+  "pkhbt r0, r2, r1, lsl #16\n" \
+  "pkhtb r1, r1, r2, asr #16\n"
+#define LOAD_16_16       \
+  "ldr r0, [%[x]], #4\n" \
+  "ldr r1, [%[x]], #4\n"
+
+/* Four channels of int8 weights in int32: rows w0, w0 + k, w2 and w2 + k of `n` groups of four. 23 instructions for 16
+ * products with x of int8, 24 with int16.
  */
-static inline void times_narrow(int32_t sums[4], const uint8_t *x, const uint8_t *w0, const uint8_t *w2, size_t k,
-                                size_t n) {
-  int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
 #define ROW(address, sum)            \
   "ldr r2, " address                 \
   "\n"                               \
@@ -98,31 +116,25 @@ static inline void times_narrow(int32_t sums[4], const uint8_t *x, const uint8_t
   "]\n"                              \
   "sxtb16 r2, r2, ror #8\n"          \
   "smlad %[" sum "], r1, r2, %[" sum "]\n"
-#define STEP                                                                                            \
-  "ldr r1, [%[x]], #4\n"                                                                                \
-  "sxtb16 r0, r1\n"                                                                                     \
-  "sxtb16 r1, r1, ror #8\n" ROW("[%[w0], %[k]]", "b") ROW("[%[w0]], #4", "a") ROW("[%[w2], %[k]]", "d") \
-      ROW("[%[w2]], #4", "c")
-  __asm__ volatile(
-      DSP_LOOP(STEP)
-      : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n)
-      : [k] "r"(k)
-      : "r0", "r1", "r2", "r3", "cc", "memory");
-#undef STEP
-#undef ROW
-  sums[0] = a;
-  sums[1] = b;
-  sums[2] = c;
-  sums[3] = d;
-}
+#define FOUR_ROWS ROW("[%[w0], %[k]]", "b") ROW("[%[w0]], #4", "a") ROW("[%[w2], %[k]]", "d") ROW("[%[w2]], #4", "c")
+#define TIMES_NARROW(name, LOAD)                                                                                     \
+  static void name(int32_t sums[4], const uint8_t *x, const uint8_t *w0, const uint8_t *w2, size_t k, size_t n) {    \
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];                                                      \
+    __asm__ volatile(                                                                                                \
+        DSP_LOOP(LOAD FOUR_ROWS)                                                                                     \
+        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
+        : [k] "r"(k)                                                                                                 \
+        : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
+    sums[0] = a;                                                                                                     \
+    sums[1] = b;                                                                                                     \
+    sums[2] = c;                                                                                                     \
+    sums[3] = d;                                                                                                     \
+  }
+
+TIMES_NARROW(times_narrow_8, LOAD_8_8)
+TIMES_NARROW(times_narrow_16, LOAD_16_8)
 
 /* Two channels in int64. */
-#define LOAD_8_8 "ldr r1, [%[x]], #4\n sxtb16 r0, r1\n sxtb16 r1, r1, ror #8\n"
-#define LOAD_8_16                                                                                                   \
-  "ldr r1, [%[x]], #4\n sxtb16 r2, r1\n sxtb16 r1, r1, ror #8\n pkhbt r0, r2, r1, lsl #16\n pkhtb r1, r1, r2, asr " \
-  "#16\n"
-#define LOAD_16_8 "ldr r2, [%[x]], #4\n ldr r1, [%[x]], #4\n pkhbt r0, r2, r1, lsl #16\n pkhtb r1, r1, r2, asr #16\n"
-#define LOAD_16_16 "ldr r0, [%[x]], #4\n ldr r1, [%[x]], #4\n"
 #define ROW_8(w, sum)                                \
   "ldr r3, [%[" w                                    \
   "]], #4\n sxtb16 r2, r3\n sxtb16 r3, r3, ror #8\n" \
@@ -131,17 +143,16 @@ static inline void times_narrow(int32_t sums[4], const uint8_t *x, const uint8_t
   "ldr r2, [%[" w "]], #4\n ldr r3, [%[" w \
   "]], #4\n"                               \
   "smlald %Q[" sum "], %R[" sum "], r0, r2\n smlald %Q[" sum "], %R[" sum "], r1, r3\n"
-#define TIMES_WIDE(name, LOAD, ROW)                                                                     \
-  static void name(int64_t sums[2], const uint8_t *x, const uint8_t *w0, const uint8_t *w1, size_t n) { \
-    int64_t a = sums[0], b = sums[1];                                                                   \
-    for (; n > 0; n--) {                                                                                \
-      __asm__ volatile(LOAD ROW("w0", "a") ROW("w1", "b")                                               \
-                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1)            \
-                       :                                                                                \
-                       : "r0", "r1", "r2", "r3", "memory");                                             \
-    }                                                                                                   \
-    sums[0] = a;                                                                                        \
-    sums[1] = b;                                                                                        \
+#define TIMES_WIDE(name, LOAD, ROW)                                                                       \
+  static void name(int64_t sums[2], const uint8_t *x, const uint8_t *w0, const uint8_t *w1, size_t n) {   \
+    int64_t a = sums[0], b = sums[1];                                                                     \
+    __asm__ volatile("1:\n" LOAD ROW("w0", "a") ROW("w1", "b") "subs %[n], #1\n"                        \
+                                                               "bne 1b\n"                               \
+                     : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1), [n] "+r"(n) \
+                     :                                                                                  \
+                     : "r0", "r1", "r2", "r3", "cc", "memory"); \
+    sums[0] = a;                                                                                          \
+    sums[1] = b;                                                                                          \
   }
 
 TIMES_WIDE(times_8_8, LOAD_8_8, ROW_8)
@@ -185,7 +196,7 @@ static void single_bytes(const nmp_conv *c, const ends *e, const uint8_t *patch,
   for (size_t i = 0;; i = i + 8 <= count ? i + 4 : count - 4) {
     const int32_t *start = e->start + i;
     int32_t sums[4] = {start[0], start[1], start[2], start[3]};
-    times_narrow(sums, patch, w + i * k, w + (i + 2) * k, k, k / 4);
+    times_narrow_8(sums, patch, w + i * k, w + (i + 2) * k, k, k / 4);
     end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
     if (i + 4 == count) {
       return;
@@ -193,7 +204,7 @@ static void single_bytes(const nmp_conv *c, const ends *e, const uint8_t *patch,
   }
 }
 
-/* int8 x int8 to anything. */
+/* int8 weights in int32, to anything. */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k, step = count < 4 ? 1 : 4;
   for (size_t done = 0; done < count; done += step) {
@@ -205,21 +216,20 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
       sums[2] = e->start[i + 2];
       sums[3] = e->start[i + 3];
     }
-    times_narrow(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0, k / 4);
+    (c->x_wide ? times_narrow_16 : times_narrow_8)(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0, k / 4);
     for (size_t r = 0; r < step; r++) {
       end_single(c, e, i + r, patch, sums[r], pixel);
     }
   }
 }
 
-/* Others by two. */
+/* Others by two, in int64. */
 static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t row = (size_t)c->k << c->w_wide;
-  const int narrow = is_narrow(c);
   for (size_t i = 0, n; i < count; i += n) {
     const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * row;
     n = count - i < 2 ? 1 : 2;
-    int64_t sums[2] = {narrow ? e->start[i] : 0, narrow ? e->start[i + n - 1] : 0};
+    int64_t sums[2] = {0, 0};
     if (c->k >= 4) {
       times_wide(c, sums, patch, w, w + (n - 1) * row, c->k / 4);
     }
@@ -230,10 +240,8 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
 }
 
 void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const int narrow = is_narrow(c) && !c->x_wide;
-  (narrow && e->bytes && count >= 4 && c->k % 4 == 0 ? single_bytes
-   : narrow                                          ? single_narrow
-                                                     : single_wide)(c, e, patch, count, pixel);
+  const int quick = e->bytes && count >= 4 && c->k % 4 == 0 && !c->x_wide;
+  (!is_narrow(c) ? single_wide : quick ? single_bytes : single_narrow)(c, e, patch, count, pixel);
 }
 
 #endif

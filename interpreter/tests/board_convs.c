@@ -73,10 +73,10 @@ static nmp_conv shape(void) {
     case 0: /* a matrix product */
       c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
       c.h = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
-      c.h.in = c.h.out = one_of(1, 1, 2, 1 + (int32_t)up_to(10));
+      c.h.in = c.h.out = one_of(1, 2, 1 + (int32_t)up_to(10), 1 + (int32_t)up_to(60));
       c.groups = 1;
       c.in = 1 + up_to((uint32_t)one_of(8, 40, 140, 700));
-      c.out = 1 + up_to(40);
+      c.out = 1 + up_to((uint32_t)one_of(8, 40, 70, 150));
       break;
     case 1: /* depthwise */
       c.v = axis(one_of(3, 3, 5, side));
