@@ -67,9 +67,8 @@ def _floors(default: Floor, strict: float | None, wide: Floor) -> dict[str, Floo
     return {"8": default, "strict": Floor(strict), "16": wide}
 
 
-def _outputs(narrow: float, wide: float) -> dict[str, Floor]:
-    """Of a model that does not classify."""
-    return {"8": Floor(narrow), "16": Floor(wide)}
+def _outputs(narrow: Floor, wide: Floor) -> dict[str, Floor]:
+    return {"8": narrow, "16": wide}
 
 
 RESNET8 = _floors(Floor(31, 98.0, 0.5), 29.2, Floor(60, 99.8))
@@ -79,20 +78,20 @@ FLOORS: dict[str, dict[str, Floor]] = {
     "mlperf_ic_resnet8_nhwc": RESNET8,
     "mlperf_vww_mobilenet025_nchw": _floors(Floor(24, 98.3, 0.6), 22.8, Floor(52, 99.7)),
     "mlperf_kws_dscnn": _floors(Floor(30, 98.4, 0.6), 23.5, Floor(52, 99.7)),
-    "mlperf_ad_autoencoder": _outputs(45, 45),
+    "mlperf_ad_autoencoder": _outputs(Floor(48), Floor(70)),
     "cifar10_resnet20": _floors(Floor(26, 98.6, 0.4), 24.3, Floor(57, 99.8)),
     "mobilenetv1_025_224": _floors(Floor(18, 86.5, 2), 18, Floor(53, 99.4)),
     "mobilenetv2_100_224_ptqdeq": _floors(Floor(16, 94, 2), 12.5, Floor(50, 99.8)),
     "squeezenet1.1_227": _floors(Floor(27.5, 88.5, 2), 27, Floor(48, 99)),
-    "cifar10_se_mbv3_local": _floors(Floor(22.5, 96.5, 1), None, Floor(55, 99.5)),
-    "ppocr_cls": _floors(Floor(15), None, Floor(50)),
-    "ultraface_rfb_320": _outputs(0, 45),
-    "yunet_n_320": _outputs(0, 45),
-    "yolox_nano_416": _outputs(0, 45),
-    "fastestdet_352": _outputs(0, 45),
-    "deeplabv3_mnv2_dm05_513_qatdeq": _outputs(0, 45),
-    "super_resolution_224": _outputs(0, 45),
-    "fsrcnn_x2": _outputs(0, 45),
+    "cifar10_se_mbv3_local": _floors(Floor(22.8, 97, 1), None, Floor(55, 99.5)),
+    "ppocr_cls": _outputs(Floor(16, 86), Floor(53, 98.5)),
+    "ultraface_rfb_320": _outputs(Floor(32), Floor(65)),
+    "yunet_n_320": _outputs(Floor(13), Floor(52)),
+    "yolox_nano_416": _outputs(Floor(10), Floor(45)),
+    "fastestdet_352": _outputs(Floor(), Floor(45)),
+    "deeplabv3_mnv2_dm05_513_qatdeq": _outputs(Floor(), Floor(45)),
+    "super_resolution_224": _outputs(Floor(38), Floor(70)),
+    "fsrcnn_x2": _outputs(Floor(24), Floor(65)),
 }
 MEASURE_EVERY = {"mobilenetv2_100_224_ptqdeq": 4}
 CROPS = {"super_resolution_224": 224, "fsrcnn_x2": 128}  # side in pixels

@@ -48,6 +48,7 @@ MEMBERS = (
     "Greater",
     "Equal",
     "ArgMax",
+    "Lrn",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -76,6 +77,7 @@ OP_TABLES = {
     "greater": "Greater",
     "equal": "Equal",
     "arg_max": "ArgMax",
+    "lrn": "Lrn",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -180,6 +182,12 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("axis", 0, "scalar", "int", 0, False),
         Field("smallest", 1, "scalar", "bool", 0, False),
         Field("last", 2, "scalar", "bool", 0, False),
+    ),
+    "Lrn": (
+        Field("size", 0, "scalar", "int", 1, False),
+        Field("shift", 1, "scalar", "int", 0, False),
+        Field("offset", 2, "scalar", "int", 1, False),
+        Field("offset_shift", 3, "scalar", "int", 0, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

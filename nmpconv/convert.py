@@ -22,7 +22,6 @@ from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
-from nmpconv.passes.equalize import fewest_bits
 from nmpconv.passes.exponents import Method, provisional
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -120,7 +119,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
     fitter = Fitter(graph, stats, bits, Method(options.method, options.percentile), rounding, images)
-    recipe, notes = _choose(fitter, _recipes(options, graph, bits, len(images)), progress)
+    recipe, notes = _choose(fitter, _recipes(options, len(images)), progress)
     progress("quantize", 0, 1)
     prepared = fitter.prepare(recipe.equalize, images, trace)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
@@ -200,10 +199,9 @@ def _spread(count: int, limit: int) -> list[int]:
     return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
 
 
-def _recipes(options: Options, graph: Graph, bits: Mapping[str, int], images: int) -> list[Recipe]:
-    """The candidates. At 16 bits one factor for a tensor only makes its grid finer; without images, only the statistics
-    speak."""
-    modes = ["none", "scalar", "vector"] if fewest_bits(graph, bits) == 8 else ["scalar", "vector"]
+def _recipes(options: Options, images: int) -> list[Recipe]:
+    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak."""
+    modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
     if options.equalize != "auto":
         modes = [options.equalize]
     roundings = {"auto": [False] if options.bits == "16" else [False, True], "nearest": [False], "gptq": [True]}[

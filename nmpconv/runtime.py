@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from nmpconv.errors import InputError, ModelError, NmpError, UsageError
 from nmpconv.ir import Preprocess
 
 ALIGN = 64  # of the model's and the arena's memory
+THREADS_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,14 @@ class OpTime:
     seconds: float
 
 
-def load(source: Path | str | bytes, *, cpu: str | None = None) -> Net:
+def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
     """The net of a file or of its bytes, verified and ready to run.
 
-    cpu: a level of `cpus`; None: $NMP_CPU, else the best one. Raises InputError, UsageError (level), ModelError.
+    cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
+    None: $NMP_THREADS, else 1. They change no result, and small ops stay on one thread. Raises InputError, UsageError
+    (level, threads), ModelError.
     """
-    return Net(source, cpu=cpu)
+    return Net(source, cpu=cpu, threads=threads)
 
 
 def cpus() -> list[str]:
@@ -62,24 +66,30 @@ def cpus() -> list[str]:
 
 
 class Net:
-    """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side."""
+    """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
 
-    def __init__(self, source: Path | str | bytes, *, cpu: str | None = None) -> None:
+    threads: how many may compute. A forked process may go on using the net.
+    """
+
+    def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
         data = source if isinstance(source, bytes) else reader.read_bytes(Path(source))
         where = "" if isinstance(source, bytes) else str(source)
         level = cpu or os.environ.get("NMP_CPU") or None
         if level is not None and level not in cpus():
             raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}")
+        self.threads = _threads(threads)
         model = _aligned(len(data))
         model[:] = np.frombuffer(data, np.uint8)
         try:
-            self.arena_bytes: int = _nmp.inspect(model, level)["arena_bytes"]
-            self._net = _nmp.Net(model, _aligned(self.arena_bytes), level)
+            self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
+            self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self.model = reader.read(data)
         self.inputs = [self._port(port) for port in self.model.inputs]
         self.outputs = [self._port(port) for port in self.model.outputs]
+        self._inputs = [self._net.input(i) for i in range(len(self.inputs))]
+        self._outputs = [self._net.output(i) for i in range(len(self.outputs))]
 
     @property
     def cpu(self) -> str:
@@ -93,9 +103,9 @@ class Net:
         and saturated. Raises InputError for another dtype or another number of elements.
         """
         for i, array in enumerate(self._arrays(inputs)):
-            self._net.input(i)[...] = _integers(array, self.inputs[i])
+            self.set_input(i, array)
         self.run_ops(0, len(self.model.ops))
-        return [self._net.output(i).copy() for i in range(len(self.outputs))]
+        return [output.copy() for output in self._outputs]
 
     def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
         """The outputs of `run` as reals."""
@@ -109,7 +119,7 @@ class Net:
 
     def set_input(self, i: int, array: ArrayLike) -> None:
         """Writes input i, as `run` does."""
-        self._net.input(i)[...] = _integers(array, self.inputs[i])
+        self._inputs[i][...] = _integers(array, self.inputs[i])
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
@@ -154,6 +164,19 @@ class Net:
         )
 
 
+def _threads(asked: int | None) -> int:
+    """How many threads are meant."""
+    text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
+    if not text.isdecimal() or int(text) > THREADS_MAX:
+        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {THREADS_MAX} are")
+    return int(text) or _cores()
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _aligned(size: int) -> NDArray[np.uint8]:
     """Memory of so many bytes at a multiple of ALIGN."""
     memory = np.zeros(size + ALIGN, np.uint8)
@@ -164,7 +187,7 @@ def _aligned(size: int) -> NDArray[np.uint8]:
 def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
     """The integers of an array that was handed in, in the port's shape."""
     given = np.asarray(array)
-    if given.size != np.prod(port.shape, dtype=np.int64):
+    if given.size != math.prod(port.shape):
         raise InputError(f"the array has shape {list(given.shape)}, {list(port.shape)} is needed", where=port.name)
     given = given.reshape(port.shape)
     if given.dtype == port.dtype:

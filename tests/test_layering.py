@@ -130,7 +130,9 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/crc.*", r"crc\.h"),
     ("src/fb.*", r"fb\.h"),
     ("src/axis.h", r""),
-    ("src/kernels*", r"kernels\w*\.h|conv\.h|fixed\.h"),
+    ("src/kernels_avx*", r"(kernels\w*|conv|conv_x86|fixed|vector\d+|x86)\.h|kernels_portable\.c"),
+    ("src/kernels*", r"kernels\w*\.h|conv\.h|fixed\.h|x86\.h"),
+    ("src/vector*", r""),
     ("src/conv*", r"(axis|conv|fixed|kernels\w*|rows)\.h"),
     ("src/rows.*", r"(conv|rows)\.h"),
     ("src/cpu.*", r"cpu\.h|kernels\.h|nmp\.h"),
@@ -140,9 +142,9 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/model.*", r"(model|fb|nmp|op|crc|fixed|gen/nmp_schema|gen/nmp_params)\.h"),
     ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
     ("src/nmp.c", r"(nmp|cpu|model|gen/nmp_schema)\.h"),
-    ("python/*", r"nmp\.h|nanobind/[\w/.]+"),
+    ("python/*", r"(nmp|pool)\.h|nanobind/[\w/.]+"),
     ("firmware/*", r"(nmp|board|config|agent|frame|cortex_m)\.h"),
-    ("tests/*", r"(gen/)?\w+\.h"),
+    ("tests/*", r"(gen/|\.\./python/)?\w+\.h"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(nanobind/[^>]+)>)', re.MULTILINE)
 

@@ -101,9 +101,11 @@ nmp_status nmp_run(nmp_net *net);
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
 nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view);
 
-/* The CPU level in use, for example "portable"; the names of all levels of this build that this machine can run. */
+/* The CPU level in use, for example "portable"; level i of those that this build has and this machine can run, the
+ * plainest first, and NULL after the last.
+ */
 const char *nmp_cpu(const nmp_net *net);
-const char *const *nmp_cpus(void); /* NULL-terminated */
+const char *nmp_cpu_level(size_t i);
 
 const char *nmp_status_text(nmp_status status);
 const char *nmp_version(void);

@@ -6,10 +6,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "nmp.h"
+#include "pool.h"
 
 namespace nb = nanobind;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -41,15 +43,16 @@ nb::object array_of(const nmp_view &view, nb::handle owner) {
   return nb::cast(nb::ndarray<nb::numpy>(view.data, view.rank, shape, owner, nullptr, dtype));
 }
 
-nmp_options options_of(const std::optional<std::string> &cpu) {
-  return {cpu ? cpu->c_str() : nullptr, nullptr, nullptr, 1};
+nmp_options options_of(const std::optional<std::string> &cpu, size_t threads, Pool *pool) {
+  return {cpu ? cpu->c_str() : nullptr, threads > 1 ? Pool::parallel : nullptr, pool, threads};
 }
 
 class Net {
  public:
-  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu) : model_(model), arena_(arena) {
+  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads)
+      : model_(model), arena_(arena), pool_(std::make_unique<Pool>(threads)) {
     nmp_fault fault;
-    const nmp_options options = options_of(cpu);
+    const nmp_options options = options_of(cpu, threads, pool_.get());
     check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
   }
 
@@ -74,11 +77,12 @@ class Net {
  private:
   Bytes model_;
   Memory arena_;
+  std::unique_ptr<Pool> pool_;
   nmp_net *net_ = nullptr;
 };
 
-nb::dict inspect(Bytes model, const std::optional<std::string> &cpu) {
-  const nmp_options options = options_of(cpu);
+nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t threads) {
+  const nmp_options options = options_of(cpu, threads, nullptr);
   nmp_info info;
   nmp_fault fault;
   check(nmp_inspect(model.data(), model.size(), &options, &info, &fault), fault);
@@ -98,8 +102,8 @@ nb::dict inspect(Bytes model, const std::optional<std::string> &cpu) {
 
 std::vector<std::string> cpus() {
   std::vector<std::string> names;
-  for (const char *const *name = nmp_cpus(); *name; name++) {
-    names.emplace_back(*name);
+  while (const char *name = nmp_cpu_level(names.size())) {
+    names.emplace_back(name);
   }
   return names;
 }
@@ -119,12 +123,12 @@ NB_MODULE(_nmp, m) {
       PyErr_SetObject(fault_type, args.ptr());
     }
   });
-  m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none());
+  m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none(), nb::arg("threads") = 1);
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);
   nb::class_<Net>(m, "Net")
-      .def(nb::init<Bytes, Memory, const std::optional<std::string> &>(), nb::arg("model"), nb::arg("arena"),
-           nb::arg("cpu").none())
+      .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
+           nb::arg("cpu").none(), nb::arg("threads") = 1)
       .def("input", &Net::view<nmp_input>)
       .def("output", &Net::view<nmp_output>)
       .def("tensor", &Net::view<nmp_tensor_at>)

@@ -21,6 +21,11 @@ static inline int nmp_inside(const nmp_axis *axis, int32_t pixel) {
 /* The elements [first, last) of window number `position` that are pixels and not padding. */
 static inline void nmp_clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
   const int32_t start = nmp_pixel(axis, position, 0), d = axis->dilation;
+  *first = 0;
+  *last = axis->kernel;
+  if (start >= 0 && nmp_pixel(axis, position, axis->kernel - 1) < axis->in) {
+    return; /* without the divisions: most windows */
+  }
   const int32_t end = axis->in > start ? (axis->in - start - 1) / d + 1 : 0; /* elements before the end of the input */
   *first = start < 0 ? (-start - 1) / d + 1 : 0;
   *last = end < axis->kernel ? end : axis->kernel;

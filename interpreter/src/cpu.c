@@ -3,28 +3,53 @@
 #include <string.h>
 
 #include "nmp.h"
+#include "x86.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
 static const struct level {
   const char *name;
+  unsigned needs; /* features of the CPU */
   void (*fill)(nmp_kernels *kernels);
 } levels[] = {
-    {"portable", nmp_kernels_portable},
+    {"portable", 0, nmp_kernels_portable},
+#ifdef NMP_X86
+    {"avx2", NMP_AVX2, nmp_kernels_avx2},
+    {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
+    {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},
+#endif
 };
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
+static unsigned features(void) {
+#ifdef NMP_X86
+  return nmp_x86_features();
+#else
+  return 0;
+#endif
+}
+
 const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
+  const unsigned found = features();
+  const char *last = NULL;
   for (size_t i = 0; i < LEVELS; i++) {
-    levels[i].fill(kernels);
-    if (name ? strcmp(name, levels[i].name) == 0 : i == LEVELS - 1) {
-      return levels[i].name;
+    if ((levels[i].needs & ~found) == 0) {
+      last = levels[i].name;
+      levels[i].fill(kernels);
+      if (name && strcmp(name, last) == 0) {
+        return last;
+      }
+    }
+  }
+  return name ? NULL : last;
+}
+
+const char *nmp_cpu_level(size_t i) {
+  const unsigned found = features();
+  for (size_t k = 0; k < LEVELS; k++) {
+    if ((levels[k].needs & ~found) == 0 && i-- == 0) {
+      return levels[k].name;
     }
   }
   return NULL;
-}
-
-const char *const *nmp_cpus(void) {
-  static const char *const names[] = {"portable", NULL};
-  return names;
 }

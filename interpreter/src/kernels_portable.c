@@ -1,5 +1,5 @@
 /* The plain version of every kernel: what the fast ones are compared with. Loops are written so that compilers
- * vectorize them at -O3.
+ * vectorize them at -O3; instruction sets include this file to have them compiled for themselves, under another name.
  */
 #include "conv.h"
 #include "fixed.h"

@@ -4,11 +4,17 @@
 #include "gen/nmp_schema.h"
 #include "model.h"
 
-/* The arena: this handle, packed weights (where each op's begin, then they), the activations. An op's scratch lies
- * behind those that are alive while it runs.
+/* Where memory is plenty, ops are decoded once, at create; elsewhere each time that they run. */
+#ifndef NMP_KEEP_OPS
+#define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
+#endif
+
+/* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations. An op's
+ * scratch lies behind those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
+  const nmp_op *ops;      /* with NMP_KEEP_OPS */
   uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
   const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
@@ -32,12 +38,13 @@ static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, 
 
 /* The offset of what comes after each part of the arena. */
 typedef struct layout {
-  uint64_t packed, activations, end;
+  uint64_t ops, packed, activations, end;
 } layout;
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   layout at;
-  at.packed = align(sizeof(nmp_net));
+  at.ops = align(sizeof(nmp_net));
+  at.packed = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
   at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
   at.end = at.activations + needs->arena;
   return at;
@@ -50,7 +57,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0};
+  *at = (layout){0, 0, 0, 0};
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, &net->kernels);
   if (net->cpu == NULL) {
@@ -120,6 +127,13 @@ static void pack(nmp_net *net, uint8_t *area) {
   }
 }
 
+static void keep_ops(nmp_net *net, nmp_op *ops) {
+  for (uint32_t i = 0; i < net->model.ops.count; i++) {
+    decode(net, i, &ops[i]);
+  }
+  net->ops = ops;
+}
+
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault) {
   nmp_net made;
@@ -141,10 +155,14 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   made.model.arena = base + at.activations;
   made.packed = NULL;
   made.starts = NULL;
+  made.ops = NULL;
   *net = (nmp_net *)arena;
   **net = made;
   if (at.activations > at.packed) {
     pack(*net, base + at.packed);
+  }
+  if (NMP_KEEP_OPS) {
+    keep_ops(*net, (nmp_op *)(void *)(base + at.ops));
   }
   return NMP_OK;
 }
@@ -193,10 +211,13 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
   if (net == NULL || first > last || last > net->model.ops.count) {
     return NMP_E_ARGUMENT;
   }
-  nmp_op op;
   for (uint32_t i = first; i < last; i++) {
-    decode(net, i, &op);
-    nmp_op_table[op.kind]->run(&op);
+    nmp_op decoded;
+    const nmp_op *op = NMP_KEEP_OPS ? &net->ops[i] : &decoded;
+    if (!NMP_KEEP_OPS) {
+      decode(net, i, &decoded);
+    }
+    nmp_op_table[op->kind]->run(op);
   }
   return NMP_OK;
 }

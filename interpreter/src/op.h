@@ -1,7 +1,6 @@
 /* What an op is in C: a row of three functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
  *
- * model.c decodes an op of the file into an nmp_op on the stack (pointers into the file and the arena), so nothing
- * is kept in RAM between runs.
+ * model.c decodes an op of the file into an nmp_op: pointers into the file and the arena, and plain numbers.
  */
 #ifndef NMP_OP_H
 #define NMP_OP_H

@@ -5,6 +5,8 @@
  *   check_kernels [--bench] [level ...]     all levels of this machine when none is named
  */
 #define _DEFAULT_SOURCE
+#include "check_kernels.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +17,17 @@
 #include "cpu.h"
 #include "nmp.h"
 
-#define SLOT (1 << 20) /* bytes of a buffer */
+#define SLOT (1 << 22) /* bytes of a buffer */
 #define MARGIN 64      /* poisoned bytes in front of an output */
-enum { WANT, GOT, A, B, TABLE, SLOTS };
-enum { RANDOM, LOWEST, HIGHEST, FILLS };
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const char *level = "portable";
-static int benchmark;
-static nmp_kernels portable, tested;
+const char *level = "portable";
+int benchmark;
+nmp_kernels portable, tested;
 static unsigned long long compared, failed;
 static const size_t lengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,  16,  17,  18,  19,  23,
                                  24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 255, 257, 600};
 
-/* The last `bytes` bytes before a guard page. */
-static void *tail(int slot, size_t bytes) {
+void *tail(int slot, size_t bytes) {
   static uint8_t *slots[SLOTS];
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (slots[slot] == NULL) {
@@ -43,7 +41,7 @@ static void *tail(int slot, size_t bytes) {
   return slots[slot] + SLOT - bytes;
 }
 
-static uint32_t next_random(void) {
+uint32_t next_random(void) {
   static uint64_t state = 88172645463325252u;
   state ^= state << 13;
   state ^= state >> 7;
@@ -51,8 +49,7 @@ static uint32_t next_random(void) {
   return (uint32_t)(state >> 16);
 }
 
-/* n integers of int8 (wide 0) or int16 (wide 1). */
-static void *integers(int slot, size_t n, int wide, int fill) {
+void *integers(int slot, size_t n, int wide, int fill) {
   void *data = tail(slot, n << wide);
   for (size_t i = 0; i < n; i++) {
     const int value = fill == RANDOM ? (int)next_random() : fill == LOWEST ? -32768 : 32767;
@@ -65,13 +62,12 @@ static void *integers(int slot, size_t n, int wide, int fill) {
   return data;
 }
 
-/* The bytes of an output, poisoned. */
-static void *poisoned(int slot, size_t bytes) {
+void *poisoned(int slot, size_t bytes) {
   memset(tail(slot, bytes + MARGIN), 0xA5, bytes + MARGIN);
   return tail(slot, bytes);
 }
 
-static void compare(const char *kernel, int widths, size_t n, size_t bytes) {
+void compare(const char *kernel, int widths, size_t n, size_t bytes) {
   compared++;
   if (memcmp(tail(WANT, bytes + MARGIN), tail(GOT, bytes + MARGIN), bytes + MARGIN) != 0) {
     failed++;
@@ -79,7 +75,7 @@ static void compare(const char *kernel, int widths, size_t n, size_t bytes) {
   }
 }
 
-static double seconds(void) {
+double seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -198,9 +194,12 @@ static void check_elementwise(size_t n, int fill) {
   }
 }
 
+/* 16 x 16 pixels of int8 are the most that add up in int16. */
 static void check_windows(size_t n, int fill) {
+  static const size_t sides[] = {3, 1, 2, 16, 17};
   for (int wide = 0; wide < 2; wide++) {
-    for (size_t side = benchmark ? 3 : 1; side <= 3; side++) {
+    for (size_t s = 0; s < (benchmark ? 1 : COUNT(sides)); s++) {
+      const size_t side = sides[s];
       const size_t column = n * 2, row = column * side + n, last = (side - 1) * (row + column) + n;
       const nmp_pixels window = {integers(A, last, wide, fill), side, side, row, column};
       EACH("max", wide, n, n * side * side, n << wide, max[wide], &window, n);
@@ -218,6 +217,7 @@ static int run_level(const char *name) {
     fprintf(stderr, "there is no CPU level '%s' here\n", name);
     return 2;
   }
+  check_convs();
   for (size_t c = 0; c < COUNT(checks); c++) {
     for (size_t i = 0; i < (benchmark ? 1 : COUNT(lengths)); i++) {
       for (int fill = 0; fill < (benchmark ? 1 : FILLS); fill++) {
@@ -240,8 +240,9 @@ int main(int argc, char **argv) {
       status = run_level(argv[i]);
     }
   }
-  for (const char *const *name = nmp_cpus(); *name && named == 0 && status == 0; name++) {
-    status = run_level(*name);
+  const char *name;
+  for (size_t i = 0; named == 0 && status == 0 && (name = nmp_cpu_level(i)) != NULL; i++) {
+    status = run_level(name);
   }
   if (!benchmark && status == 0) {
     printf("%llu comparisons, %llu differ\n", compared, failed);

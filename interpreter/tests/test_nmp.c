@@ -57,11 +57,7 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   expect(fault.found == (int64_t)size - 1 && fault.allowed == (int64_t)size, "what the arena should have");
   expect(nmp_create(&net, file, bytes, arena, size, &options, NULL) == NMP_E_CPU, "an unknown CPU level");
   expect(net == NULL, "no handle after a refusal");
-  for (const char *const *name = nmp_cpus(); *name; name++) {
-    options.cpu = *name;
-    expect(nmp_create(&net, file, bytes, arena, size, &options, NULL) == NMP_OK, "every CPU level");
-    expect(strcmp(nmp_cpu(net), *name) == 0, "the level that was asked for");
-  }
+  expect(nmp_create(&net, file, bytes, arena, size, NULL, NULL) == NMP_OK, "create");
   expect(nmp_input(net, info->inputs, &view) == NMP_E_ARGUMENT, "an input too far");
   expect(nmp_output(net, info->outputs, &view) == NMP_E_ARGUMENT, "an output too far");
   expect(nmp_tensor_at(net, info->tensors, &view) == NMP_E_ARGUMENT, "a tensor too far");
@@ -106,27 +102,41 @@ static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops) {
   }
 }
 
-static void test_file(const char *path) {
-  size_t bytes = 0;
+/* An arena of exactly the size that this level asks for. */
+static void test_level(const uint8_t *file, size_t bytes, const char *level) {
+  const nmp_options options = {level, NULL, NULL, 1};
   nmp_info info;
   nmp_fault fault;
   nmp_net *net;
   nmp_model m;
-  uint8_t *file = load(path, &bytes);
-  if (file == NULL || nmp_inspect(file, bytes, NULL, &info, &fault) != NMP_OK || fault.what != NULL) {
-    expect(0, path);
-    return;
-  }
+  expect(nmp_inspect(file, bytes, &options, &info, &fault) == NMP_OK && fault.what == NULL, level);
   uint8_t *arena = aligned(info.arena_bytes + GUARD);
   memset(arena, 0x5a, info.arena_bytes + GUARD);
-  test_mistakes(file, bytes, &info, arena);
-  expect(nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) == NMP_OK, "create");
+  expect(nmp_create(&net, file, bytes, arena, info.arena_bytes, &options, NULL) == NMP_OK, "every CPU level");
+  expect(strcmp(nmp_cpu(net), level) == 0, "the level that was asked for");
   expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
   test_vectors(net, &m, info.ops);
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");
   }
   free(arena);
+}
+
+static void test_file(const char *path) {
+  size_t bytes = 0;
+  nmp_info info;
+  uint8_t *file = load(path, &bytes);
+  if (file == NULL || nmp_inspect(file, bytes, NULL, &info, NULL) != NMP_OK) {
+    expect(0, path);
+    return;
+  }
+  uint8_t *arena = aligned(info.arena_bytes);
+  test_mistakes(file, bytes, &info, arena);
+  free(arena);
+  const char *level;
+  for (size_t i = 0; (level = nmp_cpu_level(i)) != NULL; i++) {
+    test_level(file, bytes, level);
+  }
   free(file);
 }
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nmpconv.runtime import Net
 
 NAME = "bench"
-THREADS = 1  # the interpreter of this version runs on one
 BINS = 10
 
 
@@ -28,6 +27,7 @@ def command(
     ] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Runs before, that do not count.")] = 3,
     cpu: options.Cpu = None,
+    threads: options.Threads = None,
     device: options.DeviceName = None,
     inputs: Annotated[
         list[str] | None,
@@ -58,7 +58,7 @@ def command(
     from nmpconv.benchmark import measure
     from nmpconv.runtime import load
 
-    net = load(model, cpu=cpu)
+    net = load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:
         timing = measure(net, runs=runs, warmup=warmup, progress=progress)
     if json:
@@ -73,7 +73,7 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
     return {
         "device": "host",
         "cpu": net.cpu,
-        "threads": THREADS,
+        "threads": net.threads,
         "runs": len(timing.latencies),
         "latency_ms": {**latency, "mean": 1e3 * timing.mean},
         "arena_bytes": net.arena_bytes,
@@ -112,7 +112,7 @@ def _show(timing: Timing, net: Net) -> None:
     median = timing.quantile(0.5)
     show.facts(
         [
-            ("device", f"host, {net.cpu}, {THREADS} thread"),
+            ("device", f"host, {net.cpu}, {net.threads} thread{'s' * (net.threads > 1)}"),
             ("runs", str(len(timing.latencies))),
             ("min", show.duration(timing.quantile(0))),
             ("median", show.duration(median)),

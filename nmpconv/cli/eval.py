@@ -26,6 +26,7 @@ def command(
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
     label_offset: Annotated[int, typer.Option(help="Added to every label to get the index of its class.")] = 0,
     cpu: options.Cpu = None,
+    threads: options.Threads = None,
     json: options.Json = False,
 ) -> None:
     """Measure accuracy on labelled data, and agreement and SQNR against the float model.
@@ -41,7 +42,7 @@ def command(
     from nmpconv.evaluate import evaluate
     from nmpconv.runtime import load
 
-    net = load(model, cpu=cpu)
+    net = load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:
         found = evaluate(
             net,

@@ -31,6 +31,11 @@ Cpu = Annotated[
     typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),
 ]
 
+Threads = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Compute with up to N threads, 0: one per core; default: $NMP_THREADS or 1."),
+]
+
 
 class Bits(str, Enum):
     INT8 = "8"

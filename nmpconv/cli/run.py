@@ -42,6 +42,7 @@ def command(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Write integers, not reals.")] = False,
     cpu: options.Cpu = None,
+    threads: options.Threads = None,
     device: options.DeviceName = None,
     json: options.Json = False,
 ) -> None:
@@ -55,7 +56,7 @@ def command(
     """
     from nmpconv.runtime import load
 
-    net = load(model, cpu=cpu)
+    net = load(model, cpu=cpu, threads=threads)
     ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
     target = output if output is not None or ranked else Path(f"{model.stem}.npz")
     if target is not None:

@@ -15,6 +15,7 @@ from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.gather import Gather
 from nmpconv.ops.greater import Greater
 from nmpconv.ops.lookup import Lookup
+from nmpconv.ops.lrn import Lrn
 from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
@@ -57,6 +58,7 @@ _ALL: list[Op] = [
     Greater(),
     Equal(),
     ArgMax(),
+    Lrn(),
 ]
 
 OPS: dict[str, Op] = {op.name: op for op in _ALL}

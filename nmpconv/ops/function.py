@@ -56,6 +56,5 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "log": lambda x, alpha, beta: np.log(np.maximum(x, 2.0**-80)),
     "reciprocal": lambda x, alpha, beta: 1.0 / np.where(x == 0, 2.0**-80, x),
     "power": lambda x, alpha, beta: _power(x, alpha),
-    "shrink": lambda x, alpha, beta: np.maximum(1.0 + beta * x, 2.0**-80) ** -alpha,
     "sqrt": lambda x, alpha, beta: np.sqrt(np.maximum(x, 0.0)),
 }

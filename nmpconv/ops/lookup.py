@@ -15,7 +15,6 @@ from nmpconv.fixed import INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.function import FUNCTIONS
@@ -76,13 +75,11 @@ class Lookup(Op):
     Params = LookupParams
     float_only = ("function", "alpha", "beta", "before", "after")
     in_place = True
-    onnx = (*_OF_ONNX, "PRelu", "Pow", "LRN")
+    onnx = (*_OF_ONNX, "PRelu", "Pow")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """PRelu with one slope is a LeakyRelu, Gelu by tanh a function of its own. LRN ends in a power."""
+        """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own."""
         x = to.value(node.input(0))
-        if node.op_type == "LRN":
-            return _lower_lrn(node, to)
         if node.op_type == "Pow":
             return _lower_power(node, to, x)
         if node.op_type == "PRelu":
@@ -165,9 +162,6 @@ def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
         return to.node("Gelu", (x,), y, approximate="tanh")
     if p.function == "power":
         return to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
-    if p.function == "shrink":
-        base = to.node("Add", (to.node("Mul", (x, to.const(np.float32(p.beta)))), to.const(np.float32(1.0))))
-        return to.node("Pow", (base, to.const(np.float32(-p.alpha))), y)
     kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
     _, (first, _), (second, _) = _OF_ONNX[kind]
     attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
@@ -216,19 +210,3 @@ def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
         to.emit("mul", (x, x), MulParams(), node.outputs[0])
     else:
         to.emit("lookup", (x,), LookupParams("power", power, 0.0), node.outputs[0])
-
-
-def _lower_lrn(node: OnnxNode, to: Importer) -> None:
-    """x * (k + alpha*m)^-beta = x * k^-beta * (1 + alpha/k * m)^-beta, m: the mean square of neighbouring channels."""
-    x = to.nhwc(node.input(0))
-    n, h, w, c = to[x].shape
-    size, k, beta = node.integer("size", 1), node.number("bias", 1.0), node.number("beta", 0.75)
-    if k <= 0:
-        raise Unsupported(f"bias {k:g}", hint="a positive bias")
-    line = to.reshape(to.emit("mul", (x, x), MulParams()), (n, h * w, c, 1))
-    window = AveragePoolParams(1, size, pad_left=(size - 1) // 2, pad_right=size // 2, count_include_pad=True)
-    mean = to.reshape(to.emit("average_pool", (line,), window), (n, h, w, c))
-    factor = to.emit("lookup", (mean,), LookupParams("shrink", beta, node.number("alpha", 1e-4) / k))
-    if k != 1.0:
-        x = to.emit("mul", (x, to.const(np.full((1, 1, 1, 1), k**-beta), "")), MulParams())
-    to.nchw(to.emit("mul", (x, factor), MulParams()), node.outputs[0], like=node.input(0))

@@ -78,6 +78,9 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
         # eps in the units of the variance is to be below the largest variance of the type.
         bits = graph[ins[0]].quant.bits  # type: ignore[union-attr]
         yield ins[0], math.ceil(math.log2(node.params.eps) / 2) + 1 - bits
+    elif node.op == "lrn":
+        p = node.params  # the bias in the units of the squares is to stay below 2^120
+        yield ins[0], math.ceil((math.log2(p.size / p.alpha * max(p.bias, 1.0)) - 120) / 2)
     elif node.op in _RISES:
         up, down = _RISES[node.op]
         yield out, _exponent(graph, ins[0]) - up

@@ -6,7 +6,7 @@ Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost 
 2. the graph's outputs, and what reaches an output only through Concat, Reshape, Transpose, Slice, Gather, Resize,
    Sigmoid, Softmax or ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, and the tables after those: LRN is one, and 8 bits do not hold squares.
+4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 """
 

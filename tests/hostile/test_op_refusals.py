@@ -46,8 +46,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a negative epsilon": ("normalize/2x5x7/2/8x8", {"epsilon": -1}),
     "an epsilon of 2^63": ("normalize/2x5x7/2/8x8", {"epsilon_shift": 32}),
     "a group too large": ("normalize/long/int8/random", {"axes": [0, 1]}),
+    "a sum of no channels": ("lrn/5of16/16x16/random", {"size": 0}),
+    "a sum of 4097 channels": ("lrn/5of16/16x16/random", {"size": 4097}),
+    "squares that overflow": ("lrn/5of16/16x16/random", {"shift": 28}),
+    "squares shifted out of sight": ("lrn/5of16/16x16/random", {"shift": -63}),
+    "no offset": ("lrn/5of16/16x16/random", {"offset": 0}),
+    "an offset of 2^62": ("lrn/5of16/16x16/random", {"offset_shift": 31}),
 }
-CHANGED = ("gather", "resize", "conv_transpose", "lookup", "normalize", "arg_max", "divide", "greater")
+CHANGED = ("gather", "resize", "conv_transpose", "lookup", "normalize", "arg_max", "divide", "greater", "lrn")
 GRAPHS = {case.id: case.graph for name in CHANGED for case in OPS[name].cases()}
 
 
@@ -104,6 +110,17 @@ def test_a_weight_of_normalize_that_overflows() -> None:
     root = tables("normalize/2x5x7/2/8x8")
     tensor = root["tensors"][root["ops"][0]["inputs"][1]]
     tensor.update(data=np.full(7, 1 << 23, "<i4").view(np.uint8), clip_min=-(2**31), clip_max=2**31 - 1)
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize(("entry", "value"), [(0, -1), (256, (1 << 30) + 1), (257, -1), (319, 63), (380, -1)])
+def test_entries_of_lrn(entry: int, value: int) -> None:
+    root = tables("lrn/5of16/16x16/random")
+    (table,) = (tensor for tensor in root["tensors"] if tensor["dtype"] == 2)
+    assert status(flat.pack(root)) == 0
+    data = np.array(table["data"]).view("<i4")
+    data[entry] = value
+    table["data"] = data.view(np.uint8)
     assert status(flat.pack(root)) == OP
 
 

@@ -13,8 +13,8 @@ import pytest
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     program = tmp_path_factory.mktemp("kernels") / "check_kernels"
     folder = root / "interpreter"
-    parts = sorted(path for part in ("cpu", "kernels", "conv", "rows") for path in folder.glob(f"src/{part}*.c"))
-    sources = [folder / "tests/check_kernels.c", *parts]
+    parts = sorted(path for part in ("cpu", "kernels", "conv", "rows", "x86") for path in folder.glob(f"src/{part}*.c"))
+    sources = [folder / "tests/check_kernels.c", folder / "tests/check_conv.c", *parts]
     flags = ["-std=c99", "-O2", "-I", folder / "include", "-I", folder / "src"]
     subprocess.run([need_tool("cc", "gcc", "clang"), *flags, *sources, "-o", program], check=True)
     return program

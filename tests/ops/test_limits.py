@@ -15,6 +15,7 @@ from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.conv_transpose import ConvTransposeParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.gather import GatherParams
+from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.normalize import NormalizeParams
 from nmpconv.ops.resize import ResizeParams
@@ -35,6 +36,7 @@ LIMITS = (
     ("normalize", NormalizeParams((1, 2)), [(1, 257, 256)], "65792 elements with one mean"),
     ("normalize", NormalizeParams(), [(1, 257)], "there is nothing to take the mean of"),
     ("arg_max", ArgMaxParams(1), [(1, 32769)], "an axis of 32769"),
+    ("lrn", LrnParams(5000), [(1, 2, 2, 9)], "a sum of 5000 channels"),
     ("softmax", SoftmaxParams(1), [(1, 65537)], "an axis of 65537"),
 )
 

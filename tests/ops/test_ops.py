@@ -16,13 +16,14 @@ CASES = [case for op in OPS.values() for case in op.cases()]
 def test_c_is_reference(case: Case) -> None:
     graph = case.graph
     wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
-    net = runtime.load(writer.to_bytes(plan_memory.run(graph), {}))
-    (got,) = net.run(*case.feeds)
+    data = writer.to_bytes(plan_memory.run(graph), {})
     value = graph[graph.outputs[0]]
     expected = wanted[value.name]
     assert (expected.dtype, expected.shape) == (value.dtype, value.shape)
-    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(got, expected)
+    for level in runtime.cpus():
+        (got,) = runtime.load(data, cpu=level).run(*case.feeds)
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(got, expected, err_msg=level)
 
 
 @pytest.mark.parametrize("name", OPS)

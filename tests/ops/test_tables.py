@@ -13,6 +13,7 @@ from nmpconv.ops import OPS
 from nmpconv.ops.case import Operand, grid, integers, single
 from nmpconv.ops.function import FUNCTIONS
 from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.normalize import NormalizeParams, spare_bits
 from nmpconv.ops.softmax import SoftmaxParams
 
@@ -35,6 +36,15 @@ def test_int8_is_within_half_a_step(function: str, y: Quant) -> None:
     for e_x in (-8, -4, 0, 3):
         got, exact = looked_up(function, 8, e_x, y)
         assert np.abs(got - exact).max() <= 0.5 + 1e-9
+
+
+def test_factors_around_a_function_are_in_its_table() -> None:
+    q = np.arange(-128, 128).astype(np.int8)
+    params = LookupParams("silu", before=0.4, after=3.0)
+    case = single(OPS["lookup"], "factors", params, [Operand(q[None], grid(8, -3))], grid(16, -9), quantize=True)
+    got = np.ldexp(reference.run(case.graph, {"x0": q[None]})["y"][0].astype(np.float64), -9)
+    x = 0.4 * q / 8.0
+    assert np.abs(got - 3.0 * x / (1 + np.exp(-x))).max() <= 2.0**-10 + 1e-12
 
 
 # Bounds of |f''|; the kinks of these functions lie on samples of the table.
@@ -121,6 +131,31 @@ def test_normalize_of_every_pair(e_x: int) -> None:
     )
     got = reference.run(case.graph, {"x0": pairs})["y"]
     np.testing.assert_array_equal(got, np.sign(pairs.astype(int) - pairs[:, ::-1]) * 2**14)
+
+
+LRNS = [(5, 1e-4, 0.75, 1.0), (3, 5e-5, 0.75, 2.0), (7, 1.0, 0.5, 0.0), (4, 0.01, 2.0, 1.0)]
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize(("size", "alpha", "beta", "bias"), LRNS)
+@pytest.mark.parametrize("e_x", [-30, -12, -6, 0, 8])
+def test_lrn_is_within_its_bound(bits: int, size: int, alpha: float, beta: float, bias: float, e_x: int) -> None:
+    """Lrn.quantize states it: activations from 2^-30 to millions, most of them small."""
+    rng = np.random.default_rng(size)
+    top = fixed.INT_MAX[bits]
+    q = np.rint(top * rng.uniform(-1, 1, (40, 50)) ** 5).astype(f"int{bits}")
+    q[0], q[1] = top, 0
+    real = np.ldexp(q.astype(np.float64), e_x)
+    squares = np.pad(real**2, [(0, 0), ((size - 1) // 2, size // 2)])
+    base = bias + alpha / size * sum(squares[:, i : i + 50] for i in range(size))
+    exact = np.where(q == 0, 0.0, real * np.where(q == 0, 1.0, base) ** -beta)
+    y = grid(16, int(np.ceil(np.log2(np.abs(exact).max()))) - 15)
+    params = LrnParams(size, alpha=alpha, beta=beta, bias=bias)
+    case = single(OPS["lrn"], "lrn", params, [Operand(q, grid(bits, e_x))], y, quantize=True)
+    got = reference.run(case.graph, {"x0": q})["y"].astype(np.float64)
+    wanted = np.clip(exact / 2.0**y.exponent, y.lo, y.hi)
+    bound = beta * (beta + 1) * 2.0**-19 + beta * 2.0**-28 + 2.0 ** (beta - 28)
+    assert np.all(np.abs(got - wanted) <= 0.5 + np.abs(wanted) * bound + 1e-9)
 
 
 def test_a_constant_operand_keeps_16_bits() -> None:

@@ -50,7 +50,9 @@ class Maker:
         x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
-        kinds += ["gather", "normalize"] + ["batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose"] * (rank == 4)
+        kinds += (
+            ["gather", "normalize"] + ["batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose", "lrn"] * (rank == 4)
+        )
         kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
             rank == 4
         )
@@ -122,6 +124,9 @@ class Maker:
         ]
         fits = [name for name in fits if self.values[name].shape[-1] == shape[-1]]
         self.emit("batch_matmul", (x, self.dice.choice(fits)), self.dice.choice([None, (0.0, 6.0)]))
+
+    def lrn(self, x: str, shape: tuple[int, ...]) -> None:
+        self.emit("lrn", (x,), self.dice.choice([None, (0.0, 6.0)]), size=self.dice.choice((1, 3, 4)), alpha=0.1)
 
     def normalize(self, x: str, shape: tuple[int, ...]) -> None:
         axes = tuple(sorted(self.dice.sample(range(1, len(shape)), self.dice.randint(1, len(shape) - 1))))

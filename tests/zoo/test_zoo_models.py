@@ -11,7 +11,7 @@ from zoo_quick import HARNESS, converted
 from nmpconv import fixed
 from nmpconv.feed import Feed
 from nmpconv.reference import run as run_reference
-from nmpconv.runtime import Port, load
+from nmpconv.runtime import Port, cpus, load
 
 pytestmark = pytest.mark.zoo
 
@@ -37,7 +37,9 @@ SMALL = (
     "mobilenetv2_100_224_ptqdeq",
     "squeezenet1.1_227",
 )
-FEW = 8  # images, of the large ones
+# What is converted with few images, at 16 bits: three detectors and a reader.
+LARGE = ("ultraface_rfb_320", "yunet_n_320", "yolox_nano_416", "ppocr_cls")
+FEW = 8
 
 
 @pytest.mark.slow
@@ -48,25 +50,22 @@ def test_floors(name: str, bits: str, zoo: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ultraface_rfb_320", "yunet_n_320", "yolox_nano_416", "ppocr_cls"])
+@pytest.mark.parametrize("name", LARGE)
 def test_floors_with_few_images(name: str, zoo: Path) -> None:
-    """Detectors and a reader at 16 bits, where few images are enough."""
     (row,) = HARNESS.measure(zoo, name, ["16"], FEW, FEW)
     assert row.misses(HARNESS.FLOORS[name]["16"]) == [], row
 
 
 @pytest.mark.parametrize("bits", ["8", "16"])
-@pytest.mark.parametrize(
-    "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in HARNESS.FLOORS]
-)
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     result, samples = converted(zoo, name, bits, tmp_path, equalize="none" if name in SMALL else "vector")
-    net = load(result.data)
-    feed = Feed(net, {"": samples})
+    nets = [load(result.data, cpu=level) for level in cpus()]
+    feed = Feed(nets[0], {"": samples})
     for i in range(2):
         sample = feed.integers(feed[i])
-        inputs = {port.name: _on_grid(sample[port.name], port) for port in net.inputs}
+        inputs = {port.name: _on_grid(sample[port.name], port) for port in nets[0].inputs}
         wanted = run_reference(result.graph, inputs)
-        got = net.run(inputs)
-        for port, array in zip(net.outputs, got, strict=True):
-            np.testing.assert_array_equal(array, wanted[port.name], err_msg=f"{name}, image {i}, {port.name}")
+        for net in nets:
+            for port, array in zip(net.outputs, net.run(inputs), strict=True):
+                np.testing.assert_array_equal(array, wanted[port.name], f"{name}, {net.cpu}, image {i}, {port.name}")

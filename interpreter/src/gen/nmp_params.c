@@ -104,6 +104,13 @@ static void decode_arg_max(const uint8_t *table, nmp_arg_max_params *p) {
   p->last = fb_bool(table, 2, 0);
 }
 
+static void decode_lrn(const uint8_t *table, nmp_lrn_params *p) {
+  p->size = fb_i32(table, 0, 1);
+  p->shift = fb_i32(table, 1, 0);
+  p->offset = fb_i32(table, 2, 1);
+  p->offset_shift = fb_i32(table, 3, 0);
+}
+
 void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params) {
   switch (kind) {
     case NMP_OP_CONV2D:
@@ -147,6 +154,9 @@ void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_pa
       break;
     case NMP_OP_ARG_MAX:
       decode_arg_max(table, &params->arg_max);
+      break;
+    case NMP_OP_LRN:
+      decode_lrn(table, &params->lrn);
       break;
     default:
       break;

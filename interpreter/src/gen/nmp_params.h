@@ -31,7 +31,8 @@
   X(divide, DIVIDE) \
   X(greater, GREATER) \
   X(equal, EQUAL) \
-  X(arg_max, ARG_MAX)
+  X(arg_max, ARG_MAX) \
+  X(lrn, LRN)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -60,7 +61,8 @@ enum nmp_op_kind {
   NMP_OP_GREATER = 24,
   NMP_OP_EQUAL = 25,
   NMP_OP_ARG_MAX = 26,
-  NMP_OP_KINDS = 27
+  NMP_OP_LRN = 27,
+  NMP_OP_KINDS = 28
 };
 
 typedef struct nmp_conv2d_params {
@@ -224,6 +226,13 @@ typedef struct nmp_arg_max_params {
   int32_t last;
 } nmp_arg_max_params;
 
+typedef struct nmp_lrn_params {
+  int32_t size;
+  int32_t shift;
+  int32_t offset;
+  int32_t offset_shift;
+} nmp_lrn_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -251,6 +260,7 @@ union nmp_params {
   nmp_greater_params greater;
   nmp_equal_params equal;
   nmp_arg_max_params arg_max;
+  nmp_lrn_params lrn;
 };
 
 /* Reads the parameters of an op of this kind from its verified table in the file. */

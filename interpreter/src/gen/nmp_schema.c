@@ -102,6 +102,13 @@ static const fb_field fields_arg_max[] = {
     {FB_KIND_SCALAR, 1, 0}, /* last */
 };
 
+static const fb_field fields_lrn[] = {
+    {FB_KIND_SCALAR, 4, 0}, /* size */
+    {FB_KIND_SCALAR, 4, 0}, /* shift */
+    {FB_KIND_SCALAR, 4, 0}, /* offset */
+    {FB_KIND_SCALAR, 4, 0}, /* offset_shift */
+};
+
 static const fb_field fields_tensor[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_VECTOR, 4, 1}, /* shape */
@@ -120,7 +127,7 @@ static const fb_field fields_tensor[] = {
 static const fb_field fields_op[] = {
     {FB_KIND_STRING, 0, 1}, /* name */
     {FB_KIND_SCALAR, 1, 0},
-    {FB_KIND_UNION, 26, 1}, /* params */
+    {FB_KIND_UNION, 27, 1}, /* params */
     {FB_KIND_VECTOR, 4, 1}, /* inputs */
     {FB_KIND_VECTOR, 4, 1}, /* outputs */
     {FB_KIND_SCALAR, 8, 0}, /* macs */
@@ -202,6 +209,7 @@ const fb_schema nmp_schema[FB_TABLE_COUNT] = {
     {NULL, 0}, /* Greater */
     {NULL, 0}, /* Equal */
     {fields_arg_max, 3}, /* ArgMax */
+    {fields_lrn, 4}, /* Lrn */
     {fields_tensor, 12}, /* Tensor */
     {fields_op, 7}, /* Op */
     {fields_preprocess, 8}, /* Preprocess */

@@ -35,15 +35,16 @@ enum {
   FB_GREATER = 23,
   FB_EQUAL = 24,
   FB_ARG_MAX = 25,
-  FB_TENSOR = 26,
-  FB_OP = 27,
-  FB_PREPROCESS = 28,
-  FB_PORT = 29,
-  FB_BYTES = 30,
-  FB_TEST_VECTOR = 31,
-  FB_ENTRY = 32,
-  FB_MODEL = 33,
-  FB_TABLE_COUNT = 34
+  FB_LRN = 26,
+  FB_TENSOR = 27,
+  FB_OP = 28,
+  FB_PREPROCESS = 29,
+  FB_PORT = 30,
+  FB_BYTES = 31,
+  FB_TEST_VECTOR = 32,
+  FB_ENTRY = 33,
+  FB_MODEL = 34,
+  FB_TABLE_COUNT = 35
 };
 
 enum {

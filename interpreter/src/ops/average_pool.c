@@ -40,12 +40,12 @@ static void run(const nmp_op *op) {
   const nmp_average_pool_params *p = &op->params.average_pool;
   const nmp_pool pool = decode(op);
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  const size_t channels = (size_t)y->shape[3];
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
   const int spread = x->exponent - y->exponent;
   const int64_t up = (int64_t)1 << (spread > 0 ? spread : 0), down = (int64_t)1 << (spread < 0 ? -spread : 0);
   int32_t sums[TILE];
   for (size_t at = 0; at < y->size; at += channels) {
-    nmp_pixels window = nmp_pool_window(op, &pool, at / channels);
+    nmp_pixels window = nmp_pool_window(op, &pool, at / channels / width, at / channels % width);
     const int64_t pixels =
         p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window.rows * window.columns);
     for (size_t first = 0, n; first < channels; first += n) {

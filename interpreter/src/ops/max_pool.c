@@ -21,10 +21,12 @@ static uint64_t work(const nmp_op *op) {
 static void run(const nmp_op *op) {
   const nmp_pool pool = decode(op);
   const nmp_tensor *y = &op->out[0];
-  const size_t channels = (size_t)y->shape[3];
-  for (size_t at = 0; at < y->size; at += channels) {
-    const nmp_pixels window = nmp_pool_window(op, &pool, at / channels);
-    op->kernels->max[NMP_WIDE(y->bits)](nmp_at(y, at), &window, channels);
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], lines = y->size / (width * channels);
+  for (size_t line = 0, at = 0; line < lines; line++) {
+    for (size_t column = 0; column < width; column++, at += channels) {
+      const nmp_pixels window = nmp_pool_window(op, &pool, line, column);
+      op->kernels->max[NMP_WIDE(y->bits)](nmp_at(y, at), &window, channels);
+    }
   }
 }
 

@@ -29,15 +29,15 @@ uint64_t nmp_pool_work(const nmp_op *op, int32_t kernel_h, int32_t kernel_w) {
   return (uint64_t)op->out[0].size * rows * columns;
 }
 
-nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t pixel) {
+nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t line, size_t column) {
   const nmp_tensor *x = &op->in[0];
   const size_t channels = (size_t)x->shape[3], row = (size_t)pool->h.in * channels;
-  const size_t width = (size_t)pool->h.out, plane = (size_t)pool->v.out * width;
-  const int32_t oy = (int32_t)(pixel % plane / width), ox = (int32_t)(pixel % width);
+  const size_t height = (size_t)pool->v.out;
+  const int32_t oy = (int32_t)(line % height), ox = (int32_t)column;
   int32_t top, bottom, left, right;
   nmp_clip(&pool->v, oy, &top, &bottom);
   nmp_clip(&pool->h, ox, &left, &right);
-  const size_t image = pixel / plane * (size_t)pool->v.in * row;
+  const size_t image = line / height * (size_t)pool->v.in * row;
   const size_t first =
       image + (size_t)nmp_pixel(&pool->v, oy, top) * row + (size_t)nmp_pixel(&pool->h, ox, left) * channels;
   return (nmp_pixels){nmp_at(x, first), (size_t)(bottom - top), (size_t)(right - left), (size_t)pool->v.dilation * row,

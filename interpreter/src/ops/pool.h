@@ -16,7 +16,7 @@ nmp_rule nmp_check_pool(const nmp_op *op, nmp_pool pool);
 /* A bound of the additions or comparisons. */
 uint64_t nmp_pool_work(const nmp_op *op, int32_t kernel_h, int32_t kernel_w);
 
-/* The pixels of the window of one output pixel (counted through the batch), without padding. */
-nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t pixel);
+/* The pixels of the window of the output pixel in a column of a line (counted through the batch), without padding. */
+nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t line, size_t column);
 
 #endif

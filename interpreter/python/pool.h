@@ -1,0 +1,183 @@
+/* Threads for nmp_options.parallel. Workers start with the first call, spin for a moment after each one, since the next
+ * op of a run comes soon, and then sleep. One call at a time; several pools may work side by side.
+ *
+ * A ticket is the number of the call and the next task of it. A worker takes a task by moving the ticket on, which
+ * fails when the call is another one by then; so nobody waits for workers that are late.
+ */
+#ifndef NMP_POOL_H
+#define NMP_POOL_H
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+class Pool {
+ public:
+  using Task = void (*)(void *context, size_t i);
+
+  /* threads: with the caller's, so that one fewer is started. */
+  explicit Pool(size_t threads) : threads_(threads) {
+    static const int once = pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1); });
+    (void)once;
+  }
+
+  ~Pool() {
+    leave_if_forked();
+  }
+
+  Pool(const Pool &) = delete;
+  Pool &operator=(const Pool &) = delete;
+
+  /* An nmp_parallel_for. */
+  static void parallel(void *pool, Task task, void *context, size_t n) {
+    static_cast<Pool *>(pool)->run(task, context, n);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds SPIN{40};
+
+  static std::atomic<unsigned> &forks() {
+    static std::atomic<unsigned> count{0};
+    return count;
+  }
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+  }
+
+  /* What the threads share. */
+  class Crew {
+   public:
+    explicit Crew(size_t workers) {
+      for (size_t i = 0; i < workers; i++) {
+        workers_.emplace_back([this] { work(); });
+      }
+    }
+
+    ~Crew() {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stop_ = true;
+      }
+      wake_.notify_all();
+      for (std::thread &worker : workers_) {
+        worker.join();
+      }
+    }
+
+    void run(Task task, void *context, size_t n) {
+      const uint64_t call = ((ticket_.load() >> 32) + 1) << 32;
+      ticket_.store(call | CLOSED); /* no task of the last call can be taken from here on */
+      task_.store(task);
+      context_.store(context);
+      count_.store(n);
+      done_.store(0);
+      ticket_.store(call);
+      if (sleepers_.load() > 0) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        wake_.notify_all();
+      }
+      while (take()) {
+      }
+      for (int i = 0; done_.load() < n; i++) {
+        if (i < 1000) {
+          pause();
+        } else {
+          std::this_thread::yield(); /* for a worker that waits for this core */
+        }
+      }
+    }
+
+   private:
+    static constexpr uint64_t CLOSED = 0xffffffff;
+
+    /* Does one task; false when there is none to take. */
+    bool take() {
+      uint64_t ticket = ticket_.load();
+      const Task task = task_.load();
+      void *context = context_.load();
+      const size_t n = count_.load();
+      while ((ticket & CLOSED) < n && (ticket & CLOSED) != CLOSED) {
+        const uint64_t call = ticket >> 32;
+        if (ticket_.compare_exchange_weak(ticket, ticket + 1)) {
+          task(context, ticket & CLOSED);
+          done_.fetch_add(1);
+          return true;
+        }
+        if (ticket >> 32 != call) {
+          return true; /* task, context and n are those of another call: look again */
+        }
+      }
+      return false;
+    }
+
+    void work() {
+      for (;;) {
+        const uint64_t seen = ticket_.load() >> 32;
+        while (take()) {
+        }
+        const auto end = std::chrono::steady_clock::now() + SPIN;
+        while (ticket_.load() >> 32 == seen && std::chrono::steady_clock::now() < end) {
+          for (int i = 0; i < 16 && ticket_.load() >> 32 == seen; i++) {
+            pause();
+          }
+        }
+        if (ticket_.load() >> 32 == seen && !sleep(seen)) {
+          return;
+        }
+      }
+    }
+
+    /* Until there is another call; false when it is time to stop. */
+    bool sleep(uint64_t seen) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      sleepers_.fetch_add(1);
+      wake_.wait(lock, [&] { return stop_ || ticket_.load() >> 32 != seen; });
+      sleepers_.fetch_sub(1);
+      return !stop_;
+    }
+
+    std::atomic<uint64_t> ticket_{CLOSED};
+    std::atomic<Task> task_{nullptr};
+    std::atomic<void *> context_{nullptr};
+    std::atomic<size_t> count_{0}, done_{0}, sleepers_{0};
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool stop_ = false; /* under mutex_ */
+    std::vector<std::thread> workers_;
+  };
+
+  /* A forked process has the pool's memory but none of its workers: it starts its own and leaves the others alone. */
+  void leave_if_forked() {
+    if (crew_ && fork_ != forks().load()) {
+      (void)crew_.release();
+    }
+  }
+
+  void run(Task task, void *context, size_t n) {
+    leave_if_forked();
+    if (!crew_) {
+      fork_ = forks().load();
+      crew_ = std::make_unique<Crew>(threads_ - 1);
+    }
+    crew_->run(task, context, n);
+  }
+
+  const size_t threads_;
+  unsigned fork_ = 0;
+  std::unique_ptr<Crew> crew_;
+};
+
+#endif

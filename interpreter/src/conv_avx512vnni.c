@@ -1,0 +1,132 @@
+#include "conv_x86.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+
+#define V __m512i
+#define LANES 16
+#define ZERO() _mm512_setzero_si512()
+#define LOAD(p) _mm512_loadu_si512(p)
+#define STORE(p, v) _mm512_storeu_si512(p, v)
+#define ADD(a, b) _mm512_add_epi32(a, b)
+#define SRA8(a) _mm512_srai_epi32(a, 8)
+#define BROADCAST(i) _mm512_set1_epi32(i)
+#define DOT_BYTES(s, x, w) _mm512_dpbusd_epi32(s, x, w)
+#define DOT_WORDS(s, x, w) _mm512_dpwssd_epi32(s, x, w)
+
+/* 8 int32 as int64 */
+static inline V widened(const int32_t *p) {
+  return _mm512_cvtepi32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+static inline void add_sums(int64_t *to, const int32_t *from, int shift) {
+  for (int i = 0; i < LANES; i += 8) {
+    STORE(to + i, _mm512_add_epi64(LOAD(to + i), _mm512_slli_epi64(widened(from + i), (unsigned)shift)));
+  }
+}
+
+#include "tile_x86.h"
+
+/* The first n of 32 bits, or all when there are more. */
+static inline uint32_t mask_of(size_t n) {
+  return n < 32 ? (1u << n) - 1 : UINT32_MAX;
+}
+
+/* 4 vectors of sums, shifted, as 4 times 16 bytes. */
+static inline V four(const int32_t *sums, V shift0, V shift1) {
+  const V order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const V a = _mm512_srav_epi32(LOAD(sums), shift0), b = _mm512_srav_epi32(LOAD(sums + 16), shift1);
+  const V c = _mm512_srav_epi32(LOAD(sums + 32), shift0), d = _mm512_srav_epi32(LOAD(sums + 48), shift1);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
+}
+
+static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
+  const V lo = _mm512_set1_epi8((char)c->lo), hi = _mm512_set1_epi8((char)c->hi), shift = LOAD(t->panel->shift);
+  const uint32_t mask = mask_of(n);
+  const size_t out = c->out;
+  if (lanes > LANES) {
+    const V shift1 = LOAD(t->panel->shift + LANES);
+    for (size_t r = 0; r < rows; r += 2, y += 2 * out) {
+      const V q = _mm512_min_epi8(_mm512_max_epi8(four(t->sums + r * lanes, shift, shift1), lo), hi);
+      _mm256_mask_storeu_epi8(y, mask, _mm512_castsi512_si256(q));
+      if (r + 1 < rows) {
+        _mm256_mask_storeu_epi8(y + out, mask, _mm512_extracti64x4_epi64(q, 1));
+      }
+    }
+    return;
+  }
+  for (size_t r = 0; r < rows; r += 4, y += 4 * out) {
+    const V q = _mm512_min_epi8(_mm512_max_epi8(four(t->sums + r * lanes, shift, shift), lo), hi);
+    const __mmask16 narrow = (__mmask16)mask;
+    _mm_mask_storeu_epi8(y, narrow, _mm512_castsi512_si128(q));
+    if (r + 1 < rows) {
+      _mm_mask_storeu_epi8(y + out, narrow, _mm512_extracti32x4_epi32(q, 1));
+    }
+    if (r + 2 < rows) {
+      _mm_mask_storeu_epi8(y + 2 * out, narrow, _mm512_extracti32x4_epi32(q, 2));
+    }
+    if (r + 3 < rows) {
+      _mm_mask_storeu_epi8(y + 3 * out, narrow, _mm512_extracti32x4_epi32(q, 3));
+    }
+  }
+}
+
+/* Lanes of one vector and of two are finished alike, the second one may be empty. */
+static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int16_t *y) {
+  const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const V lo = _mm512_set1_epi16((short)c->lo), hi = _mm512_set1_epi16((short)c->hi);
+  const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
+  const size_t second = lanes > LANES ? LANES : 0;
+  for (size_t r = 0; r < rows; r++) {
+    const int32_t *a = t->sums + r * lanes;
+    const V a0 = _mm512_srav_epi32(LOAD(a), shift0), a1 = _mm512_srav_epi32(LOAD(a + second), shift1);
+    const V packed = _mm512_packs_epi32(a0, a1);
+    const V q = _mm512_permutexvar_epi64(order, _mm512_min_epi16(_mm512_max_epi16(packed, lo), hi));
+    _mm512_mask_storeu_epi16(y + r * c->out, mask_of(n), q);
+  }
+}
+
+static void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  if (c->y_wide) {
+    finish_16(c, t, rows, lanes, n, y);
+  } else {
+    finish_8(c, t, rows, lanes, n, y);
+  }
+}
+
+static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  const V zero = ZERO(), one = _mm512_set1_epi64(1);
+  const __m256i lo = _mm256_set1_epi32(c->lo), hi = _mm256_set1_epi32(c->hi);
+  for (size_t i = 0; i < n; i += 8) {
+    const V shift = widened(t->panel->shift + i), bias = widened(t->panel->bias + i);
+    const V half = _mm512_sllv_epi64(one, _mm512_sub_epi64(shift, one)); /* zero for shifts of none or less */
+    const V right = _mm512_max_epi64(shift, zero), left = _mm512_max_epi64(_mm512_sub_epi64(zero, shift), zero);
+    const __mmask8 mask = (__mmask8)mask_of(n - i);
+    for (size_t r = 0; r < rows; r++) {
+      const V sum = _mm512_srav_epi64(_mm512_add_epi64(LOAD(t->wide + r * lanes + i), half), right);
+      const __m256i whole = _mm512_cvtsepi64_epi32(_mm512_add_epi64(_mm512_sllv_epi64(sum, left), bias));
+      const __m256i q = _mm256_min_epi32(_mm256_max_epi32(whole, lo), hi);
+      if (c->y_wide) {
+        _mm_mask_storeu_epi16((int16_t *)y + r * c->out + i, mask, _mm256_cvtepi32_epi16(q));
+      } else {
+        _mm_mask_storeu_epi8((int8_t *)y + r * c->out + i, mask, _mm256_cvtepi32_epi8(q));
+      }
+    }
+  }
+}
+
+TILES(TILES_14, bytes)
+TILES(TILES_14, words)
+TILES(TILES_7, planes)
+TILES(TILES_2, wide_words)
+TILES(TILES_2, wide_planes)
+PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
+
+NMP_TARGET_END
+
+const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
+  return choose(c);
+}
+#endif

@@ -1,0 +1,364 @@
+#include "conv_x86.h"
+
+#ifdef NMP_X86
+#include <string.h>
+
+#define SLACK 64           /* bytes behind a band that a grain may reach */
+#define L1_BYTES 16384u    /* of weights that are used for one tile after the other */
+#define BAND_BYTES 131072u /* of a band, when the weights are as many */
+#define TASK_MACS 262144u  /* less is not worth a task */
+
+/* The convolution as bands, segments and panels. A line is a row of output pixels; a single pixel where the pixels of x
+ * are the rows of the matrix as they are.
+ */
+typedef struct shape {
+  nmp_axis v, h;
+  uint32_t images;
+  int32_t v_hop, h_hop;                    /* rows and pixels of x from one of the band to the next */
+  size_t width;                            /* pixels of a band's row */
+  size_t row;                              /* elements of it */
+  size_t segments, per_segment;            /* elements */
+  size_t grains;                           /* of a segment */
+  size_t panels, panel_bytes, group_bytes; /* of a group; of all its panels */
+  size_t lines, plane;                     /* of a band; bytes */
+  int whole;                               /* rows of x are rows of the band */
+} shape;
+
+static size_t align(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+static size_t band_rows(const shape *s, size_t lines) {
+  return ((lines - 1) * (size_t)s->v.stride + (size_t)((s->v.kernel - 1) * s->v.dilation)) / (size_t)s->v_hop + 1;
+}
+
+static size_t plane_bytes(const shape *s, const nmp_product *p, size_t lines) {
+  return align(band_rows(s, lines) * s->row * p->element + SLACK);
+}
+
+/* Lines of a band: as many bytes as the weights have, since each band reads them all. */
+static size_t band_lines(const nmp_conv *c, const nmp_product *p, const shape *s) {
+  const size_t weights = c->groups * s->group_bytes, lines = (size_t)s->v.out;
+  const size_t bytes = weights < L1_BYTES ? L1_BYTES : weights < BAND_BYTES ? weights : BAND_BYTES;
+  const size_t one = plane_bytes(s, p, 1) * p->planes;
+  const size_t each = (size_t)(s->v.stride / s->v_hop) * s->row * p->element * p->planes;
+  const size_t most = bytes > one ? 1 + (bytes - one) / each : 1;
+  const size_t bands = (lines + most - 1) / most;
+  return (lines + bands - 1) / bands;
+}
+
+/* Pixels of x that no window sees are left out of the band where there is much to leave out. */
+static int32_t hop(const nmp_axis *axis, size_t bytes) {
+  return axis->kernel == 1 && bytes >= 128 ? axis->stride : 1;
+}
+
+static shape shape_of(const nmp_conv *c, const nmp_product *p) {
+  shape s;
+  memset(&s, 0, sizeof(s));
+  s.v = c->v;
+  s.h = c->h;
+  s.images = c->images;
+  if (nmp_conv_is_direct(c)) {
+    const int32_t pixels = (int32_t)nmp_conv_pixels(c);
+    s.v = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
+    s.h = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+    s.images = 1;
+  }
+  s.h_hop = hop(&s.h, c->in * p->element);
+  s.width = (size_t)(((s.h.out - 1) * s.h.stride + (s.h.kernel - 1) * s.h.dilation) / s.h_hop + 1);
+  s.row = s.width * c->in;
+  s.v_hop = hop(&s.v, s.row * p->element);
+  s.whole = s.h_hop == 1 && s.v_hop == 1 && s.h.before == 0 && s.width == (size_t)s.h.in;
+  s.segments = (size_t)s.v.kernel;
+  s.per_segment = (size_t)s.h.kernel * c->in;
+  if (c->groups > 1 || s.h.dilation > 1) {
+    s.segments *= (size_t)s.h.kernel;
+    s.per_segment = c->in / c->groups;
+  }
+  s.grains = (s.per_segment * p->element + NMP_GRAIN - 1) / NMP_GRAIN;
+  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * NMP_GRAIN * p->lanes;
+  const size_t vectors = (channels + p->lanes - 1) / p->lanes;
+  s.panels = (vectors + 1) / 2;
+  s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
+  s.group_bytes = s.panels * sizeof(nmp_panel) + vectors * vector;
+  s.lines = band_lines(c, p, &s);
+  s.plane = plane_bytes(&s, p, s.lines);
+  return s;
+}
+
+/* Packed are the shape, the distances of segments, and the panels. */
+static size_t segments_at(void) {
+  return align(sizeof(shape));
+}
+
+static size_t panels_at(const shape *s) {
+  return segments_at() + align(s->segments * sizeof(uint32_t));
+}
+
+size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p) {
+  const shape s = shape_of(c, p);
+  return panels_at(&s) + c->groups * s.group_bytes;
+}
+
+size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p) {
+  const shape s = shape_of(c, p);
+  return s.plane * p->planes;
+}
+
+/* The sum of a channel's weights and that of their magnitudes. */
+static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
+  const size_t first = channel * c->k;
+  *sum = *most = 0;
+  for (size_t i = 0; i < c->k && c->w_wide; i++) {
+    const int64_t w = ((const int16_t *)c->w)[first + i];
+    *sum += w;
+    *most += w < 0 ? -w : w;
+  }
+  int32_t narrow = 0, narrow_most = 0;
+  for (size_t i = 0; i < c->k && !c->w_wide; i++) {
+    const int32_t w = ((const int8_t *)c->w)[first + i];
+    narrow += w;
+    narrow_most += w < 0 ? -w : w;
+  }
+  *sum += narrow;
+  *most += narrow_most;
+}
+
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
+  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  int64_t sum, most;
+  if (by < split || by > 30) {
+    return 0;
+  }
+  sum_weights(c, channel, &sum, &most);
+  const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
+  const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
+  const int64_t x_most = c->x_wide && !split ? 32768 : 128;
+  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * sum : first); /* bytes of x are 128 too large */
+  *shift = by;
+  return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
+}
+
+static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
+  memset(panel, 0, sizeof(*panel));
+  panel->proven = 1;
+  for (size_t i = 0; i < channels; i++) {
+    panel->bias[i] = nmp_conv_bias(c, first + i);
+    panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
+    panel->proven = panel->proven && prove(c, p, first + i, &panel->start[i], &panel->shift[i]);
+  }
+  for (size_t i = 0; i < channels && !panel->proven; i++) {
+    int64_t sum, most;
+    sum_weights(c, first + i, &sum, &most);
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : 0;
+    panel->shift[i] = panel->scale_shift[i];
+  }
+}
+
+/* n elements of a grain, or less at the end of a segment. */
+static void pack_grain(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to) {
+  if (p->element == 1) {
+    memcpy(to, (const int8_t *)c->w + at, n);
+  } else {
+    for (size_t i = 0; i < n; i++) {
+      ((int16_t *)(void *)to)[i] = c->w_wide ? ((const int16_t *)c->w)[at + i] : ((const int8_t *)c->w)[at + i];
+    }
+  }
+}
+
+static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, size_t first, size_t channels,
+                       size_t vectors, nmp_panel *panel) {
+  uint8_t *to = (uint8_t *)(panel + 1);
+  const size_t lanes = vectors * p->lanes, per_grain = NMP_GRAIN / p->element;
+  start_channels(c, p, first, channels, panel);
+  for (size_t segment = 0; segment < s->segments; segment++) {
+    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * NMP_GRAIN) {
+      const size_t n = smaller(per_grain, s->per_segment - i);
+      if (n < per_grain || channels < lanes) {
+        memset(to, 0, lanes * NMP_GRAIN);
+      }
+      for (size_t lane = 0; lane < channels; lane++) {
+        const size_t at = (first + lane) * c->k + segment * s->per_segment + i;
+        pack_grain(c, p, at, n, to + lane * NMP_GRAIN);
+      }
+    }
+  }
+}
+
+void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to) {
+  const shape s = shape_of(c, p);
+  const size_t channels = c->out / c->groups, nr = 2 * (size_t)p->lanes;
+  uint32_t *segments = (uint32_t *)(void *)((uint8_t *)to + segments_at());
+  uint8_t *panels = (uint8_t *)to + panels_at(&s);
+  memcpy(to, &s, sizeof(s));
+  for (size_t i = 0; i < s.segments; i++) {
+    const size_t taps = s.segments / (size_t)s.v.kernel, ky = i / taps, kx = i % taps;
+    segments[i] = (uint32_t)((ky * (size_t)s.v.dilation * s.row + kx * (size_t)s.h.dilation * c->in) * p->element);
+  }
+  for (size_t group = 0; group < c->groups; group++) {
+    for (size_t panel = 0; panel < s.panels; panel++) {
+      const size_t n = smaller(nr, channels - panel * nr), vectors = n > p->lanes ? 2 : 1;
+      pack_panel(c, p, &s, group * channels + panel * nr, n, vectors,
+                 (nmp_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes));
+    }
+  }
+}
+
+size_t nmp_x86_tasks(const nmp_conv *c, size_t threads) {
+  const uint64_t tasks = (uint64_t)nmp_conv_pixels(c) * c->out * c->k / TASK_MACS;
+  return tasks < 1 ? 1 : tasks < threads ? (size_t)tasks : threads;
+}
+
+typedef struct band {
+  const nmp_conv *c;
+  const nmp_product *p;
+  const shape *s;
+  uint8_t *bytes;
+  size_t plane; /* bytes */
+} band;
+
+static void load(const band *b, size_t element, const void *x, size_t n) {
+  b->p->load(b->bytes + element * b->p->element, x, n, b->plane);
+}
+
+static void load_padding(const band *b, size_t element, size_t pixels) {
+  const size_t in = b->c->in;
+  for (size_t i = 0; i < pixels; i++, element += in) {
+    if (b->c->pad) {
+      load(b, element, b->c->pad, in);
+    } else {
+      for (size_t plane = 0; plane < b->p->planes; plane++) {
+        memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);
+      }
+    }
+  }
+}
+
+/* One row of the band from row iy of x. */
+static void load_row(const band *b, size_t element, const uint8_t *x) {
+  const shape *s = b->s;
+  const size_t in = b->c->in, before = smaller((size_t)s->h.before, s->width);
+  if (s->h_hop == 1) {
+    const size_t inside = smaller((size_t)s->h.in, s->width - before);
+    load_padding(b, element, before);
+    load(b, element + before * in, x, inside * in);
+    load_padding(b, element + (before + inside) * in, s->width - before - inside);
+    return;
+  }
+  for (int32_t i = 0; i < (int32_t)s->width; i++, element += in) {
+    const int32_t ix = i * s->h_hop - s->h.before;
+    if (nmp_inside(&s->h, ix)) {
+      load(b, element, x + (((size_t)ix * in) << b->c->x_wide), in);
+    } else {
+      load_padding(b, element, 1);
+    }
+  }
+}
+
+static void load_band(const band *b, size_t image, size_t line, size_t lines) {
+  const shape *s = b->s;
+  const size_t x_row = ((size_t)s->h.in * b->c->in) << b->c->x_wide, rows = band_rows(s, lines);
+  const uint8_t *x = (const uint8_t *)b->c->x + image * (size_t)s->v.in * x_row;
+  const int32_t top = (int32_t)line * s->v.stride - s->v.before;
+  for (size_t r = 0, n; r < rows; r += n) {
+    const int32_t iy = top + (int32_t)r * s->v_hop;
+    n = 1;
+    if (!nmp_inside(&s->v, iy)) {
+      load_padding(b, r * s->row, s->width);
+    } else if (s->whole) {
+      n = smaller(rows - r, (size_t)(s->v.in - iy));
+      load(b, r * s->row, x + (size_t)iy * x_row, n * s->row);
+    } else {
+      load_row(b, r * s->row, x + (size_t)iy * x_row);
+    }
+  }
+  for (size_t plane = 0; plane < b->p->planes; plane++) {
+    memset(b->bytes + plane * b->plane + rows * s->row * b->p->element, 0, SLACK);
+  }
+}
+
+/* The addresses of `rows` output pixels from number `pixel` of the band on. */
+static void point(const band *b, size_t pixel, size_t rows, size_t group, const uint8_t **to) {
+  const shape *s = b->s;
+  const size_t width = (size_t)s->h.out, element = b->p->element;
+  const size_t across = (size_t)(s->h.stride / s->h_hop) * b->c->in * element;
+  const size_t down = (size_t)(s->v.stride / s->v_hop) * s->row * element;
+  const uint8_t *at = b->bytes + group * (b->c->in / b->c->groups) * element;
+  size_t x = pixel % width, line = pixel / width;
+  for (size_t r = 0; r < rows; line++, x = 0) {
+    for (const size_t end = smaller(rows, r + width - x); r < end; r++, x++) {
+      to[r] = at + line * down + x * across;
+    }
+  }
+}
+
+static void multiply_tile(const band *b, nmp_tile *t, const uint8_t *const *x, size_t rows, size_t channels,
+                          uint8_t *y) {
+  const nmp_way *way = &b->p->ways[t->panel->proven];
+  const size_t vectors = channels > b->p->lanes ? 2 : 1;
+  for (size_t r = 0, n; r < rows; r += n) {
+    n = smaller(rows - r, way->rows);
+    t->x = x + r;
+    way->tiles[vectors - 1][n - 1](t);
+    way->finish(b->c, t, n, vectors * b->p->lanes, channels, y + (r * b->c->out << b->c->y_wide));
+  }
+}
+
+/* Panels [first, last) of all groups times the pixels of a band. A few panels stay in the cache from tile to tile. */
+static void multiply(const band *b, const uint8_t *packed, size_t first, size_t last, size_t pixels, uint8_t *y) {
+  const nmp_conv *c = b->c;
+  const shape *s = b->s;
+  const size_t channels = c->out / c->groups, nr = 2 * (size_t)b->p->lanes;
+  const size_t at_once = L1_BYTES / s->panel_bytes + 1, most = b->p->ways[1].rows;
+  const size_t tiles = (pixels + most - 1) / most;
+  const uint8_t *x[NMP_ROWS_MAX];
+  nmp_tile t;
+  t.plane = b->plane;
+  t.segments = (const uint32_t *)(const void *)(packed + segments_at());
+  t.segment_count = s->segments;
+  t.grains = s->grains;
+  packed += panels_at(s);
+  for (size_t panel = first, n; panel < last; panel += n) {
+    const size_t group = panel / s->panels;
+    n = smaller(smaller(at_once, last - panel), (group + 1) * s->panels - panel);
+    for (size_t i = 0; i < tiles; i++) {
+      const size_t pixel = pixels * i / tiles, rows = pixels * (i + 1) / tiles - pixel;
+      point(b, pixel, rows, group, x);
+      for (size_t k = panel % s->panels; k < panel % s->panels + n; k++) {
+        t.panel = (const nmp_panel *)(const void *)(packed + group * s->group_bytes + k * s->panel_bytes);
+        multiply_tile(b, &t, x, rows, smaller(nr, channels - k * nr),
+                      y + ((pixel * c->out + group * channels + k * nr) << c->y_wide));
+      }
+    }
+  }
+}
+
+void nmp_x86_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  for (size_t r = 0; r < rows; r++) {
+    c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0, t->sums + r * lanes, 1, n,
+                                    t->panel->bias, t->panel->scale_shift, c->lo, c->hi);
+  }
+}
+
+/* Tasks share the panels where they are the larger part, otherwise the lines. */
+void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
+  const shape *s = (const shape *)c->packed;
+  const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
+  const band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
+  const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
+  const size_t end = by_panels ? all : all * (task + 1) / tasks;
+  for (size_t line = by_panels ? 0 : all * task / tasks, n; line < end && first < last; line += n) {
+    const size_t image = line / lines;
+    n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
+    load_band(&b, image, line - image * lines, n);
+    multiply(&b, c->packed, first, last, n * (size_t)s->h.out,
+             (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide));
+  }
+}
+#endif

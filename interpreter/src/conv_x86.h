@@ -1,0 +1,99 @@
+/* Dense convolution on x86-64: a matrix product whose left side is read where it lies.
+ *
+ * Input rows are copied once, with their padding, into a band of the scratch, in the form that the product wants: int8
+ * as uint8 (plus 128) for the byte instructions, otherwise int16; int16 times int16 as two planes, x = 256 high + low.
+ * Every output pixel then sees segments of neighbouring elements, at the same distances from its own address. Weights
+ * are packed in panels: for 4 bytes of a segment after the other, those of all channels of the panel.
+ */
+#ifndef NMP_CONV_X86_H
+#define NMP_CONV_X86_H
+
+#include "conv.h"
+#include "x86.h"
+
+#ifdef NMP_X86
+
+#define NMP_GRAIN 4     /* bytes of x that an instruction takes of a pixel: 4 elements or 2 */
+#define NMP_ROWS_MAX 14 /* pixels of a tile */
+#define NMP_NR_MAX 32   /* channels of a panel */
+
+/* Products of int16 with 9 and 16 bits that fit into int32 for certain, two a grain. */
+#define NMP_GRAINS_MAX 255
+
+/* What precedes the weights of a panel. Lanes without a channel are zero.
+ *
+ * A panel is proven when for any x its sums fit into 32 bits together with bias and half a unit of y: they start with
+ * these and are shifted at the end, and whatever wraps on the way does not matter. The sums of two planes are joined as
+ * high + floor(low / 256), to be shifted by 8 less.
+ */
+typedef struct nmp_panel {
+  int32_t start[NMP_NR_MAX]; /* of the sum, or of that of high parts */
+  int32_t shift[NMP_NR_MAX];
+  int32_t bias[NMP_NR_MAX];
+  int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
+  int32_t proven;
+  int32_t unused[7]; /* so that the weights are aligned */
+} nmp_panel;
+
+/* Some pixels of y times the channels of a panel. */
+typedef struct nmp_tile {
+  int32_t sums[NMP_ROWS_MAX * NMP_NR_MAX]; /* [pixel][plane][lane] */
+  int64_t wide[NMP_ROWS_MAX * NMP_NR_MAX]; /* [pixel][lane] */
+  const uint8_t *const *x;                 /* where the first segment of each pixel is, in the band */
+  size_t plane;                            /* bytes to the plane of low parts */
+  const uint32_t *segments;                /* distances in bytes from x */
+  size_t segment_count, grains;            /* of a segment */
+  const nmp_panel *panel;
+} nmp_tile;
+
+/* Fills sums, or wide. */
+typedef void nmp_tile_fn(nmp_tile *t);
+
+/* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes */
+typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
+
+typedef struct nmp_way {
+  size_t rows;                               /* at most so many pixels in a tile */
+  nmp_tile_fn *const (*tiles)[NMP_ROWS_MAX]; /* [vectors - 1][pixels - 1] */
+  nmp_finish_fn *finish;
+} nmp_way;
+
+/* How to multiply by the weights of a file. */
+typedef struct nmp_product {
+  uint8_t element; /* bytes of an element in the band */
+  uint8_t planes;  /* 1 or 2 */
+  uint8_t zero;    /* what each byte of a zero is in the band */
+  uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
+  void (*load)(void *to, const void *x, size_t n, size_t plane);
+  nmp_way ways[2]; /* [proven] */
+} nmp_product;
+
+size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p);
+void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to);
+size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p);
+size_t nmp_x86_tasks(const nmp_conv *c, size_t threads);
+void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks);
+
+/* By kernels->scale, from sums. */
+nmp_finish_fn nmp_x86_finish_any;
+
+/* A kernel `name` that computes by the product of that name with _product. */
+#define NMP_X86_KERNEL(name)                                      \
+  static size_t name##_packed(const nmp_conv *c) {                \
+    return nmp_x86_packed(c, &name##_product);                    \
+  }                                                               \
+  static void name##_pack(const nmp_conv *c, void *to) {          \
+    nmp_x86_pack(c, &name##_product, to);                         \
+  }                                                               \
+  static size_t name##_scratch(const nmp_conv *c) {               \
+    return nmp_x86_scratch(c, &name##_product);                   \
+  }                                                               \
+  static void name##_run(const nmp_conv *c, size_t t, size_t n) { \
+    nmp_x86_run(c, &name##_product, t, n);                        \
+  }                                                               \
+  static const nmp_conv_kernel name = {name##_packed, name##_pack, name##_scratch, nmp_x86_tasks, name##_run};
+
+nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
+
+#endif
+#endif

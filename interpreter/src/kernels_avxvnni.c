@@ -1,0 +1,33 @@
+#include "conv_x86.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "fixed.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+
+/* What follows needs what is before it. */
+/* clang-format off */
+static void loops(nmp_kernels *kernels);
+#define nmp_kernels_portable loops
+#include "kernels_portable.c"
+#define VNNI
+#include "vector256.h"
+#include "kernels_elements.h"
+/* clang-format on */
+
+static const nmp_conv_kernel *choose(const nmp_conv *c) {
+  const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
+  return depthwise ? depthwise : nmp_conv_avxvnni(c);
+}
+
+void nmp_kernels_avxvnni(nmp_kernels *kernels) {
+  loops(kernels);
+  elements(kernels);
+  kernels->conv = choose;
+}
+
+NMP_TARGET_END
+#endif

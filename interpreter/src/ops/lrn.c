@@ -1,0 +1,85 @@
+/* x * (bias + alpha / size * (sum of squares of neighbouring channels))^-beta, the power from a table (FORMAT.md).
+ *
+ *   B = rsh(S, -shift) + offset * 2^offset_shift = v * 2^t, 2^30 <= v < 2^31;   i = (v >> 22) - 256, f = v mod 2^22
+ *   a = rsh(rsh(c[i] * 2^22 + (c[i+1] - c[i]) * f, 22) * m[t+30], 31);          y = sat(rsh(x * a, e[t+30]))
+ */
+#include "check.h"
+
+#define CHANNELS_MAX 4096 /* legal channels of a sum */
+#define BASE_BITS 61      /* the sum and the offset are below 2^61 each */
+#define CHORDS 256
+#define POWERS 62
+#define ENTRIES (CHORDS + 1 + 2 * POWERS)
+#define SHIFT_MAX 62
+
+static nmp_rule check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
+  const nmp_tensor *x = &op->in[0], *table = &op->in[1];
+  const nmp_lrn_params *p = &op->params.lrn;
+  NMP_TRY(nmp_check_same_shape(x, &op->out[0]));
+  NMP_REQUIRE(x->rank >= 1, "rank of the input", x->rank, 1);
+  NMP_REQUIRE(p->size >= 1, "channels of a sum", p->size, 1);
+  NMP_REQUIRE(p->size <= CHANNELS_MAX, "channels of a sum", p->size, CHANNELS_MAX);
+  int bits = 2 * (x->bits - 1); /* of a sum */
+  while (((int64_t)p->size << 2 * (x->bits - 1)) > (int64_t)1 << bits) {
+    bits++;
+  }
+  NMP_REQUIRE(p->shift >= -SHIFT_MAX, "shift of the sum", p->shift, -SHIFT_MAX);
+  NMP_REQUIRE(p->shift < BASE_BITS - bits, "shift of the sum", p->shift, BASE_BITS - bits - 1);
+  NMP_REQUIRE(p->offset >= 1, "offset", p->offset, 1);
+  NMP_REQUIRE(p->offset_shift >= 0, "shift of the offset", p->offset_shift, 0);
+  NMP_REQUIRE(p->offset_shift <= BASE_BITS - 31, "shift of the offset", p->offset_shift, BASE_BITS - 31);
+  NMP_TRY(nmp_check_vector(table, ENTRIES, 32, 0));
+  const int32_t *t = (const int32_t *)table->data;
+  for (int32_t i = 0; i < ENTRIES; i++) {
+    const int32_t most = i <= CHORDS ? (int32_t)1 << 30 : i <= CHORDS + POWERS ? INT32_MAX : SHIFT_MAX;
+    NMP_REQUIRE(t[i] >= 0, "entry of the table", t[i], 0);
+    NMP_REQUIRE(t[i] <= most, "entry of the table", t[i], most);
+  }
+  return NMP_FINE;
+}
+
+/* Of one element, from the sum of squares around it. */
+static int64_t response(const int32_t *table, const nmp_lrn_params *p, int32_t q, int64_t sum) {
+  const int32_t *chords = table, *multipliers = table + CHORDS + 1, *shifts = multipliers + POWERS;
+  int64_t v = (p->shift > 0 ? sum * ((int64_t)1 << p->shift) : nmp_rsh(sum, -p->shift)) +
+              (int64_t)p->offset * ((int64_t)1 << p->offset_shift);
+  int t = 30; /* from here on 30 more than in the equations */
+  for (; v >> 31; v >>= 1) {
+    t++;
+  }
+  for (; v >> 30 == 0; v <<= 1) {
+    t--;
+  }
+  const int64_t i = (v >> 22) - CHORDS, f = v & (((int64_t)1 << 22) - 1);
+  const int64_t power = nmp_rsh(chords[i] * ((int64_t)1 << 22) + ((int64_t)chords[i + 1] - chords[i]) * f, 22);
+  return nmp_rsh(q * nmp_rsh(power * multipliers[t], 31), shifts[t]);
+}
+
+static int64_t square(int64_t q) {
+  return q * q;
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_lrn_params *p = &op->params.lrn;
+  const size_t channels = (size_t)x->shape[x->rank - 1];
+  const size_t before = (size_t)(p->size - 1) / 2, after = (size_t)p->size / 2;
+  for (size_t pixel = 0; pixel < x->size; pixel += channels) {
+    int64_t sum = 0;
+    for (size_t c = 0; c < after && c < channels; c++) {
+      sum += square(nmp_load(x, pixel + c));
+    }
+    for (size_t c = 0; c < channels; c++) {
+      sum += c + after < channels ? square(nmp_load(x, pixel + c + after)) : 0;
+      sum -= c > before ? square(nmp_load(x, pixel + c - before - 1)) : 0;
+      nmp_store(y, pixel + c, response((const int32_t *)op->in[1].data, p, nmp_load(x, pixel + c), sum));
+    }
+  }
+}
+
+static uint64_t work(const nmp_op *op) {
+  return (uint64_t)op->in[0].size * 48 + (uint64_t)op->params.lrn.size * op->in[0].size;
+}
+
+const nmp_op_type nmp_lrn_type = {.check = check, .run = run, .work = work};

@@ -1,0 +1,121 @@
+/* tile_x86.h in vectors of 256 bits. The file that includes this defines DOT_BYTES and DOT_WORDS before. */
+#include <immintrin.h>
+
+#define V __m256i
+#define LANES 8
+#define ZERO() _mm256_setzero_si256()
+#define LOAD(p) _mm256_loadu_si256((const V *)(const void *)(p))
+#define STORE(p, v) _mm256_storeu_si256((V *)(void *)(p), v)
+#define ADD(a, b) _mm256_add_epi32(a, b)
+#define SRA8(a) _mm256_srai_epi32(a, 8)
+#define BROADCAST(i) _mm256_set1_epi32(i)
+
+/* 4 int32 as int64 */
+static inline V widened(const int32_t *p) {
+  return _mm256_cvtepi32_epi64(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline void add_sums(int64_t *to, const int32_t *from, int shift) {
+  for (int i = 0; i < LANES; i += 4) {
+    STORE(to + i, _mm256_add_epi64(LOAD(to + i), _mm256_slli_epi64(widened(from + i), shift)));
+  }
+}
+
+#include "tile_x86.h"
+
+/* The first n bytes of q. */
+static inline void store_bytes(void *y, __m128i q, size_t n) {
+  if (n >= sizeof(q)) {
+    _mm_storeu_si128((__m128i *)y, q);
+  } else if (n == 8) {
+    _mm_storel_epi64((__m128i *)y, q);
+  } else {
+    uint8_t buffer[sizeof(q)];
+    _mm_storeu_si128((__m128i *)(void *)buffer, q);
+    memcpy(y, buffer, n);
+  }
+}
+
+/* Lanes of one vector and of two are finished alike, the second one may be empty. */
+static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
+  const V order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const V lo = _mm256_set1_epi8((char)c->lo), hi = _mm256_set1_epi8((char)c->hi);
+  const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
+  const size_t second = lanes > LANES ? LANES : 0;
+  for (size_t r = 0; r < rows; r += 2) {
+    const int32_t *a = t->sums + r * lanes, *b = r + 1 < rows ? a + lanes : a;
+    const V a0 = _mm256_srav_epi32(LOAD(a), shift0), a1 = _mm256_srav_epi32(LOAD(a + second), shift1);
+    const V b0 = _mm256_srav_epi32(LOAD(b), shift0), b1 = _mm256_srav_epi32(LOAD(b + second), shift1);
+    const V packed = _mm256_packs_epi16(_mm256_packs_epi32(a0, a1), _mm256_packs_epi32(b0, b1));
+    const V q = _mm256_permutevar8x32_epi32(_mm256_min_epi8(_mm256_max_epi8(packed, lo), hi), order);
+    store_bytes(y + r * c->out, _mm256_castsi256_si128(q), n);
+    if (r + 1 < rows) {
+      store_bytes(y + (r + 1) * c->out, _mm256_extracti128_si256(q, 1), n);
+    }
+  }
+}
+
+static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int16_t *y) {
+  const V lo = _mm256_set1_epi16((short)c->lo), hi = _mm256_set1_epi16((short)c->hi);
+  const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
+  const size_t second = lanes > LANES ? LANES : 0;
+  for (size_t r = 0; r < rows; r++) {
+    const int32_t *a = t->sums + r * lanes;
+    const V a0 = _mm256_srav_epi32(LOAD(a), shift0), a1 = _mm256_srav_epi32(LOAD(a + second), shift1);
+    const V packed = _mm256_min_epi16(_mm256_max_epi16(_mm256_packs_epi32(a0, a1), lo), hi);
+    const V q = _mm256_permute4x64_epi64(packed, 0xD8);
+    store_bytes(y + r * c->out, _mm256_castsi256_si128(q), n * 2);
+    if (n > 8) {
+      store_bytes(y + r * c->out + 8, _mm256_extracti128_si256(q, 1), (n - 8) * 2);
+    }
+  }
+}
+
+static void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  if (c->y_wide) {
+    finish_16(c, t, rows, lanes, n, y);
+  } else {
+    finish_8(c, t, rows, lanes, n, y);
+  }
+}
+
+/* AVX2 has no arithmetic shift of 64 bits: negative numbers are shifted as their complements, which are not. */
+static inline V shift_right(V a, V by) {
+  const V negative = _mm256_cmpgt_epi64(ZERO(), a);
+  return _mm256_xor_si256(_mm256_srlv_epi64(_mm256_xor_si256(a, negative), by), negative);
+}
+
+static inline V larger(V a, V b) {
+  return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+}
+
+static inline V smaller(V a, V b) {
+  return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
+}
+
+static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+  const V zero = ZERO(), one = _mm256_set1_epi64x(1), even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  const V lo = _mm256_set1_epi64x(c->lo), hi = _mm256_set1_epi64x(c->hi);
+  for (size_t i = 0; i < n; i += 4) {
+    const V shift = widened(t->panel->shift + i), bias = widened(t->panel->bias + i);
+    const V half = _mm256_sllv_epi64(one, _mm256_sub_epi64(shift, one)); /* zero for shifts of none or less */
+    const V right = larger(shift, zero), left = larger(_mm256_sub_epi64(zero, shift), zero);
+    const size_t count = n - i < 4 ? n - i : 4;
+    for (size_t r = 0; r < rows; r++) {
+      const V sum = shift_right(_mm256_add_epi64(LOAD(t->wide + r * lanes + i), half), right);
+      const V whole = _mm256_add_epi64(_mm256_sllv_epi64(sum, left), bias);
+      const V q = _mm256_permutevar8x32_epi32(smaller(larger(whole, lo), hi), even);
+      const __m128i narrow = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_castsi256_si128(q));
+      if (c->y_wide) {
+        store_bytes((int16_t *)y + r * c->out + i, narrow, count * 2);
+      } else {
+        store_bytes((int8_t *)y + r * c->out + i, _mm_packs_epi16(narrow, narrow), count);
+      }
+    }
+  }
+}
+
+TILES(TILES_6, words)
+TILES(TILES_3, planes)
+TILES(TILES_2, wide_words)
+TILES(TILES_2, wide_planes)

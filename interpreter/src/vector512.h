@@ -1,0 +1,148 @@
+/* vector256.h for 512 bits. */
+#define LANES 16
+typedef __m512i vector;
+
+static NMP_INLINE vector load(const void *p) {
+  return _mm512_loadu_si512(p);
+}
+
+static NMP_INLINE void save(void *p, vector v) {
+  _mm512_storeu_si512(p, v);
+}
+
+static NMP_INLINE vector zero(void) {
+  return _mm512_setzero_si512();
+}
+
+static NMP_INLINE vector set8(int32_t a) {
+  return _mm512_set1_epi8((char)a);
+}
+
+static NMP_INLINE vector set16(int32_t a) {
+  return _mm512_set1_epi16((short)a);
+}
+
+static NMP_INLINE vector set32(int32_t a) {
+  return _mm512_set1_epi32(a);
+}
+
+static NMP_INLINE vector min16(vector a, vector b) {
+  return _mm512_min_epi16(a, b);
+}
+
+static NMP_INLINE vector max16(vector a, vector b) {
+  return _mm512_max_epi16(a, b);
+}
+
+static NMP_INLINE vector max8(vector a, vector b) {
+  return _mm512_max_epi8(a, b);
+}
+
+static NMP_INLINE vector add16(vector a, vector b) {
+  return _mm512_add_epi16(a, b);
+}
+
+/* int16 as int32 */
+static NMP_INLINE void save_wide(int32_t *to, vector v) {
+  save(to, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(v)));
+  save(to + LANES, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(v, 1)));
+}
+
+/* int8 as int16, and int16 saturated to int8 */
+static NMP_INLINE vector load_wide(const void *from) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)from));
+}
+
+static NMP_INLINE void save_narrow(void *to, vector v) {
+  _mm256_storeu_si256((__m256i *)to, _mm512_cvtsepi16_epi8(v));
+}
+
+/* Pairs of int16 in the lower and upper half of each lane of 128 bits; saturate16 undoes both. */
+static NMP_INLINE vector pair_low(vector a, vector b) {
+  return _mm512_unpacklo_epi16(a, b);
+}
+
+static NMP_INLINE vector pair_high(vector a, vector b) {
+  return _mm512_unpackhi_epi16(a, b);
+}
+
+static NMP_INLINE vector saturate16(vector low, vector high) {
+  return _mm512_packs_epi32(low, high);
+}
+
+static NMP_INLINE vector shift_all(vector a, int by) {
+  return _mm512_sra_epi32(a, _mm_cvtsi32_si128(by));
+}
+
+static NMP_INLINE vector add(vector a, vector b) {
+  return _mm512_add_epi32(a, b);
+}
+
+static NMP_INLINE vector shift_right(vector a, vector by) {
+  return _mm512_srav_epi32(a, by);
+}
+
+static NMP_INLINE vector shift_right_8(vector a) {
+  return _mm512_srai_epi32(a, 8);
+}
+
+#define HAS_QUADS 1
+static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
+  return _mm512_dpbusd_epi32(sum, x, w);
+}
+
+static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
+  return _mm512_dpwssd_epi32(sum, x, w);
+}
+
+/* Dwords as a matrix of 4 x 4, transposed. */
+static NMP_INLINE vector transposed(vector v) {
+  return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+}
+
+static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
+  vector x[4];
+  for (int i = 0; i < 4; i++) {
+    x[i] = transposed(load(rows[i] + at));
+  }
+  const vector ab = _mm512_unpacklo_epi8(x[0], x[1]), ab2 = _mm512_unpackhi_epi8(x[0], x[1]);
+  const vector cd = _mm512_unpacklo_epi8(x[2], x[3]), cd2 = _mm512_unpackhi_epi8(x[2], x[3]);
+  save(to, _mm512_unpacklo_epi16(ab, cd));
+  save(to + LANES, _mm512_unpackhi_epi16(ab, cd));
+  save(to + 2 * LANES, _mm512_unpacklo_epi16(ab2, cd2));
+  save(to + 3 * LANES, _mm512_unpackhi_epi16(ab2, cd2));
+}
+
+static NMP_INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
+  const vector order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  for (int half = 0; half < 2; half++, to += 2 * LANES, at += 64) {
+    const vector a = _mm512_permutexvar_epi64(order, load(rows[0] + at));
+    const vector b = _mm512_permutexvar_epi64(order, load(rows[1] + at));
+    save(to, _mm512_unpacklo_epi16(a, b));
+    save(to + LANES, _mm512_unpackhi_epi16(a, b));
+  }
+}
+
+static NMP_INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
+  vector v = _mm512_packs_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
+  v = _mm512_max_epi8(_mm512_min_epi8(v, hi), lo);
+  v = transposed(v);
+  if (n == 4 * LANES) {
+    save(y, v);
+  } else {
+    _mm512_mask_storeu_epi8(y, ((__mmask64)1 << n) - 1, v);
+  }
+}
+
+static NMP_INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {
+  const vector order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  for (size_t i = 0; i < 4 && i * LANES < n; i += 2, y += 64) {
+    vector v = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(sums[i], sums[i + 1]));
+    v = _mm512_max_epi16(_mm512_min_epi16(v, hi), lo);
+    if (n >= (i + 2) * LANES) {
+      save(y, v);
+    } else {
+      _mm512_mask_storeu_epi16(y, ((__mmask32)1 << (n - i * LANES)) - 1, v);
+    }
+  }
+}

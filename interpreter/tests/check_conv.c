@@ -1,0 +1,184 @@
+/* Whole convolutions of the tested level against the portable one: random shapes, strides, paddings, dilations, groups,
+ * widths, shifts and numbers of tasks. All that is read ends at a guard page.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "check_kernels.h"
+#include "conv.h"
+#include "fixed.h"
+
+#define SHAPES 700
+
+static int32_t up_to(uint32_t n) {
+  return (int32_t)(next_random() % n);
+}
+
+/* 1..n, often few, at times a multiple of 8. */
+static uint32_t some(uint32_t n) {
+  const uint32_t any = 1 + next_random() % n;
+  switch (next_random() % 4) {
+    case 0:
+      return 1 + any % 4;
+    case 1:
+      return (any + 7) / 8 * 8;
+    default:
+      return any;
+  }
+}
+
+static nmp_axis some_axis(int32_t most) {
+  nmp_axis axis = {0, 1 + up_to((uint32_t)most), 1 + up_to(5), 1 + up_to(3), 1, 0, 0};
+  if (up_to(3) == 0) {
+    axis.kernel = 1;
+  }
+  axis.dilation = 1 + (up_to(4) == 0);
+  const int32_t reach = (axis.kernel - 1) * axis.dilation + 1, span = (axis.out - 1) * axis.stride + reach;
+  axis.before = up_to((uint32_t)reach);
+  axis.in = span - axis.before - up_to((uint32_t)reach) + up_to((uint32_t)axis.stride);
+  axis.in = axis.in < 1 ? 1 : axis.in;
+  axis.after = span > axis.in + axis.before ? span - axis.in - axis.before : 0;
+  return axis;
+}
+
+static void fill_shape(nmp_conv *c) {
+  const uint32_t kind = next_random() % 8;
+  c->v = some_axis(6);
+  c->h = some_axis(kind == 0 ? 40 : 9);
+  c->images = 1 + (next_random() % 4 == 0);
+  c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
+  c->in = some(kind == 1 ? 300 : 40) * c->groups;
+  c->out = some(72) * c->groups;
+  if (kind == 2 || kind == 3) {
+    c->groups = c->in = some(300);
+    c->out = c->groups * (uint32_t)(up_to(4) ? 1 : 1 + up_to(4));
+  }
+  if (kind >= 6) {
+    c->v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+    c->h.in = c->h.out;
+    c->h.kernel = c->h.stride = c->h.dilation = 1;
+    c->h.before = c->h.after = 0;
+  }
+  c->k = (uint32_t)(c->v.kernel * c->h.kernel) * c->in / c->groups;
+}
+
+/* The shift is often near what brings a sum into y's range; some are absurd, and some biases just fit into a sum. */
+static void fill_numbers(nmp_conv *c) {
+  const int bits = 7 + 8 * c->x_wide + 7 + 8 * c->w_wide - (7 + 8 * c->y_wide) + (c->k > 16 ? 3 : 0);
+  const int absurd = next_random() % 8 == 0, edge = next_random() % 8 == 0;
+  int8_t *exponents = tail(SHIFTS, c->exponent_step ? c->out : 1);
+  for (size_t i = 0; i < (c->exponent_step ? c->out : 1); i++) {
+    const int around = bits - 2 + up_to(5), any = NMP_SHIFT_MIN + up_to(NMP_SHIFT_MAX - NMP_SHIFT_MIN + 1);
+    const int shift = absurd ? any : around;
+    exponents[i] = (int8_t)(c->shift - (shift < NMP_SHIFT_MIN ? NMP_SHIFT_MIN : shift));
+  }
+  c->exponents = exponents;
+  int32_t *bias = tail(TABLE, c->out * 4);
+  for (size_t i = 0; i < c->out; i++) {
+    const int shift = nmp_conv_shift(c, i);
+    const int32_t random = (int32_t)next_random(), room = INT32_MAX - (int32_t)(c->k * 128) * up_to(160);
+    const int32_t tight = (up_to(2) ? room : -room) >> (shift > 0 ? shift : 0) % 31;
+    bias[i] = edge ? tight : random >> (absurd ? up_to(32) : 24 - 8 * c->y_wide);
+  }
+  c->bias = bias;
+  c->bias_bits = 32;
+  c->lo = c->y_wide ? -32768 + up_to(2) * 32768 : -128 + up_to(2) * 128;
+  c->hi = c->y_wide ? 32767 - up_to(2) * 999 : 127 - up_to(2) * 27;
+}
+
+static void *aligned(int slot, size_t bytes) {
+  return tail(slot, (bytes + 63) / 64 * 64);
+}
+
+static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads) {
+  const nmp_conv_kernel *kernel = kernels->conv(c);
+  const size_t tasks = kernel->tasks ? threads : 1;
+  void *packed = aligned(PACKED, kernel->packed ? kernel->packed(c) : 0);
+  c->kernels = kernels;
+  c->y = y;
+  c->packed = packed;
+  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) * tasks : 0);
+  if (kernel->packed && kernel->packed(c) > 0) {
+    kernel->pack(c, packed);
+  }
+  for (size_t task = tasks; task-- > 0;) {
+    kernel->run(c, task, tasks);
+  }
+}
+
+static void check_conv(int fill) {
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  fill_shape(&c);
+  c.x_wide = (uint8_t)up_to(2);
+  c.w_wide = up_to(4) == 0 ? !c.x_wide : c.x_wide;
+  c.y_wide = (uint8_t)up_to(2);
+  c.exponent_step = (uint32_t)up_to(2);
+  c.shift = up_to(9) - 4;
+  fill_numbers(&c);
+  c.x = integers(A, (size_t)c.images * (size_t)c.v.in * (size_t)c.h.in * c.in, c.x_wide, fill);
+  c.w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  c.pad = up_to(2) ? integers(PAD, c.in, c.x_wide, fill) : NULL;
+  const size_t bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
+  run(&c, &portable, poisoned(WANT, bytes), 1);
+  run(&c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
+  compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
+}
+
+/* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
+static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
+                       int wide) {
+  static const int8_t exponent = 0;
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  const int32_t before = kernel / 2, rows = (side + stride - 1) / stride;
+  c.v = c.h = (nmp_axis){side, rows, kernel, stride, 1, before, before};
+  c.images = 1;
+  c.groups = depthwise ? in : 1;
+  c.in = in;
+  c.out = out;
+  c.k = (uint32_t)(kernel * kernel) * in / c.groups;
+  c.x_wide = c.w_wide = c.y_wide = (uint8_t)wide;
+  c.exponents = &exponent;
+  c.shift = wide ? 19 : 11;
+  c.bias_bits = 8;
+  c.bias = integers(TABLE, out, 0, RANDOM);
+  c.lo = wide ? -32768 : -128;
+  c.hi = -c.lo - 1;
+  c.x = integers(A, (size_t)side * (size_t)side * in, wide, RANDOM);
+  c.w = integers(B, (size_t)out * c.k, wide, RANDOM);
+  void *y = poisoned(GOT, nmp_conv_pixels(&c) * out << wide);
+  run(&c, &tested, y, 1);
+  const nmp_conv_kernel *kernels = tested.conv(&c);
+  double best = 1, begin = seconds();
+  for (double now = begin; now - begin < 0.05;) {
+    const double start = now;
+    kernels->run(&c, 0, 1);
+    now = seconds();
+    best = now - start < best ? now - start : best;
+  }
+  printf("%-10s conv %3d x %3d x %4u, %d x %d to %4u, stride %d, %s, int%-2d  %8.1f /ns\n", level, side, side, in,
+         kernel, kernel, out, stride, depthwise ? "depthwise" : "dense", wide ? 16 : 8,
+         (double)nmp_conv_pixels(&c) * out * c.k / best * 1e-9);
+}
+
+void check_convs(void) {
+  static const struct {
+    int32_t side;
+    uint32_t in, out;
+    int32_t kernel, stride, depthwise;
+  } layers[] = {{112, 3, 32, 3, 2, 0},  {112, 32, 16, 1, 1, 0},  {56, 24, 144, 1, 1, 0},  {56, 144, 24, 1, 1, 0},
+                {56, 64, 64, 3, 1, 0},  {14, 64, 384, 1, 1, 0},  {14, 384, 64, 1, 1, 0},  {14, 256, 256, 3, 1, 0},
+                {7, 960, 160, 1, 1, 0}, {7, 160, 960, 1, 1, 0},  {32, 16, 16, 3, 1, 0},   {1, 1024, 1000, 1, 1, 0},
+                {112, 32, 32, 3, 1, 1}, {56, 144, 144, 3, 1, 1}, {14, 384, 384, 3, 1, 1}, {48, 8, 8, 3, 1, 1},
+                {112, 96, 96, 3, 2, 1}, {24, 16, 16, 3, 2, 1},   {14, 120, 120, 5, 1, 1}};
+  for (size_t i = 0; benchmark && i < COUNT(layers); i++) {
+    for (int wide = 0; wide < 2; wide++) {
+      bench_conv(layers[i].side, layers[i].in, layers[i].out, layers[i].kernel, layers[i].stride, layers[i].depthwise,
+                 wide);
+    }
+  }
+  for (int i = 0; !benchmark && i < SHAPES; i++) {
+    check_conv(i % 8 < FILLS ? i % 8 : RANDOM);
+  }
+}

@@ -1,0 +1,147 @@
+"""Local response normalization over neighbouring channels of x [N,H,W,C], integers only.
+
+y = x * (bias + alpha / size * (sum of the squares of ``size`` channels around it))^-beta
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.fixed import INT_MAX, INT_MIN, round_half_up, rsh, sat
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.constant import with_constant
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+
+if TYPE_CHECKING:
+    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
+
+SIZE_MAX = 4096  # legal channels of a sum
+BASE_BITS = 61  # the sum and the bias are below 2^61 each
+CHORDS = 256  # of the power of a mantissa
+POWERS = 62  # powers of two that a base lies between
+SHIFT_MAX = 62
+
+
+@dataclass(frozen=True)
+class LrnParams:
+    """shift, offset * 2^offset_shift: the sum of squares and the bias as integers; see `Lrn.quantize`."""
+
+    size: int = 1
+    shift: int = 0
+    offset: int = 1
+    offset_shift: int = 0
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+
+class Lrn(Op):
+    name = "lrn"
+    Params = LrnParams
+    float_only = ("alpha", "beta", "bias")
+    clamps = True
+    restrictions = f"alpha and beta > 0, bias >= 0, at most {SIZE_MAX} channels of a sum"
+    onnx = ("LRN",)
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        x = to.nhwc(node.input(0))
+        alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("bias", 1.0)
+        if alpha <= 0 or beta <= 0 or bias < 0:
+            raise Unsupported(f"alpha {alpha:g}, beta {beta:g}, bias {bias:g}", hint=self.restrictions)
+        params = LrnParams(node.integer("size", 1), alpha=alpha, beta=beta, bias=bias)
+        to.nchw(to.emit("lrn", (x,), params), node.outputs[0], like=node.input(0))
+
+    def infer(self, params: LrnParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+        if not 1 <= params.size <= SIZE_MAX:
+            raise Unsupported(f"a sum of {params.size} channels", hint=f"1 to {SIZE_MAX}")
+        return [inputs[0].shape]
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        """With u = alpha / size * 4^e_x, the base is u * 2^-shift * B, B = S * 2^shift + bias / u * 2^shift.
+
+        The table has the power -beta of 1 to 2, then that of each power of two as 31 bits and a shift, which also hold
+        u, the shift and the grids. A result is off by at most half a step of y and
+
+            |y| * (beta * (beta + 1) * 2^-19 + beta * 2^-28 + 2^(beta - 28))
+
+        for the chords of the power (2^-18.6 for beta 0.75), the base, and the factors of 30 - beta bits.
+        """
+        p, x, y = node.params, quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
+        unit = math.log2(p.alpha / p.size) + 2 * x.exponent  # log2(u)
+        offset = math.log2(p.bias) - unit if p.bias else -math.inf  # log2(bias / u)
+        shift = BASE_BITS - 1 - max(sum_bits(p.size, x.bits), math.ceil(offset) if p.bias else 0)
+        exact = 2.0 ** (offset + shift)
+        up = max(0, math.frexp(exact)[1] - 31)
+        mantissa = min(max(1, round(math.ldexp(exact, -up))), INT_MAX[32])
+        params = replace(p, shift=shift, offset=mantissa, offset_shift=up)
+        chords = round_half_up((1 + np.arange(CHORDS + 1) / CHORDS) ** -p.beta * 2.0**30)
+        # The base is 2^(unit - shift + t) times a mantissa; log2 of y / x in integers, without the mantissa's power:
+        t = np.arange(POWERS, dtype=np.float64)
+        factor = -p.beta * (unit - shift + t) + x.exponent - y.exponent
+        whole = np.floor(factor)
+        multipliers = np.minimum(round_half_up(2.0 ** (factor - whole + 30)), INT_MAX[32])
+        shifts = 60 - 31 - whole
+        multipliers = np.where(shifts < 0, INT_MAX[32], np.where(shifts > SHIFT_MAX, 0, multipliers))
+        table = np.concatenate([chords, multipliers, np.clip(shifts, 0, SHIFT_MAX).astype(np.int64)])
+        node, made = with_constant(node, "table", table, Quant(32, (0,), INT_MIN[32], INT_MAX[32]))
+        return replace(node, params=params), made
+
+    def reference(self, params: LrnParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+        """S: the sum of squares from (size-1)/2 channels before to size/2 after, rounded down;
+        B = rsh(S, -shift) + offset * 2^offset_shift; B = v * 2^t with 2^30 <= v < 2^31, rounded down; of the table
+        c [257], m [62], e [62]: i = (v >> 22) - 256, f = v & (2^22 - 1);
+        a = rsh(rsh(c[i] * 2^22 + (c[i+1] - c[i]) * f, 22) * m[t+30], 31); y = sat(rsh(x * a, e[t+30])).
+        """
+        x, table = inputs
+        quant = quant_of(outputs[0])
+        chords, multipliers, shifts = np.split(table.q.astype(np.int64), [CHORDS + 1, CHORDS + 1 + POWERS])
+        q = x.q.astype(np.int64)
+        before = (params.size - 1) // 2
+        total = np.cumsum(np.pad(q * q, [(0, 0)] * (q.ndim - 1) + [(before + 1, params.size // 2)]), axis=-1)
+        sums = total[..., params.size :] - total[..., : -params.size]
+        base = rsh(sums, -params.shift) + (params.offset << params.offset_shift)
+        t = np.searchsorted(1 << np.arange(63, dtype=np.int64), base, side="right") - 31
+        v = (base >> np.maximum(t, 0)) << np.maximum(-t, 0)
+        i, f = (v >> 22) - CHORDS, v & ((1 << 22) - 1)
+        power = rsh((chords[i] << 22) + (chords[i + 1] - chords[i]) * f, 22)
+        factor = rsh(power * multipliers[t + 30], 31)
+        return [sat(rsh(q * factor, shifts[t + 30]), quant.lo, quant.hi).astype(quant.dtype)]
+
+    def cases(self) -> Iterator[Case]:
+        for (size, channels), bits, fill in product(
+            ((5, 16), (3, 2), (4, 7), (1, 3)), product(WIDTHS, repeat=2), FILLS
+        ):
+            yield self._case(f"{size}of{channels}/{by(bits)}/{fill}", LrnParams(size), channels, bits, fill=fill)
+        for width, e_x, bias in product(WIDTHS, (-30, -12, 0, 8), (0.0, 1.0)):
+            params = LrnParams(5, alpha=1e-4, beta=0.75, bias=bias)
+            yield self._case(f"grid/int{width}/{e_x}/{bias}", params, 9, (width, width), e_x=e_x)
+        for alpha, beta in product((1e-5, 1.0), (0.5, 2.0)):
+            params = LrnParams(7, alpha=alpha, beta=beta, bias=2.0)
+            yield self._case(f"powers/{alpha}/{beta}", params, 20, (16, 16), e_x=-10)
+
+    def _case(
+        self, name: str, params: LrnParams, channels: int, bits: tuple[int, ...], *, e_x: int = -3, fill: str = "random"
+    ) -> Case:
+        """bits of x and y."""
+        x, y = fed(name, (1, 3, 2, channels), bits[0], e_x, fill), grid(bits[1], e_x + bits[0] - bits[1])
+        return single(self, name, params, [x], y, quantize=True)
+
+    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        p: LrnParams = node.params
+        x = to.transpose(node.inputs[0], (0, 3, 1, 2))
+        y = to.node("LRN", (x,), size=p.size, alpha=p.alpha, beta=p.beta, bias=p.bias)
+        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def sum_bits(size: int, bits: int) -> int:
+    """A sum of this many squares is at most 2 to this power."""
+    return (size - 1).bit_length() + 2 * (bits - 1)

@@ -1,0 +1,125 @@
+"""Several threads: the same bytes, several nets side by side, and processes that fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv import runtime
+from nmpconv.errors import UsageError
+from nmpconv.ir import Graph
+from nmpconv.reference import run as run_reference
+from nmpconv.writer import to_bytes
+
+SIDE, CHANNELS = 40, 48
+
+
+def wide_net(bits: int) -> Graph:
+    """A depthwise and a pointwise convolution with work for several threads."""
+    rng = np.random.default_rng(2)
+    shape, same = (1, SIDE, SIDE, CHANNELS), {"pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1}
+    grid = nets.grid(bits, -4)
+    most = 2 ** (bits - 1)
+
+    def weights(name: str, *shape: int) -> object:
+        q = nets.grid(bits, *(-bits for _ in range(CHANNELS)), axis=0)
+        return nets.constant(name, rng.integers(-most, most, shape), q)
+
+    values = [
+        nets.active("x", shape, grid),
+        weights("w", CHANNELS, 3, 3, 1),
+        nets.constant("b", rng.integers(-60, 60, CHANNELS), nets.grid(8, -4)),
+        nets.active("d", shape, grid),
+        weights("v", CHANNELS, 1, 1, CHANNELS),
+        nets.constant("c", rng.integers(-60, 60, CHANNELS), nets.grid(8, -4)),
+        nets.active("y", shape, grid),
+    ]
+    nodes = (nets.node("conv2d", "x w b", "d", groups=CHANNELS, **same), nets.node("conv2d", "d v c", "y"))
+    sources = {"x": shape, "y": shape}
+    return nets.placed(Graph("wide", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+
+
+def random_input(bits: int, seed: int = 0) -> np.ndarray:
+    most = 2 ** (bits - 1)
+    return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, CHANNELS)).astype(f"int{bits}")
+
+
+@pytest.mark.parametrize("cpu", runtime.cpus())
+@pytest.mark.parametrize("bits", [8, 16])
+def test_same_bytes(bits: int, cpu: str) -> None:
+    graph, x = wide_net(bits), random_input(bits)
+    wanted = run_reference(graph, {"x": x})["y"]
+    for threads in (1, 2, 3):
+        net = runtime.load(to_bytes(graph, {}), cpu=cpu, threads=threads)
+        assert net.threads == threads
+        for _ in range(3):
+            np.testing.assert_array_equal(net.run(x)[0], wanted)
+
+
+def test_arena_is_for_all_threads() -> None:
+    data = to_bytes(wide_net(8), {})
+    assert runtime.load(data, threads=3).arena_bytes >= runtime.load(data).arena_bytes
+
+
+def test_nets_in_parallel() -> None:
+    graph = wide_net(8)
+    data = to_bytes(graph, {})
+    inputs = [random_input(8, seed) for seed in range(4)]
+    wanted = [run_reference(graph, {"x": x})["y"] for x in inputs]
+    wrong: list[int] = []
+
+    def work(i: int) -> None:
+        net = runtime.load(data, threads=1 + i % 3)
+        wrong.extend(i for _ in range(20) if not np.array_equal(net.run(inputs[i])[0], wanted[i]))
+
+    users = [threading.Thread(target=work, args=(i,)) for i in range(len(inputs))]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert wrong == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_fork() -> None:
+    """A child has its parent's net and threads of its own."""
+    net = runtime.load(to_bytes(wide_net(8), {}), threads=2)
+    x = random_input(8)
+    wanted = net.run(x)[0]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(net.run(x)[0], wanted) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(net.run(x)[0], wanted)
+
+
+def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = to_bytes(nets.small_net(), {})
+    monkeypatch.delenv("NMP_THREADS", raising=False)
+    assert runtime.load(data).threads == 1
+    assert runtime.load(data, threads=0).threads >= 1
+    monkeypatch.setenv("NMP_THREADS", "2")
+    assert runtime.load(data).threads == 2
+    assert runtime.load(data, threads=3).threads == 3
+    for bad in ("-1", "two", "257"):
+        monkeypatch.setenv("NMP_THREADS", bad)
+        with pytest.raises(UsageError, match=f"'{bad}' is no number of threads"):
+            runtime.load(data)
+
+
+def test_pool(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    program = tmp_path / "test_pool"
+    flags = ["-std=c++17", "-O1", "-g", "-pthread", "-fsanitize=thread"]
+    source = root / "interpreter" / "tests" / "test_pool.cpp"
+    subprocess.run([need_tool("c++", "g++", "clang++"), *flags, source, "-o", program], check=True)
+    environment = {**os.environ, "TSAN_OPTIONS": "die_after_fork=0"}
+    done = subprocess.run([program], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 failures\n", "")
