@@ -181,6 +181,22 @@ def _normalize(at: Context, errors: list[Array]) -> Array:
     return np.abs(scale) * off + stored + np.abs(scale).max() * (z + 1) * 2.0**-22 + 0.01 * at.step
 
 
+def _lrn(at: Context, errors: list[Array]) -> Array:
+    """x * B^-beta, B between what the smallest and the largest squares of its channels give; and `Lrn.quantize`."""
+    assert at.source is not None
+    p, x, e = at.source.params, np.abs(at.x[0]), errors[0]
+
+    def factor(a: Array) -> Array:
+        before = (p.size - 1) // 2
+        total = np.cumsum(np.pad(a * a, [(0, 0)] * (a.ndim - 1) + [(before + 1, p.size // 2)]), axis=-1)
+        base = p.bias + p.alpha / p.size * (total[..., p.size :] - total[..., : -p.size])
+        return np.maximum(base, 2.0**-80) ** -p.beta
+
+    most, least = factor(np.maximum(x - e, 0.0)), factor(x + e)
+    own = p.beta * (p.beta + 1) * 2.0**-19 + p.beta * 2.0**-28 + 2.0 ** (p.beta - 28)
+    return e * most + x * (most - least) + (x + e) * most * own
+
+
 def _divide(at: Context, errors: list[Array]) -> Array:
     """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0."""
     (ea, eb), (a, b) = errors, at.x
@@ -285,6 +301,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("greater", "equal"), _compare),
     "arg_max": _arg_max,
     "requantize": lambda at, errors: errors[0],
+    "lrn": _lrn,
     "mul": _mul,
     "batch_matmul": _matmul,
     "normalize": _normalize,
