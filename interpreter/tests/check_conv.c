@@ -18,8 +18,9 @@
 #define TEN(add, r)                                                                                                  \
   ACCUMULATE(20, add, r)                                                                                             \
   ACCUMULATE(21, add, r)                                                                                             \
-  ACCUMULATE(22, add, r) ACCUMULATE(23, add, r) ACCUMULATE(24, add, r) ACCUMULATE(25, add, r) ACCUMULATE(26, add, r) \
-      ACCUMULATE(27, add, r) ACCUMULATE(28, add, r) ACCUMULATE(29, add, r)
+  ACCUMULATE(22, add, r)                                                                                             \
+  ACCUMULATE(23, add, r) ACCUMULATE(24, add, r) ACCUMULATE(25, add, r) ACCUMULATE(26, add, r) ACCUMULATE(27, add, r) \
+      ACCUMULATE(28, add, r) ACCUMULATE(29, add, r)
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 static double peak(void) {
