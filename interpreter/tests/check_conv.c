@@ -14,13 +14,18 @@
 /* Products per ns of byte dot products that read no memory: what the level could reach. */
 #ifdef NMP_X86
 #define ROUNDS 1000000
-#define ACCUMULATE(i, add, r) __asm__ volatile(add " %%" r "30, %%" r "31, %%" r #i::: "xmm" #i);
-#define TEN(add, r)                                                                                                  \
-  ACCUMULATE(20, add, r)                                                                                             \
-  ACCUMULATE(21, add, r)                                                                                             \
-  ACCUMULATE(22, add, r)                                                                                             \
-  ACCUMULATE(23, add, r) ACCUMULATE(24, add, r) ACCUMULATE(25, add, r) ACCUMULATE(26, add, r) ACCUMULATE(27, add, r) \
-      ACCUMULATE(28, add, r) ACCUMULATE(29, add, r)
+#define ACCUMULATE(i, add, r) __asm__ volatile(add " %%" r "30, %%" r "31, %%" r #i::: "xmm" #i)
+#define TEN(add, r)       \
+  ACCUMULATE(20, add, r); \
+  ACCUMULATE(21, add, r); \
+  ACCUMULATE(22, add, r); \
+  ACCUMULATE(23, add, r); \
+  ACCUMULATE(24, add, r); \
+  ACCUMULATE(25, add, r); \
+  ACCUMULATE(26, add, r); \
+  ACCUMULATE(27, add, r); \
+  ACCUMULATE(28, add, r); \
+  ACCUMULATE(29, add, r);
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 static double peak(void) {
