@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo bench generate clean
+.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo bench bench-mcu generate clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,9 @@ $(BENCH_VENV)/installed: bench/requirements.txt
 
 bench: $(VENV)/installed $(BENCH_VENV)/installed  ## times of other engines and ours, on the models of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m peers --peers-python $(BENCH_VENV)/bin/python $(ARGS)
+
+bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
+	$(BIN)/python bench/mcu.py
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

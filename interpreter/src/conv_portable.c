@@ -2,9 +2,7 @@
  * 2. 1x1, stride 1, one group, no padding: the pixels are the rows of a matrix product as they are.
  * 3. Anything else: the patches of a few output pixels are gathered into the scratch and then are such rows.
  */
-#include <string.h>
-
-#include "conv.h"
+#include "patch.h"
 #include "rows.h"
 
 static size_t align(size_t bytes) {
@@ -19,50 +17,6 @@ static size_t scratch(const nmp_conv *c) {
   return nmp_conv_is_direct(c) ? 0 : align((size_t)NMP_TILE_ROWS * c->k << c->x_wide);
 }
 
-/* The row y and column x of an output pixel, and the element where its image starts. */
-typedef struct place {
-  int32_t y, x;
-  size_t image;
-} place;
-
-static place locate(const nmp_conv *c, size_t pixel) {
-  const size_t width = (size_t)c->h.out, plane = (size_t)c->v.out * width;
-  const size_t image = pixel / plane, rest = pixel % plane;
-  return (place){(int32_t)(rest / width), (int32_t)(rest % width), image * (size_t)c->v.in * (size_t)c->h.in * c->in};
-}
-
-static const uint8_t *element(const nmp_conv *c, place at, int32_t y, int32_t x, size_t channel) {
-  const size_t pixel = at.image + ((size_t)y * (size_t)c->h.in + (size_t)x) * c->in;
-  return (const uint8_t *)c->x + ((pixel + channel) << c->x_wide);
-}
-
-static const uint8_t *padding(const nmp_conv *c, size_t channel) {
-  return (const uint8_t *)c->pad + (channel << c->x_wide);
-}
-
-/* The patch of one output pixel and group: KH * KW * in / groups elements. Neighbouring taps are copied in one go. */
-static void gather(const nmp_conv *c, place at, size_t group, uint8_t *patch) {
-  const size_t per_group = c->in / c->groups, first = group * per_group, tap = per_group << c->x_wide;
-  for (int32_t ky = 0; ky < c->v.kernel; ky++) {
-    const int32_t iy = nmp_pixel(&c->v, at.y, ky);
-    int32_t run;
-    for (int32_t kx = 0; kx < c->h.kernel; kx += run, patch += (size_t)run * tap) {
-      const int32_t ix = nmp_pixel(&c->h, at.x, kx);
-      run = 1;
-      if (nmp_inside(&c->v, iy) && nmp_inside(&c->h, ix)) {
-        if (c->h.dilation == 1 && c->groups == 1) {
-          run = c->h.kernel - kx < c->h.in - ix ? c->h.kernel - kx : c->h.in - ix;
-        }
-        memcpy(patch, element(c, at, iy, ix, first), (size_t)run * tap);
-      } else if (c->pad) {
-        memcpy(patch, padding(c, first), tap);
-      } else {
-        memset(patch, 0, tap);
-      }
-    }
-  }
-}
-
 static void run_rows(const nmp_conv *c) {
   const size_t pixels = nmp_conv_pixels(c), out_per_group = c->out / c->groups;
   const int direct = nmp_conv_is_direct(c);
@@ -71,7 +25,7 @@ static void run_rows(const nmp_conv *c) {
     for (size_t group = 0; group < c->groups; group++) {
       const uint8_t *patches = direct ? (const uint8_t *)c->x + (pixel * c->k << c->x_wide) : c->scratch;
       for (size_t r = 0; r < rows && !direct; r++) {
-        gather(c, locate(c, pixel + r), group, (uint8_t *)c->scratch + (r * c->k << c->x_wide));
+        nmp_gather(c, nmp_locate(c, pixel + r), group, (uint8_t *)c->scratch + (r * c->k << c->x_wide));
       }
       nmp_rows(c, patches, rows, group * out_per_group, out_per_group, pixel);
     }
@@ -93,15 +47,15 @@ static void transpose_weights(const nmp_conv *c, size_t first, size_t n, void *t
 }
 
 /* The addresses of channel `first` of every tap of an output pixel. */
-static void point(const nmp_conv *c, place at, size_t first, const void **taps) {
+static void point(const nmp_conv *c, nmp_place at, size_t first, const void **taps) {
   static const int16_t zeros[NMP_TILE_CHANNELS] = {0};
-  const void *outside = c->pad ? padding(c, first) : (const void *)zeros;
+  const void *outside = c->pad ? nmp_padding(c, first) : (const void *)zeros;
   for (int32_t ky = 0; ky < c->v.kernel; ky++) {
     const int32_t iy = nmp_pixel(&c->v, at.y, ky);
     for (int32_t kx = 0; kx < c->h.kernel; kx++) {
       const int32_t ix = nmp_pixel(&c->h, at.x, kx);
       const int pixel = nmp_inside(&c->v, iy) && nmp_inside(&c->h, ix);
-      *taps++ = pixel ? element(c, at, iy, ix, first) : outside;
+      *taps++ = pixel ? nmp_element(c, at, iy, ix, first) : outside;
     }
   }
 }
@@ -120,7 +74,7 @@ static void run_depthwise(const nmp_conv *c) {
     for (size_t pixel = 0; pixel < pixels; pixel += NMP_TILE_ROWS) {
       const size_t rows = pixels - pixel < NMP_TILE_ROWS ? pixels - pixel : NMP_TILE_ROWS;
       for (size_t r = 0; r < rows; r++) {
-        point(c, locate(c, pixel + r), first, taps);
+        point(c, nmp_locate(c, pixel + r), first, taps);
         c->kernels->depthwise[c->x_wide][c->w_wide]((uint8_t *)sums + r * n * (sum_wide ? 8 : 4), taps, weights, c->k,
                                                     n);
       }

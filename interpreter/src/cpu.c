@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "dsp.h"
+#include "mve.h"
 #include "nmp.h"
+#include "rv32.h"
 #include "x86.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
@@ -12,6 +15,15 @@ static const struct level {
   void (*fill)(nmp_kernels *kernels);
 } levels[] = {
     {"portable", 0, nmp_kernels_portable},
+#ifdef NMP_DSP
+    {"dsp", 0, nmp_kernels_dsp},
+#endif
+#ifdef NMP_MVE
+    {"mve", 0, nmp_kernels_mve},
+#endif
+#ifdef NMP_RV32
+    {"rv32", 0, nmp_kernels_rv32},
+#endif
 #ifdef NMP_X86
     {"avx2", NMP_AVX2, nmp_kernels_avx2},
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},

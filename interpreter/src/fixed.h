@@ -21,8 +21,12 @@ static inline int64_t nmp_rsh(int64_t a, int s) {
 
 /* floor(num / den + 1/2), den > 0: a quotient rounded half up. |num| < 2^61, den < 2^61. */
 static inline int64_t nmp_div(int64_t num, int64_t den) {
-  const int64_t a = 2 * num + den, b = 2 * den, quotient = a / b;
-  return quotient - (a % b < 0);
+  const int64_t a = 2 * num + den, b = 2 * den;
+  if (a == (int32_t)a && b == (int32_t)b) { /* what small machines have an instruction for */
+    const int32_t x = (int32_t)a, y = (int32_t)b;
+    return x / y - (x % y < 0);
+  }
+  return a / b - (a % b < 0);
 }
 
 static inline int32_t nmp_sat(int64_t a, int32_t lo, int32_t hi) {

@@ -7,8 +7,36 @@
 #include "check_kernels.h"
 #include "conv.h"
 #include "fixed.h"
+#include "x86.h"
 
 #define SHAPES 700
+
+/* Products per ns of byte dot products that read no memory: what the level could reach. */
+#ifdef NMP_X86
+#define ROUNDS 1000000
+#define ACCUMULATE(i, add, r) __asm__ volatile(add " %%" r "30, %%" r "31, %%" r #i::: "xmm" #i)
+#define TEN(add, r)       \
+  ACCUMULATE(20, add, r); \
+  ACCUMULATE(21, add, r); \
+  ACCUMULATE(22, add, r); \
+  ACCUMULATE(23, add, r); \
+  ACCUMULATE(24, add, r); \
+  ACCUMULATE(25, add, r); \
+  ACCUMULATE(26, add, r); \
+  ACCUMULATE(27, add, r); \
+  ACCUMULATE(28, add, r); \
+  ACCUMULATE(29, add, r);
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+static double peak(void) {
+  const double start = seconds();
+  for (int i = 0; i < ROUNDS; i++) {
+    TEN("vpdpbusd", "zmm")
+  }
+  return ROUNDS * 10 * 64 / (seconds() - start) * 1e-9;
+}
+NMP_TARGET_END
+#endif
 
 static int32_t up_to(uint32_t n) {
   return (int32_t)(next_random() % n);
@@ -172,6 +200,11 @@ void check_convs(void) {
                 {7, 960, 160, 1, 1, 0}, {7, 160, 960, 1, 1, 0},  {32, 16, 16, 3, 1, 0},   {1, 1024, 1000, 1, 1, 0},
                 {112, 32, 32, 3, 1, 1}, {56, 144, 144, 3, 1, 1}, {14, 384, 384, 3, 1, 1}, {48, 8, 8, 3, 1, 1},
                 {112, 96, 96, 3, 2, 1}, {24, 16, 16, 3, 2, 1},   {14, 120, 120, 5, 1, 1}};
+#ifdef NMP_X86
+  if (benchmark && strcmp(level, "avx512vnni") == 0) {
+    printf("%-10s int8 products of registers  %8.1f /ns\n", level, peak());
+  }
+#endif
   for (size_t i = 0; benchmark && i < COUNT(layers); i++) {
     for (int wide = 0; wide < 2; wide++) {
       bench_conv(layers[i].side, layers[i].in, layers[i].out, layers[i].kernel, layers[i].stride, layers[i].depthwise,

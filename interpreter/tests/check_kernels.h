@@ -3,17 +3,14 @@
 #define CHECK_KERNELS_H
 
 #include "kernels.h"
+#include "memory.h"
 
-enum { WANT, GOT, A, B, TABLE, PAD, SHIFTS, PACKED, SCRATCH, SLOTS };
 enum { RANDOM, LOWEST, HIGHEST, FILLS };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const char *level; /* the one under test */
 extern int benchmark;
 extern nmp_kernels portable, tested;
-
-/* The last `bytes` bytes before a page that cannot be read. */
-void *tail(int slot, size_t bytes);
 
 uint32_t next_random(void);
 

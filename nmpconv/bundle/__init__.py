@@ -11,24 +11,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
 from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
-from nmpconv.reader import Model, Port, read
+from nmpconv.reader import Model, Op, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
+WEIGHTED = ("conv2d", "conv_transpose", "fully_connected")
+ON_PCS = re.compile(r".*avx|x86\.c|conv_x86|tile_|vector")  # their weights are packed in RAM
+DEFINES = {"x86.h": "NMP_NO_X86", "nmp.c": "NMP_KEEP_OPS 0"}
+HANDLE = 640  # bytes that a handle takes at most
+SCRATCH = 704  # bytes that a kernel may take besides what grows with its sums
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
-def bundle(data: bytes | None, arena_bytes: int = 0) -> dict[str, bytes]:
-    """Relative path to content. data: a .nmp file, None for the interpreter alone; arena_bytes: what a run takes."""
+def bundle(data: bytes | None) -> dict[str, bytes]:
+    """Relative path to content. data: a .nmp file, None for the interpreter alone."""
     model = None if data is None else read(data)
+    arena_bytes = 0 if model is None else arena_bound(model)
     kinds = list(OP_TABLES) if model is None else sorted({op.kind for op in model.ops})
-    files = {f"src/{path}": text for path, text in _interpreter(kinds)}
+    files = {f"src/{path}": text for path, text in _interpreter(kinds, whole=model is None)}
     if data is not None and model is not None:
         files["src/model_data.h"] = _header(model, arena_bytes)
         files["src/model_data.c"] = _array(data)
@@ -39,6 +46,23 @@ def bundle(data: bytes | None, arena_bytes: int = 0) -> dict[str, bytes]:
     return {path: text.encode() for path, text in files.items()}
 
 
+def arena_bound(model: Model) -> int:
+    """Bytes that a run takes at most, whatever kernels a microcontroller has."""
+    ends = [(op.live_end or model.arena_bytes) + _scratch(op, model) for op in model.ops]
+    return max([model.arena_bytes, *ends]) + HANDLE
+
+
+def _scratch(op: Op, model: Model) -> int:
+    """Eight rows of the factors of a sum, or for a depthwise convolution its taps and their weights in 32 channels."""
+    if op.kind not in WEIGHTED:
+        return 0
+    x, w = (model.tensors[i] for i in op.inputs[:2])
+    size = w.nbytes // prod(w.shape)
+    factors = prod(w.shape[1:])
+    taps = factors * (8 + 32 * size) if w.shape[-1] == 1 else 0
+    return max(8 * factors * (x.nbytes // prod(x.shape)), taps) + SCRATCH
+
+
 def _sources() -> Path:
     """The interpreter's folder: in the package when installed, beside it in a checkout."""
     for folder in (PACKAGE / "interpreter", PACKAGE.parent / "interpreter"):
@@ -47,15 +71,19 @@ def _sources() -> Path:
     raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
 
 
-def _interpreter(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """All of the core, but of the ops only these; the public header comes to the others."""
+def _interpreter(kinds: Sequence[str], *, whole: bool) -> Iterator[tuple[str, str]]:
+    """The core, the public header among the others; of the ops only these. whole: with the kernels of PCs, too."""
     root = _sources()
     yield "nmp.h", (root / "include/nmp.h").read_text()
     for path in sorted([*root.glob("src/*.[ch]"), *root.glob("src/gen/*.[ch]")]):
+        if not whole and ON_PCS.match(path.name):
+            continue
         text = path.read_text()
         if path.name == "op_table.c":
             ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
             text = f"#define NMP_BUILD_OPS(X) {ops}\n{text}"
+        if not whole and path.name in DEFINES:
+            text = f"#define {DEFINES[path.name]}\n{text}"
         yield str(path.relative_to(root / "src")), text
     yield from _ops(root / "src/ops", kinds)
 

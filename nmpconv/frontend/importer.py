@@ -92,6 +92,17 @@ class Importer:
         self._reserved.difference_update(names)
         return True
 
+    def define(self, constants: Mapping[str, np.ndarray]) -> None:
+        self._constants.update(constants)
+
+    def alias(self, output: str, name: str) -> None:
+        """Let the ONNX tensor ``output`` be the one called ``name``, whatever that is."""
+        if name in self._constants:
+            self._constants[output] = self._constants[name]
+            self._reserved.discard(output)
+        else:
+            self._value_of[output] = self._value_of.get(name)
+
     def lower(self, node: OnnxNode, op: Op) -> None:
         self._current = (node, op)
         if node.op_type != "DequantizeLinear" and (

@@ -98,7 +98,7 @@ class Walk:
         lost: set[str] = set()
         read: list[str] = []
         for node in self.nodes:
-            if _name(node) in refused or lost.intersection(_reads(node)):
+            if refused.intersection(_names(node)) or lost.intersection(_reads(node)):
                 lost.update(node.output)
                 read += _reads(node)
         return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
@@ -142,6 +142,8 @@ class Walk:
         try:
             if self.to.try_fold(proto, self.opset):
                 return
+            if kind == "If" and self.to.is_const(proto.input[0]):
+                return self._branch(proto)
             if op is None:
                 raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
             self.to.lower(OnnxNode.of(proto, self.opset), op)
@@ -156,16 +158,37 @@ class Walk:
             self.rows.append((_name(proto), kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, self.opset)
 
+    def _branch(self, proto: onnx.NodeProto) -> None:
+        """An If on a constant is the branch that it takes."""
+        taken = "then_branch" if self.to.array(proto.input[0], "condition").all() else "else_branch"
+        [graph] = [attribute.g for attribute in proto.attribute if attribute.name == taken]
+        inner = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
+        if repeated := [name for name in inner if name and self.to.knows(name)]:
+            raise Unsupported(f"'{repeated[0]}' has the name of another tensor", hint="a name of its own")
+        self.to.define({tensor.name: self._array(tensor) for tensor in graph.initializer})
+        for node in graph.node:
+            self._node(node)
+        for value, output in zip(graph.output, proto.output, strict=True):
+            self.to.alias(output, value.name)
+
 
 def _name(node: onnx.NodeProto) -> str:
     return str(node.name or node.output[0])
 
 
+def _subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+
+
+def _names(node: onnx.NodeProto) -> list[str]:
+    """Its own, and those of the nodes in its subgraphs."""
+    return [_name(node), *(name for graph in _subgraphs(node) for sub in graph.node for name in _names(sub))]
+
+
 def _reads(node: onnx.NodeProto) -> list[str]:
     """Its inputs, and what its subgraphs name."""
-    subgraphs = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
-    inner = [name for graph in subgraphs for sub in graph.node for name in _reads(sub)]
-    returned = [value.name for graph in subgraphs for value in graph.output]
+    inner = [name for graph in _subgraphs(node) for sub in graph.node for name in _reads(sub)]
+    returned = [value.name for graph in _subgraphs(node) for value in graph.output]
     return [name for name in (*node.input, *inner, *returned) if name]
 
 

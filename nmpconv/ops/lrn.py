@@ -136,10 +136,13 @@ class Lrn(Op):
         return single(self, name, params, [x], y, quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
-        p: LrnParams = node.params
-        x = to.transpose(node.inputs[0], (0, 3, 1, 2))
-        y = to.node("LRN", (x,), size=p.size, alpha=p.alpha, beta=p.beta, bias=p.bias)
-        to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+        """Written out, as onnxruntime has no LRN of an even size; the channels are the width of a pool."""
+        p, x = node.params, node.inputs[0]
+        pads = [0, (p.size - 1) // 2, 0, p.size // 2]
+        squares = to.node("Mul", (x, x))
+        mean = to.node("AveragePool", (squares,), kernel_shape=[1, p.size], pads=pads, count_include_pad=1)
+        base = to.node("Add", (to.node("Mul", (mean, to.const(np.float32(p.alpha)))), to.const(np.float32(p.bias))))
+        to.node("Mul", (x, to.node("Pow", (base, to.const(np.float32(-p.beta))))), node.outputs[0])
 
 
 def sum_bits(size: int, bits: int) -> int:

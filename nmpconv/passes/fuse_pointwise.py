@@ -76,7 +76,7 @@ def _pointwise(editor: Editor, node: Node) -> bool:
 def _cones(editor: Editor, last: Node) -> list[Cone]:
     """All cones of at least two nodes under ``last``, the smallest first."""
     nodes, found = [last], []
-    while len(nodes) < DEPTH:
+    while len(nodes) <= DEPTH:
         inside = {node.name for node in nodes}
         made = {node.outputs[0] for node in nodes}
         leaves = {n for node in nodes for n in node.inputs if n not in made and not editor[n].is_const}

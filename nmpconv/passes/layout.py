@@ -10,13 +10,14 @@ Down, until nothing changes:
    inputs. Constants are transposed here and now.
 5. reshape before requantize or lookup: the op first.
 6. transpose before a reshape that neither splits nor merges what the transpose tore apart: the reshape first.
-7. transpose, flattening reshape, fully_connected: the weights' columns are permuted instead.
+7. transpose, a reshape that only merges axes, transpose: the second one above the reshape, which leaves one of them.
+8. transpose, flattening reshape, fully_connected: the weights' columns are permuted instead.
 
 Then, once:
 
-8. A transpose that moves only axes of size 1 becomes a reshape.
+9. A transpose that moves only axes of size 1 becomes a reshape.
 
-This ends: 1, 2 and 7 remove a node, 3, 5 and 6 move one towards the outputs, 4 lessens what is above its node, first
+This ends: 1, 2, 7 and 8 remove a node, 3, 5 and 6 move one towards the outputs, 4 lessens what is above its node, first
 in bytes, then in transposes, then in transposes to NCHW; that can only grow by moves further up, which end likewise.
 Values keep the names of the ONNX tensors that they hold the elements of.
 """
@@ -42,7 +43,8 @@ TO_NCHW = (0, 3, 1, 2)
 
 
 def run(graph: Graph) -> Graph:
-    down = apply(graph, _merge, _merge_reshapes, _sink, _sink_joined, _sink_reshape, _sink_past_reshape, _into_weights)
+    sinks = (_sink, _sink_joined, _sink_reshape, _sink_past_reshape)
+    down = apply(graph, _merge, _merge_reshapes, *sinks, _merge_around_reshape, _into_weights)
     return restore_names(apply(down, _relabel, _merge_reshapes))
 
 
@@ -221,7 +223,29 @@ def _sink_past_reshape(editor: Editor, node: Node) -> bool:  # case 6
     return _swap(editor, node, above.inputs, ReshapeParams(shape), "transpose", back)
 
 
-def _into_weights(editor: Editor, node: Node) -> bool:  # case 7
+def _merge_around_reshape(editor: Editor, node: Node) -> bool:  # case 7
+    if node.op != "transpose":
+        return False
+    reshape = _above(editor, node.inputs[0], "reshape")
+    if reshape is None or editor.only_user(node.inputs[0]) is None:
+        return False
+    first = _above(editor, reshape.inputs[0], "transpose")
+    if first is None or editor.only_user(reshape.inputs[0]) is None:
+        return False
+    parts = blocks(editor[reshape.inputs[0]].shape, reshape.params.shape)
+    if any(stop - start != 1 for _, (start, stop) in parts):
+        return False
+    above = tuple(axis for p in node.params.perm for axis in range(*parts[p][0]))
+    moved = TransposeParams(_compose(first.params.perm, above))
+    out = editor[node.outputs[0]]
+    for gone in (node, reshape, first):
+        editor.remove(gone)
+    value = editor.emit("transpose", first.inputs, moved, at=first)
+    editor.emit("reshape", (value,), ReshapeParams(out.shape), at=reshape, name=node.name, out=out.name)
+    return True
+
+
+def _into_weights(editor: Editor, node: Node) -> bool:  # case 8
     if node.op != "fully_connected":
         return False
     flatten = _above(editor, node.inputs[0], "reshape")
@@ -239,7 +263,7 @@ def _into_weights(editor: Editor, node: Node) -> bool:  # case 7
     return True
 
 
-def _relabel(editor: Editor, node: Node) -> bool:  # case 8
+def _relabel(editor: Editor, node: Node) -> bool:  # case 9
     if node.op != "transpose" or not _is_reshape(editor, node):
         return False
     editor.set(replace(node, op="reshape", params=ReshapeParams(editor[node.outputs[0]].shape)))

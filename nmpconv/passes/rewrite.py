@@ -211,6 +211,10 @@ def blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int]
     """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
     found, i, j = [], 0, 0
     while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:  # so that axes of size 1 stay with each other
+            found.append(((i, i + 1), (j, j + 1)))
+            i, j = i + 1, j + 1
+            continue
         start, size, other = (i, j), 1, 1
         while size != other or (i, j) == start:
             if j == len(new) or (i < len(old) and size <= other):

@@ -177,7 +177,7 @@ def test_mlperf_tiny(name: str, zoo: Path, tmp_path: Path, need_tool: Callable[.
 
 
 def test_only_the_ops_of_the_model(model: Path) -> None:
-    files = bundle(model.read_bytes(), 1)
+    files = bundle(model.read_bytes())
     ops = {Path(path).stem for path in files if path.startswith("src/ops/")}
     assert {"conv2d", "average_pool", "fully_connected", "reshape"} <= ops
     assert ops.isdisjoint({"softmax", "resize", "add", "lookup"})
@@ -197,5 +197,5 @@ def test_names_cannot_leave_a_comment(model: Path) -> None:
 
     root = flat.unpack(model.read_bytes())
     root["name"] = "evil */ int x; /* \u2028\n#error"
-    header = bundle(flat.pack(root), 1)["src/model_data.h"].decode()
+    header = bundle(flat.pack(root))["src/model_data.h"].decode()
     assert header.splitlines()[0] == "/* evil * / int x; / * ??#error: written by nmpconv bundle. */"

@@ -70,6 +70,7 @@ class Context:
 def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
     """(integers, bounds) of the graph's outputs by name. floats: the graph that was quantized; feeds: real inputs."""
     source = {node.name: node for node in floats.nodes}
+    consumers = integer.consumers()
     env: dict[str, Array] = {}
     errors: dict[str, Array] = {}
     for name in integer.inputs:
@@ -85,7 +86,7 @@ def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[d
         [out] = node.outputs
         found = RULES[node.op](at, given)
         if OPS[node.op].grid != "same":
-            found = found + _rounding(integer[out])
+            found = found + _rounding(integer[out], env[out], consumers[out])
         result = _reals(env[out], integer[out])
         errors[out] = np.minimum(found, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
     return {n: env[n] for n in integer.outputs}, {n: errors[n] for n in integer.outputs}
@@ -101,15 +102,19 @@ def _reals(q: Array, value: Value) -> Array:
     return dequantize(q, exponents.reshape(shape))
 
 
-def _rounding(value: Value) -> Array:
-    """Half a step, or what a result beyond the end of the grid loses there: at most one step."""
+def _rounding(value: Value, q: Array, users: list[Node]) -> Array:
+    """Half a step, or at the end of the grid what lies beyond it: at most one step, unless only tables read it, which
+    may be flat there.
+    """
     quant = quant_of(value)
     step = 2.0**quant.exponent
     seen = value.observed
     assert seen is not None, value.name
-    beyond = max(seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min)
-    assert beyond <= step * (1 + 1e-6), f"{value.name}: calibrated range [{seen.min}, {seen.max}] on 2^{quant.exponent}"
-    return np.asarray(max(step / 2, beyond))
+    above, below = seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min
+    if {node.op for node in users} != {"lookup"}:
+        assert max(above, below) <= step * (1 + 1e-6), f"{value.name}: [{seen.min}, {seen.max}] on 2^{quant.exponent}"
+    beyond = np.where(q == INT_MAX[quant.bits], above, np.where(q == INT_MIN[quant.bits], below, 0.0))
+    return np.maximum(beyond, step / 2)
 
 
 def _farthest(result: Array, value: Value) -> Array:
@@ -174,6 +179,22 @@ def _normalize(at: Context, errors: list[Array]) -> Array:
     off = (e + e.mean(axis=axes, keepdims=True) + z * r) / np.maximum(deviation - r, np.sqrt(eps))
     stored = np.abs(at.x[1] - scale) * z + np.abs(at.x[2] - bias)
     return np.abs(scale) * off + stored + np.abs(scale).max() * (z + 1) * 2.0**-22 + 0.01 * at.step
+
+
+def _lrn(at: Context, errors: list[Array]) -> Array:
+    """x * B^-beta, B between what the smallest and the largest squares of its channels give; and `Lrn.quantize`."""
+    assert at.source is not None
+    p, x, e = at.source.params, np.abs(at.x[0]), errors[0]
+
+    def factor(a: Array) -> Array:
+        before = (p.size - 1) // 2
+        total = np.cumsum(np.pad(a * a, [(0, 0)] * (a.ndim - 1) + [(before + 1, p.size // 2)]), axis=-1)
+        base = p.bias + p.alpha / p.size * (total[..., p.size :] - total[..., : -p.size])
+        return np.maximum(base, 2.0**-80) ** -p.beta
+
+    most, least = factor(np.maximum(x - e, 0.0)), factor(x + e)
+    own = p.beta * (p.beta + 1) * 2.0**-19 + p.beta * 2.0**-28 + 2.0 ** (p.beta - 28)
+    return e * most + x * (most - least) + (x + e) * most * own
 
 
 def _divide(at: Context, errors: list[Array]) -> Array:
@@ -280,6 +301,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("greater", "equal"), _compare),
     "arg_max": _arg_max,
     "requantize": lambda at, errors: errors[0],
+    "lrn": _lrn,
     "mul": _mul,
     "batch_matmul": _matmul,
     "normalize": _normalize,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from onnx_text import build, feeds
 from test_lowering import IMAGE, run
 
@@ -61,3 +63,27 @@ def test_equals_onnxruntime(opset, text, tmp_path):
     for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
         assert wanted.shape == got.shape
         np.testing.assert_allclose(got, wanted.astype(np.float32), rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_an_if_on_a_constant_is_its_branch(taken, tmp_path):
+    """Branches read what is outside and have constants of their own; the one that is not taken may hold anything."""
+    branches = {}
+    for kind, value in ((True, 2.0), (False, 3.0)):
+        name = f"{'then' if kind else 'else'}_branch"
+        factor = numpy_helper.from_array(np.float32(value), f"{name}.factor")
+        nodes = [helper.make_node("Mul", ["r", factor.name], [f"{name}.y"])]
+        if kind != taken:
+            nodes.append(helper.make_node("Det", ["r"], [f"{name}.d"]))
+        result = helper.make_tensor_value_info(f"{name}.y", TensorProto.FLOAT, None)
+        branches[name] = helper.make_graph(nodes, name, [], [result], [factor])
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("If", ["c"], ["y"], **branches)]
+    condition = numpy_helper.from_array(np.array(taken), "c")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")], [condition])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = {"x": np.array([[-1.0, 0.5, 1.0, 2.0]], np.float32)}
+    [got] = run(to_onnx(graph, graph.outputs), feed)
+    np.testing.assert_array_equal(got, np.maximum(feed["x"], 0) * (2.0 if taken else 3.0))

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from nmpconv import runtime
+
 
 @pytest.fixture(scope="module")
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     program = tmp_path_factory.mktemp("kernels") / "check_kernels"
     folder = root / "interpreter"
-    parts = sorted(path for part in ("cpu", "kernels", "conv", "rows", "x86") for path in folder.glob(f"src/{part}*.c"))
-    sources = [folder / "tests/check_kernels.c", folder / "tests/check_conv.c", *parts]
+    names = ("cpu", "kernels", "conv", "patch", "rows", "x86")
+    parts = sorted(path for part in names for path in folder.glob(f"src/{part}*.c"))
+    programs = [folder / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
+    sources = [*programs, *parts]
     flags = ["-std=c99", "-O2", "-I", folder / "include", "-I", folder / "src"]
     subprocess.run([need_tool("cc", "gcc", "clang"), *flags, *sources, "-o", program], check=True)
     return program
@@ -24,6 +28,7 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
     done = subprocess.run([check_kernels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == runtime.cpus()
 
 
 def test_a_level_that_is_not_there_is_an_error(check_kernels: Path) -> None:

@@ -2,7 +2,7 @@
 #include "weighted.h"
 
 static nmp_conv decode(const nmp_op *op) {
-  nmp_conv c = {0};
+  nmp_conv c;
   nmp_conv_fill(&c, op);
   const int32_t pixels = (int32_t)(op->in[0].size / c.k);
   c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};

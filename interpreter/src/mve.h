@@ -1,0 +1,34 @@
+/* What the convolutions of Cortex-M's vectors (MVE, "Helium") share. */
+#ifndef NMP_MVE_H
+#define NMP_MVE_H
+
+#include "conv.h"
+
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+#define NMP_MVE
+
+#include <arm_mve.h>
+
+void nmp_kernels_mve(nmp_kernels *kernels);
+nmp_conv_choose_fn nmp_conv_mve;
+
+/* Channels [first, first + count) of rows of k factors, one after the other at x, to the output from `pixel` on. */
+typedef void nmp_conv_rows_fn(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel);
+nmp_conv_rows_fn nmp_conv_mve_narrow; /* both factors int8 */
+nmp_conv_rows_fn nmp_conv_mve_wide;
+
+/* Bytes at the start of the scratch, where nmp_conv_mve_narrow finds the only exponent of all channels repeated. */
+static inline size_t nmp_conv_mve_repeated(const nmp_conv *c) {
+  return c->exponent_step || (c->x_wide | c->w_wide) ? 0 : (c->out + 15) / 16 * 16;
+}
+
+/* Depthwise convolutions of at least NMP_MVE_LANES channels. */
+#define NMP_MVE_LANES 8
+size_t nmp_conv_mve_depthwise_scratch(const nmp_conv *c);
+void nmp_conv_mve_depthwise(const nmp_conv *c);
+
+/* The output pixels [first, last) of an axis whose windows hold no padding. */
+void nmp_conv_mve_full(const nmp_axis *axis, int32_t *first, int32_t *last);
+
+#endif
+#endif

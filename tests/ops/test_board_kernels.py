@@ -1,0 +1,58 @@
+"""check_kernels and board_convs on simulated microcontrollers: every level of theirs against the portable one."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmpconv.device.simulator import MACHINES
+
+PROGRAMS = ("check_kernels", "board_convs")
+LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve", "rv32": "rv32"}
+SECONDS = 120
+
+
+def output(board: str, program: Path) -> str:
+    """What a program says until it has counted."""
+    machine = MACHINES[board]
+    command = [machine.program, *machine.arguments, "-display", "none", "-monitor", "none", "-serial", "stdio"]
+    running = subprocess.Popen(
+        [*command, "-kernel", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert running.stdout is not None
+    said, limit = b"", time.monotonic() + SECONDS
+    try:
+        while b"differ\n" not in said.replace(b"\r", b"") and time.monotonic() < limit:
+            if select.select([running.stdout], [], [], 1.0)[0]:
+                piece = running.stdout.read(4096)
+                if not piece:
+                    break
+                said += piece
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+    return said.decode().replace("\r", "")
+
+
+@pytest.mark.parametrize("board", LEVELS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_level_of_a_board_is_portable(
+    name: str, board: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
+    need_tool(MACHINES[board].program)
+    folder = root / "interpreter"
+    sources = f"MAIN=../tests/{name}.c ../tests/memory.c"
+    make = ["make", "-s", "-C", folder / "firmware", f"BOARD={board}", f"OUT={tmp_path}", f"NAME={name}", sources]
+    subprocess.run(make, check=True, capture_output=True)
+    said = output(board, tmp_path / f"{name}.elf")
+    assert said.endswith(" 0 differ\n"), said
+    assert int(said.splitlines()[-1].split()[0]) > 1000
+    if name == "board_convs":
+        assert LEVELS[board] in said.split()
