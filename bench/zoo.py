@@ -289,7 +289,7 @@ def measure(
                 agreement=found.agreement if ranked else None,
                 sqnr_db=min(found.sqnr.values()),
                 bias_rule_cost_db=result.report.bias_rule_cost_db,
-                arena_bytes=net.arena_bytes,
+                arena_bytes=net.model.arena_bytes,
                 file_bytes=len(result.data),
                 seconds=seconds,
                 peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
