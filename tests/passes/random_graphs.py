@@ -51,7 +51,7 @@ class Maker:
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
         kinds += (
-            ["gather", "normalize"] + ["batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose", "lrn"] * (rank == 4)
+            ["gather"] + ["normalize", "batch_matmul"] * (rank >= 2) + ["resize", "conv_transpose", "lrn"] * (rank == 4)
         )
         kinds += ["affine", "constant"] * 2 + ["dense", "monomial", "max_pool", "average_pool", "spatial_pad"] * (
             rank == 4
