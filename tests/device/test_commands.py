@@ -203,5 +203,5 @@ def test_simulated_board(
         assert main(["bench", "m.nmp", "--device", f"sim:{board}", "--runs", "2", "--json"]) == ExitCode.OK
         found.append(json.loads(capsys.readouterr().out))
     assert found[0].keys() >= KEYS and found[0]["verified"] is True and found[0]["board"] == board
-    assert found[0]["instructions"] == found[1]["instructions"] > 24_000
+    assert found[0]["instructions"] == found[1]["instructions"] > 24_000 / 16  # 16 products an instruction at most
     assert found[0]["ops"] == found[1]["ops"]

@@ -104,7 +104,7 @@ def test_bench_on_simulated_boards(
     assert found["verified"] is True and found["board"] == board
     assert found["latency_ms"]["min"] == found["latency_ms"]["median"]
     macs = sum(op["macs"] for op in found["ops"])
-    assert macs / 2 < found["instructions"] < 100 * macs
+    assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most
     assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])
 
 
