@@ -43,7 +43,7 @@ PARTS: dict[str, set[str]] = {
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
-    "bundle": {"_schema", "errors", "reader"},
+    "bundle": {"_schema", "errors", "ops", "reader"},
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},

@@ -17,11 +17,11 @@ from pathlib import Path
 from nmpconv import __version__
 from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
+from nmpconv.ops import WEIGHTED
 from nmpconv.reader import Model, Op, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-WEIGHTED = ("conv2d", "conv_transpose", "fully_connected")
 ON_PCS = re.compile(r".*avx|x86\.c|conv_x86|tile_|vector")  # their weights are packed in RAM
 DEFINES = {"x86.h": "NMP_NO_X86", "nmp.c": "NMP_KEEP_OPS 0"}
 HANDLE = 640  # bytes that a handle takes at most
