@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "aarch64.h"
 #include "dsp.h"
 #include "mve.h"
 #include "nmp.h"
@@ -29,6 +30,10 @@ static const struct level {
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
     {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},
 #endif
+#ifdef NMP_AARCH64
+    {"neon", 0, nmp_kernels_neon},
+    {"neondot", NMP_DOTPROD, nmp_kernels_neondot},
+#endif
 };
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
@@ -36,6 +41,8 @@ static const struct level {
 static unsigned features(void) {
 #ifdef NMP_X86
   return nmp_x86_features();
+#elif defined(NMP_AARCH64)
+  return nmp_aarch64_features();
 #else
   return 0;
 #endif

@@ -22,8 +22,8 @@ from nmpconv.reader import Model, Op, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|x86\.c|conv_bands|tile_|vector")  # their weights are packed in RAM
-DEFINES = {"x86.h": "NMP_NO_X86", "nmp.c": "NMP_KEEP_OPS 0"}
+ON_PCS = re.compile(r".*avx|.*neon|x86\.c|aarch64\.c|conv_bands|tile_|vector")  # their weights are packed in RAM
+DEFINES = {"x86.h": "NMP_NO_X86", "aarch64.h": "NMP_NO_AARCH64", "nmp.c": "NMP_KEEP_OPS 0"}
 HANDLE = 640  # bytes that a handle takes at most
 SCRATCH = 704  # bytes that a kernel may take besides what grows with its sums
 COLUMNS = 20  # bytes of a line of an array
