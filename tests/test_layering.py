@@ -40,17 +40,19 @@ PARTS: dict[str, set[str]] = {
     "flat": {"errors", "_schema"},
     "writer": CORE | {"_schema", "flat", "ops"},
     "reader": CORE | {"_schema", "flat"},
+    "memory": {"ops", "reader"},
     "runtime": CORE | {"reader"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
-    "bundle": {"_schema", "errors", "ops", "reader"},
+    "bundle": {"_schema", "errors", "memory", "reader"},
     "feed": CORE | {"calib", "runtime"},
     "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
     "device": {"errors"},
     "ondevice": {"device", "errors", "runtime"},
     "cli": CORE
     | {"benchmark", "bundle", "feed", "ondevice"}
-    | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "ops", "reader", "report", "runtime"},
+    | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "memory", "ops", "reader", "report"}
+    | {"runtime"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
 }
