@@ -5,6 +5,7 @@
 #define NMP_X86_H
 
 #include "kernels.h"
+#include "target.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(NMP_NO_X86)
 #define NMP_X86
@@ -18,23 +19,13 @@
 /* What this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
 
-/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni". */
-#define NMP_PRAGMA(text) _Pragma(#text)
-#ifdef __clang__
-#define NMP_TARGET_BEGIN(target_) \
-  NMP_PRAGMA(clang attribute push(__attribute__((target(target_))), apply_to = function))
-#define NMP_TARGET_END _Pragma("clang attribute pop")
-#else
-#define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
-#define NMP_TARGET_END _Pragma("GCC pop_options")
-#endif
-#define NMP_INLINE inline __attribute__((always_inline))
 #define NMP_TARGET_AVX2 "avx2"
 #define NMP_TARGET_AVXVNNI "avx2,avxvnni"
 #define NMP_TARGET_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
 #define NMP_TARGET_AVX512VNNI "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
-/* conv_depthwise.h: NULL for other convolutions */
+/* Dense convolutions; and conv_depthwise.h: NULL for others */
+nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
 nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
 
 void nmp_kernels_avx2(nmp_kernels *kernels);

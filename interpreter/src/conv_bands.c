@@ -1,6 +1,6 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
-#ifdef NMP_X86
+#ifdef NMP_BANDS
 #include <string.h>
 
 #define SLACK 64           /* bytes behind a band that a grain may reach */
@@ -79,8 +79,8 @@ static shape shape_of(const nmp_conv *c, const nmp_product *p) {
     s.segments *= (size_t)s.h.kernel;
     s.per_segment = c->in / c->groups;
   }
-  s.grains = (s.per_segment * p->element + NMP_GRAIN - 1) / NMP_GRAIN;
-  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * NMP_GRAIN * p->lanes;
+  s.grains = (s.per_segment * p->element + p->grain - 1) / p->grain;
+  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * p->grain * p->lanes;
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s.panels = (vectors + 1) / 2;
   s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
@@ -99,12 +99,12 @@ static size_t panels_at(const shape *s) {
   return segments_at() + align(s->segments * sizeof(uint32_t));
 }
 
-size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p) {
+size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p) {
   const shape s = shape_of(c, p);
   return panels_at(&s) + c->groups * s.group_bytes;
 }
 
-size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p) {
+size_t nmp_bands_scratch(const nmp_conv *c, const nmp_product *p) {
   const shape s = shape_of(c, p);
   return s.plane * p->planes;
 }
@@ -144,8 +144,18 @@ static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_
   return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
 }
 
+/* Whether one of n weights is the least of its type. */
+static int has_lowest(const nmp_conv *c, size_t first, size_t n) {
+  int found = 0;
+  for (size_t i = first; i < first + n; i++) {
+    found |= c->w_wide ? ((const int16_t *)c->w)[i] == INT16_MIN : ((const int8_t *)c->w)[i] == INT8_MIN;
+  }
+  return found;
+}
+
 static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
   memset(panel, 0, sizeof(*panel));
+  panel->lowest = has_lowest(c, first * c->k, channels * c->k);
   panel->proven = 1;
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
@@ -174,23 +184,23 @@ static void pack_grain(const nmp_conv *c, const nmp_product *p, size_t at, size_
 static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, size_t first, size_t channels,
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
-  const size_t lanes = vectors * p->lanes, per_grain = NMP_GRAIN / p->element;
+  const size_t lanes = vectors * p->lanes, per_grain = p->grain / p->element;
   start_channels(c, p, first, channels, panel);
   for (size_t segment = 0; segment < s->segments; segment++) {
-    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * NMP_GRAIN) {
+    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * p->grain) {
       const size_t n = smaller(per_grain, s->per_segment - i);
       if (n < per_grain || channels < lanes) {
-        memset(to, 0, lanes * NMP_GRAIN);
+        memset(to, 0, lanes * p->grain);
       }
       for (size_t lane = 0; lane < channels; lane++) {
         const size_t at = (first + lane) * c->k + segment * s->per_segment + i;
-        pack_grain(c, p, at, n, to + lane * NMP_GRAIN);
+        pack_grain(c, p, at, n, to + lane * p->grain);
       }
     }
   }
 }
 
-void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to) {
+void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
   const shape s = shape_of(c, p);
   const size_t channels = c->out / c->groups, nr = 2 * (size_t)p->lanes;
   uint32_t *segments = (uint32_t *)(void *)((uint8_t *)to + segments_at());
@@ -209,7 +219,7 @@ void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to) {
   }
 }
 
-size_t nmp_x86_tasks(const nmp_conv *c, size_t threads) {
+size_t nmp_bands_tasks(const nmp_conv *c, size_t threads) {
   const uint64_t tasks = (uint64_t)nmp_conv_pixels(c) * c->out * c->k / TASK_MACS;
   return tasks < 1 ? 1 : tasks < threads ? (size_t)tasks : threads;
 }
@@ -338,7 +348,7 @@ static void multiply(const band *b, const uint8_t *packed, size_t first, size_t 
   }
 }
 
-void nmp_x86_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   for (size_t r = 0; r < rows; r++) {
     c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0, t->sums + r * lanes, 1, n,
                                     t->panel->bias, t->panel->scale_shift, c->lo, c->hi);
@@ -346,7 +356,7 @@ void nmp_x86_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
 }
 
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
-void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
+void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const shape *s = (const shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
   const band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
