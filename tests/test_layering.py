@@ -42,6 +42,7 @@ PARTS: dict[str, set[str]] = {
     "reader": CORE | {"_schema", "flat"},
     "memory": {"ops", "reader"},
     "runtime": CORE | {"reader"},
+    "targets": {"memory", "ops", "reader", "runtime"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
     "bundle": {"_schema", "errors", "memory", "reader"},
@@ -52,7 +53,7 @@ PARTS: dict[str, set[str]] = {
     "cli": CORE
     | {"benchmark", "bundle", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "memory", "ops", "reader", "report"}
-    | {"runtime"},
+    | {"runtime", "targets"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
 }
