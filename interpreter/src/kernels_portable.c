@@ -2,6 +2,7 @@
  * vectorize them at -O3; instruction sets include this file to have them compiled for themselves, under another name.
  */
 #include "conv.h"
+#include "crc.h"
 #include "fixed.h"
 #include "kernels.h"
 
@@ -265,6 +266,7 @@ void nmp_kernels_portable(nmp_kernels *kernels) {
       .lookup = {{lookup_8to8, lookup_8to16}, {lookup_16to8, lookup_16to16}},
       .max = {max_8, max_16},
       .sum = {sum_8, sum_16},
+      .crc = nmp_crc32,
       .conv = nmp_conv_portable,
   };
   *kernels = portable;
