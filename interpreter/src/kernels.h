@@ -61,6 +61,9 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
+/* CRC-32 continued over data, as nmp_crc32 does */
+#define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -75,6 +78,7 @@ typedef NMP_MUL(nmp_mul_fn);
 typedef NMP_LOOKUP(nmp_lookup_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
+typedef NMP_CRC(nmp_crc_fn);
 
 typedef struct nmp_kernels {
   nmp_gemm_fn *gemm[2][2];             /* [x][w] */
@@ -86,6 +90,7 @@ typedef struct nmp_kernels {
   nmp_lookup_fn *lookup[2][2];         /* [x][y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_crc_fn *crc;
   nmp_conv_choose_fn *conv;
 } nmp_kernels;
 
@@ -116,7 +121,7 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .mul = NMP_TABLE_3(prefix##mul), \
   .lookup = NMP_TABLE_2_TO(prefix##lookup), .max = NMP_TABLE_1(prefix##max), .sum = NMP_TABLE_1(prefix##sum),         \
-  .conv = nmp_conv_portable
+  .crc = nmp_crc32, .conv = nmp_conv_portable
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -129,6 +134,7 @@ nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to1
 nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16, nmp_lookup_16to8, nmp_lookup_16to16;
 nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
+nmp_crc_fn nmp_crc32;
 nmp_conv_choose_fn nmp_conv_portable;
 
 #endif
