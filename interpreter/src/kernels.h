@@ -59,6 +59,9 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
+/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -73,6 +76,7 @@ typedef NMP_MUL(nmp_mul_fn);
 typedef NMP_LOOKUP(nmp_lookup_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
+typedef NMP_TRANSPOSE(nmp_transpose_fn);
 
 typedef struct nmp_kernels {
   nmp_gemm_fn *gemm[2][2];             /* [x][w] */
@@ -84,6 +88,7 @@ typedef struct nmp_kernels {
   nmp_lookup_fn *lookup[2][2];         /* [x][y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_transpose_fn *transpose[2];      /* [x] */
   nmp_conv_choose_fn *conv;
 } nmp_kernels;
 

@@ -245,6 +245,29 @@ MAX(max_16, int16_t)
 SUM(sum_8, int8_t)
 SUM(sum_16, int16_t)
 
+/* Three rows are the planes of a picture, which compilers interleave with vectors when they know the number. */
+#define TRANSPOSE(name, X)                                                  \
+  static NMP_TRANSPOSE(name) {                                              \
+    const X *restrict xs = x;                                               \
+    X *restrict ys = y;                                                     \
+    for (size_t i = 0; i < n && rows == 3; i++) {                           \
+      for (size_t r = 0; r < 3; r++) {                                      \
+        ys[i * 3 + r] = xs[r * x_stride + i];                               \
+      }                                                                     \
+    }                                                                       \
+    for (size_t first = 0, last; first < rows && rows != 3; first = last) { \
+      last = rows - first < TILE ? rows : first + TILE;                     \
+      for (size_t i = 0; i < n; i++) {                                      \
+        for (size_t r = first; r < last; r++) {                             \
+          ys[i * rows + r] = xs[r * x_stride + i];                          \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
+  }
+
+TRANSPOSE(transpose_8, int8_t)
+TRANSPOSE(transpose_16, int16_t)
+
 #define BY_WIDTHS(name)                                                     \
   {                                                                         \
     {{name##_8x8to8, name##_8x8to16}, {name##_8x16to8, name##_8x16to16}}, { \
@@ -265,6 +288,7 @@ void nmp_kernels_portable(nmp_kernels *kernels) {
       .lookup = {{lookup_8to8, lookup_8to16}, {lookup_16to8, lookup_16to16}},
       .max = {max_8, max_16},
       .sum = {sum_8, sum_16},
+      .transpose = {transpose_8, transpose_16},
       .conv = nmp_conv_portable,
   };
   *kernels = portable;
