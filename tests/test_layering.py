@@ -129,7 +129,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("include/nmp.h", r""),
     ("src/gen/*", r"(gen/nmp_params|gen/nmp_schema|fb)\.h"),
     ("src/fixed.h", r""),
-    ("src/crc.*", r"(crc|x86)\.h"),
+    ("src/crc*", r"(crc|x86)\.h"),
     ("src/fb.*", r"fb\.h"),
     ("src/axis.h", r""),
     ("src/kernels_avx*", r"(kernels\w*|conv|conv_bands|crc|fixed|vector\d+|x86)\.h|kernels_portable\.c"),
