@@ -42,6 +42,7 @@ PARTS: dict[str, set[str]] = {
     "reader": CORE | {"_schema", "flat"},
     "memory": {"ops", "reader"},
     "runtime": CORE | {"reader"},
+    "targets": {"memory", "ops", "reader", "runtime"},
     "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "writer"},
     "benchmark": {"runtime"},
     "bundle": {"_schema", "errors", "memory", "reader"},
@@ -52,7 +53,7 @@ PARTS: dict[str, set[str]] = {
     "cli": CORE
     | {"benchmark", "bundle", "feed", "ondevice"}
     | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "memory", "ops", "reader", "report"}
-    | {"runtime"},
+    | {"runtime", "targets"},
     "__main__": {"cli"},
     "__init__": {"runtime"},
 }
@@ -127,15 +128,17 @@ def test_package_imports(part: str) -> None:
 # C: files by pattern (the first that fits), and what they may include besides the standard headers.
 INCLUDES: list[tuple[str, str]] = [
     ("include/nmp.h", r""),
+    ("src/build.h", r""),
     ("src/gen/*", r"(gen/nmp_params|gen/nmp_schema|fb)\.h"),
     ("src/fixed.h", r""),
     ("src/crc*", r"(crc|x86)\.h"),
     ("src/fb.*", r"fb\.h"),
     ("src/axis.h", r""),
     ("src/kernels_avx*", r"(kernels\w*|conv|conv_bands|crc|fixed|vector\d+|x86)\.h|kernels_portable\.c"),
-    ("src/kernels*", r"(conv|crc|dsp|fixed|kernels\w*|mve|rv32|x86)\.h"),
+    ("src/kernels*", r"(build|conv|crc|dsp|fixed|kernels\w*|mve|rv32|x86)\.h"),
     ("src/vector*", r""),
-    ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
+    ("src/level.h", r"(dsp|mve|rv32)\.h"),
+    ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|level|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
     ("src/tile_*", r"(conv_bands|tile_x86)\.h"),
     ("src/x86.*", r"(crc|kernels|target|x86)\.h"),
     ("src/target.h", r""),
@@ -143,8 +146,8 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/mve.h", r"conv\.h|arm_mve\.h"),
     ("src/rv32.h", r"kernels\.h"),
     ("src/patch.*", r"(conv|patch)\.h"),
-    ("src/rows.*", r"(conv|rows)\.h"),
-    ("src/cpu.*", r"(cpu|dsp|kernels|mve|nmp|rv32|x86)\.h"),
+    ("src/rows.*", r"(conv|level|rows)\.h"),
+    ("src/cpu.*", r"(cpu|kernels|level|nmp|x86)\.h"),
     ("src/op.h", r"gen/nmp_params\.h|kernels\.h|nmp\.h"),
     ("src/ops/*", r"(\.\./)?(?!(fb|model|cpu|crc)\.)\w+\.h"),
     ("src/op_table.c", r"model\.h|op\.h"),

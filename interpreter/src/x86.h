@@ -8,7 +8,7 @@
 #include "kernels.h"
 #include "target.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(NMP_NO_X86)
+#if defined(__x86_64__) && defined(__GNUC__) && !NMP_FIXED_CPU
 #define NMP_X86
 
 /* Bits of nmp_x86_features. */
