@@ -8,7 +8,7 @@
 #include "target.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON) && defined(__GNUC__) && !defined(__ARM_BIG_ENDIAN) && \
-    !defined(NMP_NO_AARCH64)
+    !NMP_FIXED_CPU
 #define NMP_AARCH64
 
 #define NMP_DOTPROD 1u /* a bit of nmp_aarch64_features: sdot */
