@@ -133,7 +133,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/kernels_avx*", r"(kernels\w*|conv|conv_x86|fixed|vector\d+|x86)\.h|kernels_portable\.c"),
     ("src/kernels*", r"(conv|dsp|fixed|kernels\w*|mve|rv32|x86)\.h"),
     ("src/vector*", r""),
-    ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
+    ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|mve|patch|rows|rv32|tile_\w+|vector\d+|x86)\.h"),
     ("src/tile_*", r"(conv_x86|tile_x86)\.h"),
     ("src/x86.*", r"(kernels|x86)\.h"),
     ("src/dsp.h", r"kernels\.h"),

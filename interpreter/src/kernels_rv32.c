@@ -146,11 +146,40 @@ static NMP_DEPTHWISE(depthwise_8x8) {
 SCALE(scale_32to8, int8_t)
 SCALE(scale_32to16, int16_t)
 
+/* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
+#define ADD(name, X, MOST)                                                                                       \
+  static NMP_ADD(name) {                                                                                         \
+    const X *as = a, *bs = b;                                                                                    \
+    X *ys = y;                                                                                                   \
+    const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
+    const int shift = how->shift;                                                                                \
+    if (how->a_step == 1 && how->b_step == 1 && how->a_shift <= (MOST) && how->b_shift <= (MOST) && shift > 0 && \
+        shift < 30) {                                                                                            \
+      const int32_t half = 1 << (shift - 1);                                                                     \
+      for (size_t i = 0; i < n; i++) {                                                                           \
+        const int32_t v = (as[i] * p + bs[i] * q + half) >> shift;                                               \
+        ys[i] = (X)(v < lo ? lo : v > hi ? hi : v);                                                              \
+      }                                                                                                          \
+    } else {                                                                                                     \
+      for (size_t i = 0; i < n; i++) {                                                                           \
+        const int64_t v = as[i * how->a_step] * (int64_t)p + bs[i * how->b_step] * (int64_t)q;                   \
+        ys[i] = (X)nmp_sat(nmp_rsh(v, shift), lo, hi);                                                           \
+      }                                                                                                          \
+    }                                                                                                            \
+  }
+
+ADD(add_8, int8_t, 21)
+ADD(add_16, int16_t, 13)
+
 void nmp_kernels_rv32(nmp_kernels *kernels) {
   kernels->gemm[0][0] = gemm_8x8;
   kernels->depthwise[0][0] = depthwise_8x8;
   kernels->scale[0][0] = scale_32to8;
   kernels->scale[0][1] = scale_32to16;
+  kernels->add[0][0][0] = add_8;
+  kernels->add[1][1][1] = add_16;
+  nmp_kernels_rv32_wide(kernels);
+  kernels->conv = nmp_conv_rv32;
 }
 
 #endif

@@ -8,6 +8,8 @@
 #define NMP_RV32
 
 void nmp_kernels_rv32(nmp_kernels *kernels);
+void nmp_kernels_rv32_wide(nmp_kernels *kernels);
+nmp_conv_choose_fn nmp_conv_rv32;
 
 #endif
 #endif
