@@ -6,6 +6,7 @@
 #include "mve.h"
 #include "nmp.h"
 #include "rv32.h"
+#include "rvv.h"
 #include "x86.h"
 
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
@@ -23,6 +24,9 @@ static const struct level {
 #endif
 #ifdef NMP_RV32
     {"rv32", 0, nmp_kernels_rv32},
+#endif
+#ifdef NMP_RVV
+    {"rvv", 0, nmp_kernels_rvv},
 #endif
 #ifdef NMP_X86
     {"avx2", NMP_AVX2, nmp_kernels_avx2},
