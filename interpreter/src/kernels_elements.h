@@ -174,6 +174,7 @@ static NMP_SUM(fast_sum_8) {
 }
 
 static void elements(nmp_kernels *kernels) {
+  kernels->crc = nmp_crc32_x86;
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;

@@ -72,7 +72,7 @@ static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   return a;
 }
 
-static NMP_GEMM(gemm_8x8) {
+NMP_GEMM(nmp_rv32_gemm_8x8) {
   const int8_t *xs = x, *ws = w;
   int32_t *out = sums;
   for (; rows >= 4; rows -= 4, xs += 4 * x_stride, out += 4 * channels) {
@@ -109,7 +109,7 @@ CALLED void eight_channels(int32_t *sums, const void *const *x, size_t c, const 
   }
 }
 
-static NMP_DEPTHWISE(depthwise_8x8) {
+NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
   const int8_t *ws = w;
   int32_t *out = sums;
   size_t c = 0;
@@ -126,7 +126,7 @@ static NMP_DEPTHWISE(depthwise_8x8) {
 
 /* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
 #define SCALE(name, Y)                                                      \
-  static NMP_SCALE(name) {                                                  \
+  NMP_SCALE(name) {                                                         \
     for (size_t c = 0; c < channels; c++) {                                 \
       const int32_t *acc = (const int32_t *)sums + c, b = bias[c];          \
       const int s = shift[c];                                               \
@@ -143,12 +143,12 @@ static NMP_DEPTHWISE(depthwise_8x8) {
     }                                                                       \
   }
 
-SCALE(scale_32to8, int8_t)
-SCALE(scale_32to16, int16_t)
+SCALE(nmp_rv32_scale_32to8, int8_t)
+SCALE(nmp_rv32_scale_32to16, int16_t)
 
 /* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
 #define ADD(name, X, MOST)                                                                                       \
-  static NMP_ADD(name) {                                                                                         \
+  NMP_ADD(nmp_rv32_##name) {                                                                                     \
     const X *as = a, *bs = b;                                                                                    \
     X *ys = y;                                                                                                   \
     const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
@@ -161,25 +161,11 @@ SCALE(scale_32to16, int16_t)
         ys[i] = (X)(v < lo ? lo : v > hi ? hi : v);                                                              \
       }                                                                                                          \
     } else {                                                                                                     \
-      for (size_t i = 0; i < n; i++) {                                                                           \
-        const int64_t v = as[i * how->a_step] * (int64_t)p + bs[i * how->b_step] * (int64_t)q;                   \
-        ys[i] = (X)nmp_sat(nmp_rsh(v, shift), lo, hi);                                                           \
-      }                                                                                                          \
+      nmp_##name(y, a, b, n, how);                                                                               \
     }                                                                                                            \
   }
 
-ADD(add_8, int8_t, 21)
-ADD(add_16, int16_t, 13)
-
-void nmp_kernels_rv32(nmp_kernels *kernels) {
-  kernels->gemm[0][0] = gemm_8x8;
-  kernels->depthwise[0][0] = depthwise_8x8;
-  kernels->scale[0][0] = scale_32to8;
-  kernels->scale[0][1] = scale_32to16;
-  kernels->add[0][0][0] = add_8;
-  kernels->add[1][1][1] = add_16;
-  nmp_kernels_rv32_wide(kernels);
-  kernels->conv = nmp_conv_rv32;
-}
+ADD(add_8x8to8, int8_t, 21)
+ADD(add_16x16to16, int16_t, 13)
 
 #endif

@@ -37,7 +37,7 @@
     }                                                                                                              \
     sums[0] = SUM(a, a_high), sums[1] = SUM(b, b_high), sums[2] = SUM(c, c_high), sums[3] = SUM(d, d_high);        \
   }                                                                                                                \
-  static NMP_GEMM(name) {                                                                                          \
+  NMP_GEMM(nmp_rv32_##name) {                                                                                      \
     int64_t *out = sums, four[4];                                                                                  \
     for (size_t r = 0; r < rows; r++, out += channels) {                                                           \
       const X *xs = (const X *)x + r * x_stride;                                                                   \
@@ -58,7 +58,7 @@ GEMM(gemm_16x16, int16_t, int16_t, 1, PUT_ALL)
 
 /* From a shift of 18 on, the lowest 17 bits of a sum only round down, and the others are an int32. */
 #define SCALE(name, Y)                                                                   \
-  static NMP_SCALE(name) {                                                               \
+  NMP_SCALE(nmp_rv32_##name) {                                                           \
     for (size_t c = 0; c < channels; c++) {                                              \
       const int64_t *acc = (const int64_t *)sums + c;                                    \
       const int32_t b = bias[c];                                                         \
@@ -78,13 +78,5 @@ GEMM(gemm_16x16, int16_t, int16_t, 1, PUT_ALL)
 
 SCALE(scale_64to8, int8_t)
 SCALE(scale_64to16, int16_t)
-
-void nmp_kernels_rv32_wide(nmp_kernels *kernels) {
-  kernels->gemm[0][1] = gemm_8x16;
-  kernels->gemm[1][0] = gemm_16x8;
-  kernels->gemm[1][1] = gemm_16x16;
-  kernels->scale[1][0] = scale_64to8;
-  kernels->scale[1][1] = scale_64to16;
-}
 
 #endif

@@ -149,41 +149,4 @@ MAX(nmp_rvv_max_16, 16)
 SUM(nmp_rvv_sum_8, int8_t, PIXEL_8)
 SUM(nmp_rvv_sum_16, int16_t, PIXEL_16)
 
-#define BY_WIDTHS_2(member, name)      \
-  kernels->member[0][0] = name##_8x8;  \
-  kernels->member[0][1] = name##_8x16; \
-  kernels->member[1][0] = name##_16x8; \
-  kernels->member[1][1] = name##_16x16
-#define BY_WIDTHS_3(member, name)             \
-  kernels->member[0][0][0] = name##_8x8to8;   \
-  kernels->member[0][0][1] = name##_8x8to16;  \
-  kernels->member[0][1][0] = name##_8x16to8;  \
-  kernels->member[0][1][1] = name##_8x16to16; \
-  kernels->member[1][0][0] = name##_16x8to8;  \
-  kernels->member[1][0][1] = name##_16x8to16; \
-  kernels->member[1][1][0] = name##_16x16to8; \
-  kernels->member[1][1][1] = name##_16x16to16
-
-void nmp_kernels_rvv(nmp_kernels *kernels) {
-  BY_WIDTHS_2(gemm, nmp_rvv_gemm);
-  BY_WIDTHS_2(depthwise, nmp_rvv_depthwise);
-  BY_WIDTHS_3(add, nmp_rvv_add);
-  BY_WIDTHS_3(mul, nmp_rvv_mul);
-  kernels->scale[0][0] = nmp_rvv_scale_32to8;
-  kernels->scale[0][1] = nmp_rvv_scale_32to16;
-  kernels->scale[1][0] = nmp_rvv_scale_64to8;
-  kernels->scale[1][1] = nmp_rvv_scale_64to16;
-  kernels->requantize[0][0] = nmp_rvv_requantize_8to8;
-  kernels->requantize[0][1] = nmp_rvv_requantize_8to16;
-  kernels->requantize[1][0] = nmp_rvv_requantize_16to8;
-  kernels->requantize[1][1] = nmp_rvv_requantize_16to16;
-  kernels->lookup[0][0] = nmp_rvv_lookup_8to8;
-  kernels->lookup[0][1] = nmp_rvv_lookup_8to16;
-  kernels->max[0] = nmp_rvv_max_8;
-  kernels->max[1] = nmp_rvv_max_16;
-  kernels->sum[0] = nmp_rvv_sum_8;
-  kernels->sum[1] = nmp_rvv_sum_16;
-  kernels->conv = nmp_conv_rvv;
-}
-
 #endif
