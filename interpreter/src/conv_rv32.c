@@ -10,6 +10,7 @@
 #include "patch.h"
 
 #define PIXELS 4
+#define FLAGS_MAX 512   /* pairs of channels whose weights are looked at, a byte of scratch each */
 #define GROUPED_FROM 32 /* pixels from which it pays to look at all weights for those that may be added up by fours */
 
 static int is_wide(const nmp_conv *c) {
@@ -29,9 +30,15 @@ static size_t patches_bytes(const nmp_conv *c) {
   return (size_t)c->k * (c->x_wide ? PIXELS * sizeof(int16_t) : is_wide(c) ? PIXELS : PIXELS / 2 * sizeof(int32_t));
 }
 
-/* Patches, then for each pair of channels whether its products are added up by fours. */
+/* Bytes of flags: for each pair of channels whether its products are added up by fours. */
+static size_t flags(const nmp_conv *c) {
+  const size_t all = c->groups * pairs(c);
+  return c->x_wide == c->w_wide && all <= FLAGS_MAX && nmp_conv_pixels(c) >= GROUPED_FROM ? all : 0;
+}
+
+/* Patches, then flags. */
 static size_t scratch(const nmp_conv *c) {
-  return (patches_bytes(c) + c->groups * pairs(c) + 15) / 16 * 16;
+  return (patches_bytes(c) + flags(c) + 15) / 16 * 16;
 }
 
 /* Whether four neighbouring weights that begin at a multiple of four are at most `limit` in all, wherever they are. */
@@ -58,11 +65,10 @@ static int is_light(const nmp_conv *c, size_t channel) {
 
 static void look_at_weights(const nmp_conv *c, uint8_t *by_fours) {
   const size_t channels = out_per_group(c);
-  const int worth = c->x_wide == c->w_wide && nmp_conv_pixels(c) >= GROUPED_FROM;
-  for (size_t group = 0; group < c->groups; group++) {
+  for (size_t group = 0; group < c->groups && flags(c); group++) {
     for (size_t i = 0; i < channels; i += 2) {
       const size_t channel = group * channels + i;
-      *by_fours++ = worth && is_light(c, channel) && (i + 1 == channels || is_light(c, channel + 1));
+      *by_fours++ = (uint8_t)(is_light(c, channel) && (i + 1 == channels || is_light(c, channel + 1)));
     }
   }
 }
@@ -191,7 +197,7 @@ static void end_wide(const nmp_conv *c, const nmp_sums_rv32 *sums, size_t pixel,
   }
 }
 
-/* The channels of a group, of up to four pixels whose patches are there. */
+/* The channels of a group, of up to four pixels whose patches are there. by_fours: NULL, or a flag of each pair. */
 static void run_block(const nmp_conv *c, const uint8_t *patches, const uint8_t *by_fours, size_t pixel, size_t pixels,
                       size_t first, size_t last) {
   static nmp_block_rv32 *const blocks[2][2][2] = {
@@ -201,9 +207,9 @@ static void run_block(const nmp_conv *c, const uint8_t *patches, const uint8_t *
   const size_t row = c->k << c->w_wide, unit = c->x_wide == c->w_wide ? 2 : 4;
   const uint8_t *w = (const uint8_t *)c->w + first * row;
   nmp_sums_rv32 sums[2];
-  for (size_t channel = first; channel < last; channel += 2, w += 2 * row, by_fours++) {
-    const size_t two = channel + 1 < last;
-    block[*by_fours](sums, patches, w, w + (two ? row : 0), c->k, c->k - c->k % (*by_fours ? 4 : unit));
+  for (size_t channel = first; channel < last; channel += 2, w += 2 * row) {
+    const size_t two = channel + 1 < last, fours = by_fours && *by_fours++;
+    block[fours](sums, patches, w, w + (two ? row : 0), c->k, c->k - c->k % (fours ? 4 : unit));
     for (size_t i = 0; i <= two; i++) {
       if (is_wide(c)) {
         end_wide(c, &sums[i], pixel, pixels, channel + i);
@@ -215,7 +221,7 @@ static void run_block(const nmp_conv *c, const uint8_t *patches, const uint8_t *
 }
 
 static void run(const nmp_conv *c, size_t task, size_t tasks) {
-  uint8_t *patches = c->scratch, *by_fours = patches + patches_bytes(c);
+  uint8_t *patches = c->scratch, *by_fours = flags(c) ? patches + patches_bytes(c) : NULL;
   const size_t all = nmp_conv_pixels(c), channels = out_per_group(c);
   (void)task;
   (void)tasks;
@@ -224,7 +230,8 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
     const size_t pixels = all - pixel < PIXELS ? all - pixel : PIXELS;
     for (size_t group = 0; group < c->groups; group++) {
       gather_all(c, pixel, pixels, group, patches);
-      run_block(c, patches, by_fours + group * pairs(c), pixel, pixels, group * channels, (group + 1) * channels);
+      run_block(c, patches, by_fours ? by_fours + group * pairs(c) : NULL, pixel, pixels, group * channels,
+                (group + 1) * channels);
     }
   }
 }

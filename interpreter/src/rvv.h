@@ -1,10 +1,12 @@
-/* RISC-V with vectors: version 1.0 of the extension, or a Zve64x part of it, of any length. */
+/* RISC-V with vectors: version 1.0 of the extension, or a Zve64x part of it, of any length. Convolutions pack their
+ * weights into the arena; NMP_NO_RVV leaves all of this out.
+ */
 #ifndef NMP_RVV_H
 #define NMP_RVV_H
 
 #include "conv.h"
 
-#if defined(__riscv_v_intrinsic) && defined(__riscv_v_elen) && __riscv_v_elen >= 64
+#if defined(__riscv_v_intrinsic) && defined(__riscv_v_elen) && __riscv_v_elen >= 64 && !defined(NMP_NO_RVV)
 #define NMP_RVV
 
 #include <riscv_vector.h>
