@@ -136,7 +136,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/kernels*", r"(conv|dsp|fixed|kernels\w*|mve|rv32|x86)\.h"),
     ("src/vector*", r""),
     ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
-    ("src/tile_*", r"(conv_bands|conv_join|tile_x86)\.h"),
+    ("src/tile_*", r"(conv_bands|conv_join|tile_join|tile_x86)\.h"),
     ("src/x86.*", r"(kernels|target|x86)\.h"),
     ("src/target.h", r""),
     ("src/dsp.h", r"kernels\.h"),
