@@ -29,8 +29,8 @@ struct nmp_conv {
   const void *packed; /* what pack() wrote */
 };
 
-/* One way of computing some convolutions. x, y, scratch and packed may be NULL in all but run; w, bias, exponents are
- * there from the start.
+/* One way of computing some convolutions; the first that claims a shape and its widths is taken, at last the portable.
+ * x, y, scratch and packed may be NULL in all but run; w, bias, exponents are there from the start.
  */
 typedef struct nmp_conv_kernel nmp_conv_kernel;
 struct nmp_conv_kernel {
@@ -40,9 +40,6 @@ struct nmp_conv_kernel {
   size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
 };
-
-/* The kernel for this shape and these widths: the first that claims it, and at last the portable one. */
-nmp_conv_choose_fn nmp_conv_portable;
 
 static inline size_t nmp_conv_pixels(const nmp_conv *c) {
   return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;

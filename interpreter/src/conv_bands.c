@@ -112,23 +112,41 @@ size_t nmp_bands_scratch(const nmp_conv *c, const nmp_product *p) {
   return s.plane * p->planes;
 }
 
+#define SOME 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
+
+static void sum_narrow(const int8_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int16_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int16_t w = weights[i], minus = (int16_t)-w;
+    some = (int16_t)(some + w);
+    some_most = (int16_t)(some_most + (w < minus ? minus : w));
+  }
+  *sum += some;
+  *most += some_most;
+}
+
+static void sum_wide(const int16_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int32_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int32_t w = weights[i];
+    some += w;
+    some_most += w < 0 ? -w : w;
+  }
+  *sum += some;
+  *most += some_most;
+}
+
 /* The sum of a channel's weights and that of their magnitudes. */
 static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
-  const size_t first = channel * c->k;
   *sum = *most = 0;
-  for (size_t i = 0; i < c->k && c->w_wide; i++) {
-    const int64_t w = ((const int16_t *)c->w)[first + i];
-    *sum += w;
-    *most += w < 0 ? -w : w;
+  for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
+    n = smaller(end - i, SOME);
+    if (c->w_wide) {
+      sum_wide((const int16_t *)c->w + i, n, sum, most);
+    } else {
+      sum_narrow((const int8_t *)c->w + i, n, sum, most);
+    }
   }
-  int32_t narrow = 0, narrow_most = 0;
-  for (size_t i = 0; i < c->k && !c->w_wide; i++) {
-    const int32_t w = ((const int8_t *)c->w)[first + i];
-    narrow += w;
-    narrow_most += w < 0 ? -w : w;
-  }
-  *sum += narrow;
-  *most += narrow_most;
 }
 
 /* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
@@ -176,36 +194,49 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   }
 }
 
-/* n elements of a grain, or less at the end of a segment. */
-static void pack_grain(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to) {
-  if (p->element == 1) {
-    memcpy(to, (const int8_t *)c->w + at, n);
-  } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[i] = c->w_wide ? ((const int16_t *)c->w)[at + i] : ((const int8_t *)c->w)[at + i];
-    }
+static void widen(int16_t *to, const int8_t *from, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    to[i] = from[i];
   }
 }
 
+/* n weights of a channel from number `at` on, as grains that are `step` bytes apart. */
+static void pack_grains(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  int16_t wide[SOME];
+  const uint8_t *w = (const uint8_t *)c->w + (at << c->w_wide);
+  size_t bytes = n * p->element;
+  if (p->element == 2 && !c->w_wide) {
+    widen(wide, (const int8_t *)w, n);
+    w = (const uint8_t *)wide;
+  }
+  for (; bytes >= 4 && p->grain == 4; bytes -= 4, w += 4, to += step) {
+    memcpy(to, w, 4);
+  }
+  for (; bytes >= p->grain; bytes -= p->grain, w += p->grain, to += step) {
+    memcpy(to, w, p->grain);
+  }
+  memcpy(to, w, bytes);
+}
+
+/* Some grains of all channels at a time, so that what is written stays in the cache. */
 static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, size_t first, size_t channels,
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
-  const size_t lanes = vectors * p->lanes, per_grain = p->grain / p->element;
+  const size_t step = vectors * p->lanes * p->grain;
   if (nmp_is_joined(p)) {
     memset(panel, 0, sizeof(*panel));
-    nmp_join_pack(c, first, channels, lanes, panel);
+    nmp_join_pack(c, first, channels, vectors * p->lanes, panel);
     return;
   }
   start_channels(c, p, first, channels, panel);
-  for (size_t segment = 0; segment < s->segments; segment++) {
-    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * p->grain) {
-      const size_t n = smaller(per_grain, s->per_segment - i);
-      if (n < per_grain || channels < lanes) {
-        memset(to, 0, lanes * p->grain);
-      }
+  if (channels < vectors * p->lanes || s->per_segment * p->element % p->grain != 0) {
+    memset(to, 0, s->segments * s->grains * step);
+  }
+  for (size_t segment = 0; segment < s->segments; segment++, to += s->grains * step) {
+    for (size_t i = 0; i < s->per_segment; i += SOME) {
       for (size_t lane = 0; lane < channels; lane++) {
-        const size_t at = (first + lane) * c->k + segment * s->per_segment + i;
-        pack_grain(c, p, at, n, to + lane * p->grain);
+        pack_grains(c, p, (first + lane) * c->k + segment * s->per_segment + i, smaller(SOME, s->per_segment - i),
+                    to + i * p->element / p->grain * step + lane * p->grain, step);
       }
     }
   }

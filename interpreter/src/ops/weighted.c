@@ -47,17 +47,17 @@ static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nm
 }
 
 size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = op->kernels->conv(c);
+  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
   return kernel->scratch ? tasks_of(op, kernel, c) * kernel->scratch(c) : 0;
 }
 
-size_t nmp_conv_packed(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = op->kernels->conv(c);
+size_t nmp_conv_packed(const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
   return kernel->packed ? kernel->packed(c) : 0;
 }
 
-void nmp_conv_pack(const nmp_op *op, const nmp_conv *c, void *to) {
-  op->kernels->conv(c)->pack(c, to);
+void nmp_conv_pack(const nmp_conv *c, void *to) {
+  NMP_IN_USE(c->kernels).conv(c)->pack(c, to);
 }
 
 /* What a task needs to find its share. */
@@ -73,7 +73,7 @@ static void run_share(void *context, size_t task) {
 }
 
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
-  shares s = {c, op->kernels->conv(c), 1};
+  shares s = {c, NMP_IN_USE(c->kernels).conv(c), 1};
   s.tasks = tasks_of(op, s.kernel, c);
   if (s.tasks > 1) {
     op->threads->parallel(op->threads->pool, run_share, &s, s.tasks);
