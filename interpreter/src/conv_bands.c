@@ -149,14 +149,17 @@ static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t
   }
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
+ * has its bias for a sum, whatever its shift is.
+ */
 static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  const int split = p->planes == 2;
   int64_t sum, most;
+  sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  sum_weights(c, channel, &sum, &most);
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   const int64_t x_most = c->x_wide && !split ? 32768 : 128;
