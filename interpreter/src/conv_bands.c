@@ -1,5 +1,7 @@
 #include "conv_bands.h"
 
+#include "conv_join.h"
+
 #ifdef NMP_BANDS
 #include <string.h>
 
@@ -80,7 +82,8 @@ static shape shape_of(const nmp_conv *c, const nmp_product *p) {
     s.per_segment = c->in / c->groups;
   }
   s.grains = (s.per_segment * p->element + p->grain - 1) / p->grain;
-  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * p->grain * p->lanes;
+  const size_t channels = c->out / c->groups, grains = s.segments * s.grains;
+  const size_t vector = p->lanes * (nmp_is_joined(p) ? nmp_join_lane(grains) : grains * p->grain);
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s.panels = (vectors + 1) / 2;
   s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
@@ -217,6 +220,11 @@ static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, 
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
   const size_t step = vectors * p->lanes * p->grain;
+  if (nmp_is_joined(p)) {
+    memset(panel, 0, sizeof(*panel));
+    nmp_join_pack(c, first, channels, vectors * p->lanes, panel);
+    return;
+  }
   start_channels(c, p, first, channels, panel);
   if (channels < vectors * p->lanes || s->per_segment * p->element % p->grain != 0) {
     memset(to, 0, s->segments * s->grains * step);
@@ -272,6 +280,8 @@ static void load_padding(const band *b, size_t element, size_t pixels) {
   for (size_t i = 0; i < pixels; i++, element += in) {
     if (b->c->pad) {
       load(b, element, b->c->pad, in);
+    } else if (nmp_is_joined(b->p)) {
+      nmp_join_zeros(b->bytes + element * NMP_JOIN_ELEMENT, in);
     } else {
       for (size_t plane = 0; plane < b->p->planes; plane++) {
         memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);

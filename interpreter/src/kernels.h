@@ -64,6 +64,9 @@ typedef struct nmp_pixels {
 /* CRC-32 continued over data, as nmp_crc32 does */
 #define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
 
+/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -79,6 +82,7 @@ typedef NMP_LOOKUP(nmp_lookup_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
 typedef NMP_CRC(nmp_crc_fn);
+typedef NMP_TRANSPOSE(nmp_transpose_fn);
 
 typedef struct nmp_kernels {
   nmp_gemm_fn *gemm[2][2];             /* [x][w] */
@@ -91,6 +95,7 @@ typedef struct nmp_kernels {
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
   nmp_crc_fn *crc;
+  nmp_transpose_fn *transpose[2]; /* [x] */
   nmp_conv_choose_fn *conv;
 } nmp_kernels;
 
@@ -121,7 +126,7 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .mul = NMP_TABLE_3(prefix##mul), \
   .lookup = NMP_TABLE_2_TO(prefix##lookup), .max = NMP_TABLE_1(prefix##max), .sum = NMP_TABLE_1(prefix##sum),         \
-  .crc = nmp_crc32, .conv = nmp_conv_portable
+  .transpose = NMP_TABLE_1(prefix##transpose), .crc = nmp_crc32, .conv = nmp_conv_portable
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -134,6 +139,7 @@ nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to1
 nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16, nmp_lookup_16to8, nmp_lookup_16to16;
 nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
+nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
 nmp_crc_fn nmp_crc32;
 nmp_conv_choose_fn nmp_conv_portable;
 

@@ -254,6 +254,29 @@ MAX(max_16, int16_t)
 SUM(sum_8, int8_t)
 SUM(sum_16, int16_t)
 
+/* Three rows are the planes of a picture, which compilers interleave with vectors when they know the number. */
+#define TRANSPOSE(name, X)                                                  \
+  KERNEL NMP_TRANSPOSE(NAME(name)) {                                        \
+    const X *restrict xs = x;                                               \
+    X *restrict ys = y;                                                     \
+    for (size_t i = 0; i < n && rows == 3; i++) {                           \
+      for (size_t r = 0; r < 3; r++) {                                      \
+        ys[i * 3 + r] = xs[r * x_stride + i];                               \
+      }                                                                     \
+    }                                                                       \
+    for (size_t first = 0, last; first < rows && rows != 3; first = last) { \
+      last = rows - first < TILE ? rows : first + TILE;                     \
+      for (size_t i = 0; i < n; i++) {                                      \
+        for (size_t r = first; r < last; r++) {                             \
+          ys[i * rows + r] = xs[r * x_stride + i];                          \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
+  }
+
+TRANSPOSE(transpose_8, int8_t)
+TRANSPOSE(transpose_16, int16_t)
+
 void nmp_kernels_portable(nmp_kernels *kernels) {
 #ifdef nmp_kernels_portable
   static const nmp_kernels portable = {NMP_PORTABLE_KERNELS()};

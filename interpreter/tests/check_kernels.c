@@ -204,8 +204,20 @@ static void check_crc(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm,        check_depthwise, check_scale,
-                                                     check_elementwise, check_windows,   check_crc};
+/* n x rows of a matrix with gaps. */
+static void check_transpose(size_t n, int fill) {
+  static const size_t counts[] = {3, 1, 2, 4, 16, 17, 40};
+  for (int wide = 0; wide < 2; wide++) {
+    for (size_t i = 0; i < (benchmark ? 1 : COUNT(counts)); i++) {
+      const size_t rows = counts[i], step = n + i;
+      const void *x = integers(A, (rows - 1) * step + n, wide, fill);
+      EACH("transpose", wide, n, rows * n, rows * n << wide, transpose[wide], x, step, rows, n);
+    }
+  }
+}
+
+static void (*const checks[])(size_t n, int fill) = {check_gemm,    check_depthwise, check_scale,    check_elementwise,
+                                                     check_windows, check_crc,       check_transpose};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);
