@@ -139,7 +139,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/vector*", r""),
     ("src/level.h", r"(dsp|mve|rv32)\.h"),
     ("src/conv*", r"(axis|conv\w*|dsp|fixed|kernels\w*|level|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
-    ("src/tile_*", r"(conv_bands|tile_x86)\.h"),
+    ("src/tile_*", r"(conv_bands|tile_\w+)\.h"),
     ("src/x86.*", r"(crc|kernels|target|x86)\.h"),
     ("src/target.h", r""),
     ("src/dsp.h", r"kernels\.h"),
