@@ -134,6 +134,8 @@ INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, co
   const V shift0 = LOAD(b->panel->shift), shift1 = vectors == 2 ? LOAD(b->panel->shift + LANES) : shift0;
   const __mmask32 mask = mask_of(b->channels);
   const int pixels = 4 / vectors, last = count * vectors - 1;
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
   UNROLL for (int r = 0; r < count; r += pixels) {
     V four[4];
     UNROLL for (int i = 0; i < 4; i++) {
@@ -144,7 +146,6 @@ INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, co
       if (r + i >= count) {
         break;
       }
-      uint8_t *y = b->y[(r + i) / per] + (size_t)((r + i) % per) * b->y_step;
       if (vectors == 2) {
         _mm256_mask_storeu_epi8(y, mask, i ? _mm512_extracti64x4_epi64(q, 1) : _mm512_castsi512_si256(q));
       } else {
@@ -154,6 +155,7 @@ INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, co
                              : i == 2 ? _mm512_extracti32x4_epi32(q, 2)
                                       : _mm512_extracti32x4_epi32(q, 3));
       }
+      y = r + i + 1 == per ? second : y + step;
     }
   }
 }
@@ -162,11 +164,15 @@ INLINE void finish_block_16(const nmp_block *b, const V *acc, const int count, c
   const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const V lo = _mm512_set1_epi16((short)b->lo), hi = _mm512_set1_epi16((short)b->hi);
   const V shift0 = LOAD(b->panel->shift), shift1 = LOAD(b->panel->shift + LANES);
+  const __mmask32 mask = mask_of(b->channels);
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
   UNROLL for (int r = 0; r < count; r++) {
     const V a0 = _mm512_srav_epi32(acc[r * vectors], shift0);
     const V a1 = vectors == 2 ? _mm512_srav_epi32(acc[r * vectors + 1], shift1) : a0;
     const V q = _mm512_permutexvar_epi64(order, _mm512_min_epi16(_mm512_max_epi16(_mm512_packs_epi32(a0, a1), lo), hi));
-    _mm512_mask_storeu_epi16(b->y[r / per] + (size_t)(r % per) * b->y_step, mask_of(b->channels), q);
+    _mm512_mask_storeu_epi16(y, mask, q);
+    y = r + 1 == per ? second : y + step;
   }
 }
 

@@ -57,11 +57,12 @@ static void multiply_block(const nmp_band *b, nmp_block *block, const size_t *pi
  */
 static void multiply_panels(const nmp_band *b, const field *f, nmp_block *block, const uint8_t *x, size_t first,
                             size_t last, const uint8_t *panels, uint8_t *y) {
+  const size_t fewest = f->width / f->tiles, larger = f->width % f->tiles;
   size_t ahead = (last - first) * b->s->panel_bytes;
   for (size_t line = 0; line < f->lines; line += f->pair) {
     const size_t runs = smaller(f->pair, f->lines - line);
-    for (size_t i = 0; i < f->tiles; i++) {
-      const size_t from = f->width * i / f->tiles, pixels = f->width * (i + 1) / f->tiles - from;
+    for (size_t i = 0, from = 0, pixels; i < f->tiles; i++, from += pixels) {
+      pixels = fewest + (i < larger);
       const size_t per = runs == 2 ? f->width : (pixels + 1) / 2, second = runs == 2 ? 0 : from + pixels - per;
       const size_t pixel[2] = {line * f->width + from, (line + runs - 1) * f->width + second};
       block->x[0] = x + line * f->down + from * f->across;
