@@ -154,6 +154,6 @@ PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
-  return nmp_join_fits(c) && nmp_conv_pixels(c) > 1 ? &join : choose(c);
+  return nmp_join_fits(c) ? &join : choose(c);
 }
 #endif

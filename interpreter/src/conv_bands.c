@@ -149,14 +149,17 @@ static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t
   }
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
+ * has its bias for a sum, whatever its shift is.
+ */
 static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  const int split = p->planes == 2;
   int64_t sum, most;
+  sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  sum_weights(c, channel, &sum, &most);
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   const int64_t x_most = c->x_wide && !split ? 32768 : 128;
@@ -400,7 +403,7 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const shape *s = (const shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
   const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
   const size_t end = by_panels ? all : all * (task + 1) / tasks;

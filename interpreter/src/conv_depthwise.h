@@ -394,7 +394,6 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
     }
     return;
   }
-  own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
   own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
   memset(own.scratch, p.mode == QUADS ? 0x80 : 0, p.pitch * p.bytes);
   if (c->pad) {
