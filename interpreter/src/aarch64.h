@@ -15,9 +15,9 @@
 unsigned nmp_aarch64_features(void);
 
 #ifdef __clang__
-#define NMP_TARGET_DOTPROD "dotprod"
+#define NMP_TARGET_DOTPROD "dotprod,crc"
 #else
-#define NMP_TARGET_DOTPROD "arch=armv8.2-a+dotprod" /* the least that has it, and what arm_neon.h asks for */
+#define NMP_TARGET_DOTPROD "arch=armv8.2-a+dotprod" /* the least that has it, with crc; what arm_neon.h asks for */
 #endif
 
 /* Dense convolutions; and conv_depthwise_neon.h: NULL for others */

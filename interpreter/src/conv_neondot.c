@@ -38,13 +38,18 @@ INLINE const uint8_t *add_grains(int32x4_t *acc, const uint8_t *const *at, size_
     ADD_GRAIN(2)
     ADD_GRAIN(3)
   }
-  for (; i < n; i++, w += quads * 16, offset += GRAIN) {
+  if (i < n) { /* 16 bytes, too: behind a band there are as many */
     UNROLL for (int r = 0; r < rows; r++) {
-      int32_t grain;
-      memcpy(&grain, at[r] + offset, GRAIN);
-      x[r] = vreinterpretq_s8_s32(vdupq_n_s32(grain));
+      x[r] = LOAD_16(at[r] + offset);
     }
     ADD_GRAIN(0)
+    if (n - i > 1) {
+      ADD_GRAIN(1)
+    }
+    if (n - i > 2) {
+      ADD_GRAIN(2)
+    }
+    w += (n - i) * (size_t)quads * 16;
   }
   return w;
 }
