@@ -21,7 +21,7 @@ unsigned nmp_aarch64_features(void);
 #endif
 
 /* Dense convolutions; and conv_depthwise_neon.h: NULL for others */
-nmp_conv_choose_fn nmp_conv_neon, nmp_conv_neondot;
+nmp_conv_choose_fn nmp_conv_neon, nmp_conv_neondot, nmp_conv_neondot_words;
 nmp_conv_choose_fn nmp_depthwise_neon, nmp_depthwise_neondot;
 
 void nmp_kernels_neon(nmp_kernels *kernels);

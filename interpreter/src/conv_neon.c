@@ -137,7 +137,9 @@ INLINE void wide(nmp_tile *t, const int rows, const int vectors) {
 }
 
 TILES(TILES_2, bytes)
-TILES(TILES_2, narrow)
+TILES_2(TILE, narrow, 1)
+TILES_2(TILE, narrow, 2)
+nmp_tile_fn *const nmp_neon_words[2][NMP_ROWS_MAX] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
 TILES(TILES_2, wide)
 
 #define LANES (PANEL / 2)
@@ -145,7 +147,7 @@ TILES(TILES_2, wide)
   {                                      \
     2, 1, 0, LANES, GRAIN, load, {       \
       {ROWS, wide_tiles, finish_wide}, { \
-        ROWS, narrow_tiles, finish       \
+        ROWS, nmp_neon_words, finish     \
       }                                  \
     }                                    \
   }

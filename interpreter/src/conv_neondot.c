@@ -81,6 +81,9 @@ NMP_BANDS_KERNEL(int8)
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_neondot(const nmp_conv *c) {
-  return c->x_wide || c->w_wide || nmp_conv_is_depthwise(c) ? nmp_conv_neon(c) : &int8;
+  if (nmp_conv_is_depthwise(c)) {
+    return nmp_conv_portable(c);
+  }
+  return c->x_wide || c->w_wide ? nmp_conv_neondot_words(c) : &int8;
 }
 #endif
