@@ -125,8 +125,6 @@ static NMP_INLINE vector multiply_high(vector sum, vector a, vector b) {
   return dot_pairs(sum, pair_high(a, zero()), pair_high(b, zero()));
 }
 
-#define QUADS_ZERO 0x80 /* what a zero of x is, whose bytes are unsigned */
-
 /* Lane i of `to`: byte i of each of 4 rows. In dwords, lanes of 128 bits are left by the unpacking as rows of a matrix;
  * it is transposed before.
  */

@@ -109,8 +109,6 @@ static NMP_INLINE vector multiply_high(vector sum, vector a, vector b) {
   return dot_pairs(sum, pair_high(a, zero()), pair_high(b, zero()));
 }
 
-#define QUADS_ZERO 0x80
-
 /* Dwords as a matrix of 4 x 4, transposed. */
 static NMP_INLINE vector transposed(vector v) {
   return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
