@@ -20,191 +20,11 @@
  *   PAIRS  one of 8 bits: 2 taps in 16 bits
  *   SPLIT  16 x 16: w = 256 * high + low; floor((256 * H + L + r) / 2^s) = (H + (L >> 8) + r / 256) >> (s - 8)
  */
+/* In this order. */
+/* clang-format off */
 #include "conv_depthwise_sums.h"
-
-#define PERIOD_MAX 4096       /* channels of all blocks with weights of their own, in a row that is one vector */
-#define ALIGN 64              /* of the scratch: loads that cross lines of a cache cost twice */
-#define SCRATCH_MAX (1 << 20) /* bytes of a task */
-#define TILE_BYTES 24576      /* of lanes: half a first-level cache */
-#define SHARE 400000          /* products that are worth a task */
-
-typedef struct plan {
-  int mode;
-  size_t factors, groups;           /* rows in a lane; lanes for the rows of the kernel */
-  size_t together;                  /* rows of y whose kernels the lanes have room for, one below the other */
-  int strips;                       /* the tiles' shape */
-  int copied, sorted;               /* rows of x, before they are interleaved */
-  size_t pitch;                     /* lanes of a pixel */
-  size_t period;                    /* blocks with weights of their own */
-  size_t band;                      /* columns of y in a tile */
-  size_t tiles, taps, reach, bytes; /* bytes of an element of x */
-  size_t columns, lanes;            /* of a tile, at most: padded pixels of x; lanes of a group */
-  size_t pixels;                    /* of a row that holds padding or a copy */
-} plan;
-
-static size_t columns_of(const nmp_conv *c, size_t out) {
-  return (out - 1) * (size_t)c->h.stride + (size_t)((c->h.kernel - 1) * c->h.dilation) + 1;
-}
-
-/* Columns of y in a tile that is a band: as few tiles as fit, of equal size, which start with channel 0 of a block. */
-static size_t band_of(const nmp_conv *c, const plan *p) {
-  const size_t out = (size_t)c->h.out, unit = p->period * BLOCK / c->out;
-  const size_t columns = TILE_BYTES / 4 / p->groups / c->out;
-  const size_t most = columns > p->reach ? (columns - p->reach) / (size_t)c->h.stride : 0;
-  const size_t tiles = most >= out ? 1 : most < unit ? (out + unit - 1) / unit : (out + most - 1) / most;
-  const size_t band = ((out + tiles - 1) / tiles + unit - 1) / unit * unit;
-  return band < out ? band : out;
-}
-
-static plan plan_of(const nmp_conv *c) {
-  const size_t stride = (size_t)c->h.stride, strips = (c->out + BLOCK - 1) / BLOCK;
-  size_t common = BLOCK; /* the largest power of two that divides BLOCK and the channels */
-  plan p;
-  while (c->out % common != 0) {
-    common /= 2;
-  }
-  p.mode = c->x_wide && c->w_wide ? SPLIT : c->x_wide || c->w_wide || !HAS_QUADS ? PAIRS : QUADS;
-  p.factors = p.mode == QUADS ? 4 : 2;
-  p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
-  p.together = c->v.stride == 1 && c->v.dilation == 1 ? p.groups * p.factors - (size_t)c->v.kernel + 1 : 1;
-  p.strips =
-      (HAS_MASKS ? c->out * 5 >= strips * BLOCK * 4 : c->out % BLOCK == 0) || c->out / common * BLOCK > PERIOD_MAX;
-  p.copied = c->out != c->in;
-  p.sorted = !p.strips && stride > 1 && c->out % LANES != 0;
-  p.copied |= p.sorted;
-  p.pitch = p.strips ? BLOCK : c->out;
-  p.period = p.strips ? strips : c->out / common;
-  p.taps = p.groups * (size_t)c->h.kernel;
-  p.reach = (size_t)((c->h.kernel - 1) * c->h.dilation);
-  p.bytes = (size_t)1 << c->x_wide;
-  p.band = p.strips ? (size_t)c->h.out : band_of(c, &p);
-  p.tiles = p.strips ? strips : ((size_t)c->h.out + p.band - 1) / p.band;
-  p.columns = columns_of(c, p.band);
-  /* Blocks begin up to a vector after the first lane, and end up to a block after the last pixel that they need. */
-  p.lanes = (p.columns * p.pitch + stride * (BLOCK + p.pitch) + LANES + BLOCK - 1) / LANES * LANES;
-  p.pixels = p.copied ? (p.columns + stride - 1) / stride * stride : p.strips ? 1 : (size_t)c->h.in;
-  return p;
-}
-
-/* The scratch of a task: lanes of a pixel of padding, a row of padding, copies of the rows of x that are needed at a
- * time, the lanes of each group.
- */
-typedef struct parts {
-  size_t outside, copies, row, lanes, end;
-} parts;
-
-static size_t align(size_t bytes) {
-  return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static parts parts_of(const nmp_conv *c, const plan *p) {
-  parts at;
-  at.row = align(p->pixels * c->out * p->bytes);
-  at.outside = align((c->out + BLOCK) * 4);
-  at.copies = at.outside + at.row;
-  at.lanes = at.copies + (p->copied ? p->groups * p->factors * at.row : 0);
-  at.end = at.lanes + p->groups * p->lanes * 4 + ALIGN;
-  return at;
-}
-
-static size_t scratch(const nmp_conv *c) {
-  const plan p = plan_of(c);
-  const size_t own = parts_of(c, &p).end, plain = nmp_conv_portable(c)->scratch(c);
-  return own > plain ? own : plain;
-}
-
-/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights; all blocks again for
- * each further row that the lanes have room for, with the weights one factor later.
- */
-#define HEADER 64
-
-static size_t weight_lanes(const plan *p) {
-  return p->taps * (p->mode == SPLIT ? 2 : 1) * BLOCK;
-}
-
-/* Lanes of a block in packed. */
-static size_t block_lanes(const plan *p) {
-  return 2 * BLOCK + weight_lanes(p);
-}
-
-static size_t packed(const nmp_conv *c) {
-  const plan p = plan_of(c);
-  return HEADER + p.together * p.period * block_lanes(&p) * 4;
-}
-
-static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t column) {
-  if (row >= (size_t)c->v.kernel) {
-    return 0;
-  }
-  const size_t at = channel * c->k + row * (size_t)c->h.kernel + column;
-  return c->w_wide ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
-}
-
-/* The accumulator's start and the last shift of a channel; 0 when they do not fit. */
-static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->mode == SPLIT ? 8 : 0;
-  const int64_t x_most = c->x_wide ? 32768 : 128;
-  int64_t sum = 0, most = 0;
-  for (size_t t = 0; t < c->k; t++) {
-    const int64_t w = weight(c, channel, t / (size_t)c->h.kernel, t % (size_t)c->h.kernel);
-    sum += w;
-    most += (w < 0 ? -w : w) * x_most;
-  }
-  int s = nmp_conv_shift(c, channel);
-  while (s > split + 1 && most < (int64_t)1 << (s - 2)) {
-    s--; /* the sum is rounded to 0 anyway */
-  }
-  if (s < (split ? split + 1 : 0) || s - split > 31) {
-    return 0;
-  }
-  s -= split;
-  int64_t begin = (int64_t)nmp_conv_bias(c, channel) * ((int64_t)1 << s) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
-  begin -= p->mode == QUADS ? 128 * sum : 0;
-  const int64_t most_added = split ? (int64_t)c->k << 23 : p->mode == QUADS ? (int64_t)c->k << 16 : most;
-  if (begin > INT32_MAX - most_added || begin < INT32_MIN + most_added) {
-    return 0;
-  }
-  *start = (int32_t)begin;
-  *shift = s;
-  return 1;
-}
-
-/* The factors of a group's rows from `row` on, in one lane. part: of SPLIT, 0 for the high one. */
-static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, ptrdiff_t row, size_t column, int part) {
-  uint32_t lane = 0;
-  for (size_t i = 0; i < p->factors; i++, row++) {
-    const int32_t w = row < 0 ? 0 : weight(c, channel, (size_t)row, column);
-    const int32_t factor = p->mode != SPLIT ? w : part ? w & 255 : w >> 8;
-    lane |= p->mode == QUADS ? ((uint32_t)factor & 0xff) << (8 * i) : ((uint32_t)factor & 0xffff) << (16 * i);
-  }
-  return lane;
-}
-
-static void pack(const nmp_conv *c, void *to) {
-  const plan p = plan_of(c);
-  const size_t kw = (size_t)c->h.kernel, lanes = weight_lanes(&p);
-  const size_t split = p.mode == SPLIT ? 2 : 1;
-  uint32_t *plain = to;
-  int32_t *block = (int32_t *)to + HEADER / 4;
-  *plain = 0;
-  for (size_t b = 0; b < p.together * p.period; b++, block += block_lanes(&p)) {
-    for (size_t i = 0; i < BLOCK; i++) {
-      const size_t place = b % p.period * BLOCK + i, channel = p.strips ? place : place % c->out;
-      if (channel >= c->out) {
-        for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
-          block[t * BLOCK + i] = 0;
-        }
-        continue;
-      }
-      *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
-      for (size_t t = 0; t < lanes / BLOCK; t++) {
-        const size_t tap = t / split;
-        const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (ptrdiff_t)(b / p.period);
-        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
-      }
-    }
-  }
-}
+#include "conv_depthwise_plan.h"
+/* clang-format on */
 
 /* The value of padding in a channel of y. */
 static int32_t padding(const nmp_conv *c, size_t channel) {
@@ -242,14 +62,25 @@ typedef struct tile {
   size_t first, out, channel, channels;
   size_t columns, left, inside; /* pixels of a row with padding; of them padding at the left, and then in x */
   size_t pixel;                 /* of x, the first one */
+  /* Of a band: blocks of a row, in each phase of the weights, phases with one more, the phase of the last block and
+   * the elements of that one. */
+  size_t blocks, each_phase, more_phases, last_phase, last;
+  const int32_t *weights; /* of the first block */
+  interleave_fn *interleave;
+  sum_fn *const *sums;
 } tile;
 
 static tile tile_of(const nmp_conv *c, const plan *p, size_t i) {
   const size_t before = (size_t)c->h.before, in = (size_t)c->h.in;
-  tile t = {0, p->band, 0, c->out, 0, 0, 0, 0};
+  tile t;
+  memset(&t, 0, sizeof(t));
+  t.out = p->band;
+  t.channels = c->out;
+  t.weights = (const int32_t *)c->packed + HEADER / 4;
   if (p->strips) {
     t.channel = i * BLOCK;
     t.channels = c->out - t.channel < BLOCK ? c->out - t.channel : BLOCK;
+    t.weights += i * block_lanes(p);
   } else {
     t.first = i * p->band;
     t.out = (size_t)c->h.out - t.first < p->band ? (size_t)c->h.out - t.first : p->band;
@@ -260,6 +91,13 @@ static tile tile_of(const nmp_conv *c, const plan *p, size_t i) {
   t.pixel = t.left == t.columns || begin + t.left - before >= in ? 0 : begin + t.left - before;
   t.inside = t.left == t.columns || begin + t.left - before >= in ? 0 : in - t.pixel;
   t.inside = t.inside < t.columns - t.left ? t.inside : t.columns - t.left;
+  t.blocks = (t.out * c->out + BLOCK - 1) / BLOCK;
+  t.each_phase = t.blocks / p->period;
+  t.more_phases = t.blocks % p->period;
+  t.last_phase = (t.blocks - 1) % p->period;
+  t.last = t.out * c->out - (t.blocks - 1) * BLOCK;
+  t.interleave = p->mode == QUADS ? interleave_bytes : c->x_wide ? interleave_words : interleave_widened;
+  t.sums = sums_of(p->mode, p->taps, c->y_wide);
   return t;
 }
 
@@ -301,51 +139,59 @@ static void fill_group(const nmp_conv *c, const plan *p, const parts *at, const 
     const size_t tap = g * p->factors + i;
     const int32_t iy = nmp_pixel(&c->v, (int32_t)oy, (int32_t)(tap < last ? tap : last));
     const uint8_t *row = nmp_inside(&c->v, iy) ? x + (size_t)iy * (size_t)c->h.in * c->in * p->bytes : NULL;
-    s.steps[i] = row || p->copied ? pixel : 0;
-    s.rows[i] = (row ? row + t->pixel * pixel : base + at->outside) + t->channel * p->bytes;
+    const uint8_t *pixels = row ? row + t->pixel * c->in * p->bytes : base + at->outside;
     if (p->copied) {
-      uint8_t *copy = base + at->copies + i * at->row;
-      copy_row(c, p, t, row, base + at->outside, copy);
-      s.rows[i] = copy + t->channel * p->bytes;
+      pixels = base + at->copies + i * at->row;
+      copy_row(c, p, t, row, base + at->outside, base + at->copies + i * at->row);
     }
+    s.rows[i] = pixels + t->channel * p->bytes;
+    s.steps[i] = row || p->copied ? pixel : 0;
   }
-  interleave(to + left * p->pitch, &s, p->pitch, p->mode, c->x_wide);
   for (size_t i = 0; i < left; i++) {
-    memcpy(to + i * p->pitch, outside + t->channel, p->pitch * 4);
+    copy_lanes(to + i * p->pitch, outside + t->channel, p->pitch);
   }
+  t->interleave(to + left * p->pitch, &s, p->pitch);
   for (size_t i = left + inside; i < t->columns && !p->copied; i++) {
-    memcpy(to + i * p->pitch, outside + t->channel, p->pitch * 4);
+    copy_lanes(to + i * p->pitch, outside + t->channel, p->pitch);
   }
 }
 
-/* 2. All blocks of tile number i in rows of y; set: of weights, for the first one. x, weights: of tap 0, of block 0. */
-static void sum_tile(const nmp_conv *c, const plan *p, const tile *t, size_t i, size_t rows, size_t set, span *s) {
-  const size_t stride = (size_t)c->h.stride, lanes = block_lanes(p), unit = p->sorted ? 1 : stride;
-  const size_t elements = t->out * c->out, blocks = (elements + BLOCK - 1) / BLOCK, first = p->strips ? i : 0;
-  const int32_t *weights = (const int32_t *)c->packed + HEADER / 4 + set * p->period * lanes;
-  uint8_t *y[2] = {s->y[0], s->y[1]};
-  s->advance = unit * (p->strips ? BLOCK : p->period * BLOCK);
-  s->y_advance = (p->strips ? c->out : p->period * BLOCK) << c->y_wide;
-  s->each = p->strips ? t->channels : BLOCK;
-  for (size_t b = first; b < (p->strips ? i + 1 : p->period < blocks ? p->period : blocks); b++) {
-    s->blocks = p->strips ? t->out : (blocks - b + p->period - 1) / p->period;
-    s->last = p->strips ? t->channels : b == (blocks - 1) % p->period ? elements - (blocks - 1) * BLOCK : BLOCK;
-    for (size_t j = 0; j < 4; j++) {
-      const size_t e = (b - first) * BLOCK + j * LANES;
-      s->at[j] = unit == 1 ? e : e / p->pitch * unit * p->pitch + e % p->pitch;
+/* 2. A tile's blocks in one row of y or two; set: of weights, for the first one. */
+static void sum_tile(const nmp_conv *c, const plan *p, const tile *t, size_t set, uint8_t *y0, uint8_t *y1, int rows,
+                     span *s) {
+  const size_t lanes = block_lanes(p), period = p->strips ? 1 : p->period, unit = p->sorted ? 1 : (size_t)c->h.stride;
+  const int32_t *weights = t->weights + set * p->period * lanes;
+  sum_fn *sum = t->sums[rows - 1];
+  for (size_t b = 0; b < period && b < t->blocks; b++, weights += lanes) {
+    s->weights[0] = weights;
+    s->weights[1] = weights + p->period * lanes;
+    for (size_t j = 0; j < 4 && !p->strips; j++) {
+      const uint32_t e = (uint32_t)(b * BLOCK + j * LANES), pitch = (uint32_t)p->pitch;
+      s->at[j] = unit == 1 ? e : e / pitch * unit * pitch + e % pitch;
     }
-    for (size_t r = 0; r < rows; r++) {
-      s->y[r] = y[r] + (b * BLOCK << c->y_wide);
-      s->weights[r] = weights + (r * p->period + b) * lanes;
+    if (!p->strips) {
+      s->blocks = t->each_phase + (b < t->more_phases);
+      s->last = b == t->last_phase ? t->last : BLOCK;
     }
-    if (p->mode == QUADS) {
-      sum_quads(s, p->taps, (int)rows, c->y_wide);
-    } else if (p->mode == PAIRS) {
-      sum_pairs(s, p->taps, (int)rows, c->y_wide);
-    } else {
-      sum_split(s, p->taps, (int)rows, c->y_wide);
-    }
+    sum(s, y0 + (b * BLOCK << c->y_wide), y1 + (b * BLOCK << c->y_wide));
   }
+}
+
+/* What all rows of a tile have in common. */
+static span span_of(const nmp_conv *c, const plan *p, const tile *t) {
+  const size_t unit = p->sorted ? 1 : (size_t)c->h.stride;
+  span s;
+  s.taps = p->taps;
+  s.advance = unit * (p->strips ? BLOCK : p->period * BLOCK);
+  s.y_advance = (p->strips ? c->out : p->period * BLOCK) << c->y_wide;
+  s.blocks = t->out;
+  s.each = s.last = p->strips ? t->channels : BLOCK;
+  s.lo = c->lo;
+  s.hi = c->hi;
+  for (size_t j = 0; j < 4; j++) {
+    s.at[j] = j * LANES;
+  }
+  return s;
 }
 
 /* Rows [begin, last) of all images' rows. The lanes of a group serve the group before, when y's rows are as many as a
@@ -355,32 +201,33 @@ static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i
   const tile t = tile_of(c, p, i);
   const size_t kw = (size_t)c->h.kernel, pad = p->copied ? 0 : (size_t)c->h.before * p->pitch;
   const size_t row_bytes = (size_t)c->h.out * c->out << c->y_wide;
+  const size_t first = (t.first * c->out + t.channel) << c->y_wide;
   int32_t *lanes = (int32_t *)(void *)((uint8_t *)c->scratch + at->lanes) + (LANES - pad % LANES) % LANES;
-  const int32_t *x_of[TAPS_MAX];
-  span s;
-  s.x = x_of;
-  s.lo = c->lo;
-  s.hi = c->hi;
-  for (size_t row = begin, n, turn = 0; row < last; row += n, turn++) {
-    const size_t image = row / (size_t)c->v.out, oy = row % (size_t)c->v.out, left = (size_t)c->v.out - oy;
+  span s = span_of(c, p, &t);
+  size_t image = begin / (size_t)c->v.out, oy = begin % (size_t)c->v.out;
+  for (size_t row = begin, n, turn = 0; row < last; row += n) {
+    const size_t left = (size_t)c->v.out - oy, most = left < last - row ? left : last - row;
     const uint8_t *x = (const uint8_t *)c->x + image * (size_t)c->v.in * (size_t)c->h.in * c->in * p->bytes;
     const int kept = p->together == p->factors && row > begin && oy > 0;
-    n = left < last - row ? left : last - row;
-    n = n < p->together ? n : p->together;
+    n = most < p->together ? most : p->together;
     for (size_t g = 0; g < p->groups; g++) {
-      int32_t *to = lanes + (turn + g) % p->groups * p->lanes;
+      const size_t slot = turn + g < p->groups ? turn + g : turn + g - p->groups;
+      int32_t *to = lanes + slot * p->lanes;
       if (!kept || g + 1 == p->groups) {
         fill_group(c, p, at, &t, x, oy, g, to);
       }
       for (size_t k = 0; k < kw; k++) {
-        x_of[g * kw + k] = to + place(c, p, k * (size_t)c->h.dilation) * p->pitch;
+        s.x[g * kw + k] = to + place(c, p, k * (size_t)c->h.dilation) * p->pitch;
       }
     }
     for (size_t r = 0; r < n; r += 2) {
-      s.y[0] = (uint8_t *)c->y + (row + r) * row_bytes + (t.first * c->out << c->y_wide);
-      s.y[1] = s.y[0] + row_bytes;
-      sum_tile(c, p, &t, i, n - r < 2 ? 1 : 2, r, &s);
+      uint8_t *y = (uint8_t *)c->y + (row + r) * row_bytes + first;
+      sum_tile(c, p, &t, r, y, r + 1 < n ? y + row_bytes : y, r + 1 < n ? 2 : 1, &s);
     }
+    turn = turn + 1 < p->groups ? turn + 1 : 0;
+    oy += n;
+    image += oy == (size_t)c->v.out;
+    oy = oy == (size_t)c->v.out ? 0 : oy;
   }
 }
 

@@ -58,38 +58,49 @@ static NMP_INLINE void interleave_lines(int32_t *to, const source *s, size_t pit
   }
 }
 
-static void interleave(int32_t *to, const source *s, size_t pitch, int mode, int x_wide) {
-  if (mode == QUADS) {
-    interleave_lines(to, s, pitch, QUADS, 0);
-  } else if (x_wide) {
-    interleave_lines(to, s, pitch, PAIRS, 1);
-  } else {
-    interleave_lines(to, s, pitch, PAIRS, 0);
+typedef void interleave_fn(int32_t *to, const source *s, size_t pitch);
+
+static void interleave_bytes(int32_t *to, const source *s, size_t pitch) {
+  interleave_lines(to, s, pitch, QUADS, 0);
+}
+
+static void interleave_words(int32_t *to, const source *s, size_t pitch) {
+  interleave_lines(to, s, pitch, PAIRS, 1);
+}
+
+static void interleave_widened(int32_t *to, const source *s, size_t pitch) {
+  interleave_lines(to, s, pitch, PAIRS, 0);
+}
+
+/* Up to a vector more than n. */
+static NMP_INLINE void copy_lanes(int32_t *to, const int32_t *from, size_t n) {
+  for (size_t i = 0; i < n; i += LANES) {
+    save(to + i, load(from + i));
   }
 }
 
 /* Blocks of the same weights, in one row of y or two. */
 typedef struct span {
-  const int32_t *const *x; /* lanes of each tap */
-  size_t at[4], advance;   /* of the block's vectors; lanes from a block to the next */
-  uint8_t *y[2];
+  const int32_t *x[TAPS_MAX]; /* lanes of each tap */
+  size_t taps;
+  size_t at[4], advance;     /* of the first block's vectors; lanes from a block to the next */
   size_t y_advance;          /* bytes */
   size_t blocks, each, last; /* elements that are stored of each, and of the last one */
   const int32_t *weights[2]; /* of each row: starts, shifts, then the factors of each tap */
   int32_t lo, hi;
 } span;
+typedef void sum_fn(const span *s, uint8_t *y0, uint8_t *y1);
 
 /* The end of blocks: shifted sums of `count` of them for each row. */
-static NMP_INLINE void store_blocks(const span *s, uint8_t *const y[2], vector sums[2][AT_ONCE][4], size_t count,
-                                    size_t last, int rows, int y_wide) {
-  const vector lo = y_wide ? set16(s->lo) : set8(s->lo), hi = y_wide ? set16(s->hi) : set8(s->hi);
+static NMP_INLINE void store_blocks(uint8_t *const y[2], size_t y_advance, vector sums[2][AT_ONCE][4], vector lo,
+                                    vector hi, size_t count, size_t each, size_t last, int rows, int y_wide) {
   NMP_UNROLL for (int r = 0; r < rows; r++) {
     NMP_UNROLL for (size_t b = 0; b < count; b++) {
-      const size_t n = b + 1 < count ? s->each : last;
+      const size_t n = b + 1 < count ? each : last;
       if (y_wide) {
-        store16(y[r] + b * s->y_advance, sums[r][b], lo, hi, n);
+        store16(y[r] + b * y_advance, sums[r][b], lo, hi, n);
       } else {
-        store8(y[r] + b * s->y_advance, sums[r][b], lo, hi, n);
+        store8(y[r] + b * y_advance, sums[r][b], lo, hi, n);
       }
     }
   }
@@ -97,7 +108,7 @@ static NMP_INLINE void store_blocks(const span *s, uint8_t *const y[2], vector s
 
 /* `count` blocks (up to AT_ONCE) at `first` lanes. Vector by vector, so that weights are loaded once for all. */
 static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, const int32_t *const *taps_x, size_t first,
-                                  size_t count, size_t taps, int mode, int rows) {
+                                  size_t advance, size_t count, size_t taps, int mode, int rows) {
   NMP_UNROLL for (size_t j = 0; j < 4; j++) {
     const int32_t *w[2] = {s->weights[0] + j * LANES, s->weights[rows - 1] + j * LANES};
     size_t at = s->at[j] + first;
@@ -122,7 +133,7 @@ static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, con
           NMP_KEEP("+v", lower);
         }
         NMP_UNROLL for (size_t b = 0; b < count; b++) {
-          const vector lanes = load(x + b * s->advance);
+          const vector lanes = load(x + b * advance);
           high[r][b] = mode == QUADS ? dot_quads(high[r][b], lanes, factors) : dot_pairs(high[r][b], lanes, factors);
           NMP_KEEP("+v", high[r][b]);
           if (mode == SPLIT) {
@@ -142,45 +153,57 @@ static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, con
   }
 }
 
-static NMP_INLINE void sum_span(const span *all, size_t taps, int mode, int rows, int y_wide) {
-  const int32_t *x[TAPS_MAX];
-  uint8_t *y[2] = {all->y[0], all->y[1]};
-  const span s = *all;
+static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t taps, int mode, int rows, int y_wide) {
+  const vector lo = y_wide ? set16(s->lo) : set8(s->lo), hi = y_wide ? set16(s->hi) : set8(s->hi);
+  const size_t advance = s->advance, y_advance = s->y_advance, each = s->each, last = s->last;
+  uint8_t *y[2] = {y0, y1};
   vector sums[2][AT_ONCE][4];
-  size_t left = s.blocks, first = 0;
+  const int32_t *x[TAPS_MAX];
+  size_t left = s->blocks, first = 0;
   for (size_t tap = 0; tap < taps; tap++) {
-    x[tap] = s.x[tap];
+    x[tap] = s->x[tap];
   }
-  for (; left >= AT_ONCE; left -= AT_ONCE, first += AT_ONCE * s.advance) {
-    sum_blocks(sums, &s, x, first, AT_ONCE, taps, mode, rows);
-    store_blocks(&s, y, sums, AT_ONCE, left == AT_ONCE ? s.last : s.each, rows, y_wide);
-    y[0] += AT_ONCE * s.y_advance;
-    y[1] += AT_ONCE * s.y_advance;
+  for (; left >= AT_ONCE; left -= AT_ONCE, first += AT_ONCE * advance) {
+    sum_blocks(sums, s, x, first, advance, AT_ONCE, taps, mode, rows);
+    store_blocks(y, y_advance, sums, lo, hi, AT_ONCE, each, left == AT_ONCE ? last : each, rows, y_wide);
+    y[0] += AT_ONCE * y_advance;
+    y[1] += AT_ONCE * y_advance;
   }
-  for (; left > 0; left--, first += s.advance) {
-    sum_blocks(sums, &s, x, first, 1, taps, mode, rows);
-    store_blocks(&s, y, sums, 1, left == 1 ? s.last : s.each, rows, y_wide);
-    y[0] += s.y_advance;
-    y[1] += s.y_advance;
+  for (; left > 0; left--, first += advance) {
+    sum_blocks(sums, s, x, first, advance, 1, taps, mode, rows);
+    store_blocks(y, y_advance, sums, lo, hi, 1, each, left == 1 ? last : each, rows, y_wide);
+    y[0] += y_advance;
+    y[1] += y_advance;
   }
 }
 
-/* Constant numbers of taps for kernels of 3 x 3. */
-#define SUM_SPAN(name, mode, common_taps)                                     \
-  static void name(const span *s, size_t taps, int rows, int y_wide) {        \
-    if (taps == (common_taps) && y_wide == ((mode) != QUADS)) {               \
-      if (rows == 2) {                                                        \
-        sum_span(s, common_taps, mode, 2, (mode) != QUADS);                   \
-      } else {                                                                \
-        sum_span(s, common_taps, mode, 1, (mode) != QUADS);                   \
-      }                                                                       \
-    } else if (rows == 2) {                                                   \
-      y_wide ? sum_span(s, taps, mode, 2, 1) : sum_span(s, taps, mode, 2, 0); \
-    } else {                                                                  \
-      y_wide ? sum_span(s, taps, mode, 1, 1) : sum_span(s, taps, mode, 1, 0); \
-    }                                                                         \
+#define SUM(name, taps, mode, rows, y_wide)                   \
+  static void name(const span *s, uint8_t *y0, uint8_t *y1) { \
+    sum_span(s, y0, y1, taps, mode, rows, y_wide);            \
   }
+#define SUMS(name, taps, mode, y_wide) \
+  SUM(name##_1, taps, mode, 1, y_wide) \
+  SUM(name##_2, taps, mode, 2, y_wide)
 
-SUM_SPAN(sum_quads, QUADS, 3)
-SUM_SPAN(sum_pairs, PAIRS, 6)
-SUM_SPAN(sum_split, SPLIT, 6)
+SUMS(quads_to8, s->taps, QUADS, 0)
+SUMS(quads_to16, s->taps, QUADS, 1)
+SUMS(pairs_to8, s->taps, PAIRS, 0)
+SUMS(pairs_to16, s->taps, PAIRS, 1)
+SUMS(split_to8, s->taps, SPLIT, 0)
+SUMS(split_to16, s->taps, SPLIT, 1)
+
+/* Constant numbers of taps for kernels of 3 x 3. */
+SUMS(quads_3x3, 3, QUADS, 0)
+SUMS(pairs_3x3, 6, PAIRS, 1)
+SUMS(split_3x3, 6, SPLIT, 1)
+
+/* [0] for one row of y, [1] for two */
+static sum_fn *const *sums_of(int mode, size_t taps, int y_wide) {
+  static sum_fn *const any[3][2][2] = {{{quads_to8_1, quads_to8_2}, {quads_to16_1, quads_to16_2}},
+                                       {{pairs_to8_1, pairs_to8_2}, {pairs_to16_1, pairs_to16_2}},
+                                       {{split_to8_1, split_to8_2}, {split_to16_1, split_to16_2}}};
+  static sum_fn *const of_3x3[3][2] = {
+      {quads_3x3_1, quads_3x3_2}, {pairs_3x3_1, pairs_3x3_2}, {split_3x3_1, split_3x3_2}};
+  const int is_3x3 = mode == QUADS ? taps == 3 && !y_wide : taps == 6 && y_wide;
+  return is_3x3 ? of_3x3[mode] : any[mode][y_wide];
+}
