@@ -242,7 +242,7 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
     }
     return;
   }
-  uint8_t *base = (uint8_t *)whole->scratch + task * scratch(whole);
+  uint8_t *base = whole->scratch;
   base += (ALIGN - (uintptr_t)base % ALIGN) % ALIGN;
   c.scratch = base;
   fill_lanes(&c, &p, (uint32_t *)(void *)base);

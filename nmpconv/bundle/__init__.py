@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
 from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
-from nmpconv.ops import WEIGHTED
-from nmpconv.reader import Model, Op, Port, read
+from nmpconv.memory import scratch_bound
+from nmpconv.reader import Model, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|x86\.c|conv_x86|tile_|vector")  # their weights are packed in RAM
-DEFINES = {"x86.h": "NMP_NO_X86", "nmp.c": "NMP_KEEP_OPS 0"}
+ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|tile_|vector")  # weights packed in RAM
 HANDLE = 640  # bytes that a handle takes at most
-SCRATCH = 704  # bytes that a kernel may take besides what grows with its sums
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
@@ -48,19 +45,8 @@ def bundle(data: bytes | None) -> dict[str, bytes]:
 
 def arena_bound(model: Model) -> int:
     """Bytes that a run takes at most, whatever kernels a microcontroller has."""
-    ends = [(op.live_end or model.arena_bytes) + _scratch(op, model) for op in model.ops]
+    ends = [(op.live_end or model.arena_bytes) + scratch_bound(op, model) for op in model.ops]
     return max([model.arena_bytes, *ends]) + HANDLE
-
-
-def _scratch(op: Op, model: Model) -> int:
-    """Eight rows of the factors of a sum, or for a depthwise convolution its taps and their weights in 32 channels."""
-    if op.kind not in WEIGHTED:
-        return 0
-    x, w = (model.tensors[i] for i in op.inputs[:2])
-    size = w.nbytes // prod(w.shape)
-    factors = prod(w.shape[1:])
-    taps = factors * (8 + 32 * size) if w.shape[-1] == 1 else 0
-    return max(8 * factors * (x.nbytes // prod(x.shape)), taps) + SCRATCH
 
 
 def _sources() -> Path:
@@ -79,13 +65,16 @@ def _interpreter(kinds: Sequence[str], *, whole: bool) -> Iterator[tuple[str, st
         if not whole and ON_PCS.match(path.name):
             continue
         text = path.read_text()
-        if path.name == "op_table.c":
-            ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
-            text = f"#define NMP_BUILD_OPS(X) {ops}\n{text}"
-        if not whole and path.name in DEFINES:
-            text = f"#define {DEFINES[path.name]}\n{text}"
+        if not whole and path.name == "build.h":
+            text = _choices(kinds) + text
         yield str(path.relative_to(root / "src")), text
     yield from _ops(root / "src/ops", kinds)
+
+
+def _choices(kinds: Sequence[str]) -> str:
+    """What stands before the defaults of build.h."""
+    ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
+    return f"#define NMP_FIXED_CPU 1\n#define NMP_NO_RVV 1\n#define NMP_KEEP_OPS 0\n#define NMP_BUILD_OPS(X) {ops}\n"
 
 
 def _ops(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:

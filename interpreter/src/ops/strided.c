@@ -73,7 +73,8 @@ void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_bloc
     uint8_t *y = (uint8_t *)to + target * unit;
     const uint8_t *x = (const uint8_t *)from + source * unit;
     if (matrix) {
-      op->kernels->transpose[bytes - 1](y, x, (size_t)b.from[last], (size_t)b.shape[last], (size_t)b.shape[row]);
+      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b.from[last], (size_t)b.shape[last],
+                                                             (size_t)b.shape[row]);
     } else {
       copy_row(y, x, (size_t)b.shape[row], b.to[row], b.from[row], bytes);
     }

@@ -1,19 +1,22 @@
-/* Dense convolution on x86-64: a matrix product whose left side is read where it lies.
+/* Dense convolution on x86-64 and AArch64: a matrix product whose left side is read where it lies.
  *
- * Input rows are copied once, with their padding, into a band of the scratch, in the form that the product wants: int8
- * as uint8 (plus 128) for the byte instructions, otherwise int16; int16 times int16 as two planes, x = 256 high + low.
- * Every output pixel then sees segments of neighbouring elements, at the same distances from its own address. Weights
- * are packed in panels: for 4 bytes of a segment after the other, those of all channels of the panel.
+ * Input rows are copied once, with their padding, into a band of the scratch, in the form that the product wants: on
+ * x86-64 int8 as uint8 (plus 128) for the byte instructions, otherwise int16; int16 times int16 as two planes, x = 256
+ * high + low. Every output pixel then sees segments of neighbouring elements, at the same distances from its own
+ * address. Weights are packed in panels: for one grain (some bytes) of a segment after the other, those of all channels
+ * of the panel.
  */
-#ifndef NMP_CONV_X86_H
-#define NMP_CONV_X86_H
+#ifndef NMP_CONV_BANDS_H
+#define NMP_CONV_BANDS_H
 
+#include "aarch64.h"
 #include "conv.h"
 #include "x86.h"
 
-#ifdef NMP_X86
+#if defined(NMP_X86) || defined(NMP_AARCH64)
+#define NMP_BANDS
 
-#define NMP_GRAIN 4     /* bytes of x that an instruction takes of a pixel: 4 elements or 2 */
+#define NMP_GRAIN 4     /* bytes of a grain on x86-64: 4 elements or 2 */
 #define NMP_ROWS_MAX 14 /* pixels of a tile */
 #define NMP_NR_MAX 32   /* channels of a panel */
 
@@ -30,9 +33,10 @@ typedef struct nmp_panel {
   int32_t start[NMP_NR_MAX]; /* of the sum, or of that of high parts */
   int32_t shift[NMP_NR_MAX];
   int32_t bias[NMP_NR_MAX];
+  int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
-  int32_t proven;
-  int32_t unused[7]; /* so that the weights are aligned */
+  int32_t proven, lowest;         /* lowest: a weight is the least of its type */
+  int32_t unused[6];              /* so that the weights are aligned */
 } nmp_panel;
 
 /* Some pixels of y times the channels of a panel. */
@@ -64,36 +68,35 @@ typedef struct nmp_product {
   uint8_t planes;  /* 1 or 2 */
   uint8_t zero;    /* what each byte of a zero is in the band */
   uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
+  uint8_t grain;   /* bytes of x that an instruction takes of a pixel */
   void (*load)(void *to, const void *x, size_t n, size_t plane);
   nmp_way ways[2]; /* [proven] */
 } nmp_product;
 
-size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p);
-void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to);
-size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p);
-size_t nmp_x86_tasks(const nmp_conv *c, size_t threads);
-void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks);
+size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p);
+void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to);
+size_t nmp_bands_scratch(const nmp_conv *c, const nmp_product *p);
+size_t nmp_bands_tasks(const nmp_conv *c, size_t threads);
+void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks);
 
 /* By kernels->scale, from sums. */
-nmp_finish_fn nmp_x86_finish_any;
+nmp_finish_fn nmp_bands_finish_any;
 
 /* A kernel `name` that computes by the product of that name with _product. */
-#define NMP_X86_KERNEL(name)                                      \
+#define NMP_BANDS_KERNEL(name)                                    \
   static size_t name##_packed(const nmp_conv *c) {                \
-    return nmp_x86_packed(c, &name##_product);                    \
+    return nmp_bands_packed(c, &name##_product);                  \
   }                                                               \
   static void name##_pack(const nmp_conv *c, void *to) {          \
-    nmp_x86_pack(c, &name##_product, to);                         \
+    nmp_bands_pack(c, &name##_product, to);                       \
   }                                                               \
   static size_t name##_scratch(const nmp_conv *c) {               \
-    return nmp_x86_scratch(c, &name##_product);                   \
+    return nmp_bands_scratch(c, &name##_product);                 \
   }                                                               \
   static void name##_run(const nmp_conv *c, size_t t, size_t n) { \
-    nmp_x86_run(c, &name##_product, t, n);                        \
+    nmp_bands_run(c, &name##_product, t, n);                      \
   }                                                               \
-  static const nmp_conv_kernel name = {name##_packed, name##_pack, name##_scratch, nmp_x86_tasks, name##_run};
-
-nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
+  static const nmp_conv_kernel name = {name##_packed, name##_pack, name##_scratch, nmp_bands_tasks, name##_run};
 
 #endif
 #endif
