@@ -96,10 +96,15 @@ static void multiply_part(call *m, nmp_block *block, place at, size_t pixels, si
   multiply_strip(m, block, at, (place){at.line, at.pixel + pixels - per}, per, count);
 }
 
+/* Blocks have an even number of pixels, since their runs are equally long; the last one may lack one. */
 static void multiply_line(call *m, nmp_block *block, size_t line) {
-  const size_t tiles = m->f.tiles ? m->f.tiles : 1, pixels = m->f.width / tiles, larger = m->f.width % tiles;
-  multiply_part(m, block, (place){line, 0}, pixels + 1, larger);
-  multiply_part(m, block, (place){line, larger * (pixels + 1)}, pixels, tiles - larger);
+  const size_t tiles = m->f.tiles ? m->f.tiles : 1, pairs = (m->f.width + 1) / 2, larger = pairs % tiles;
+  const size_t pixels = pairs / tiles * 2, odd = m->f.width % 2;
+  multiply_part(m, block, (place){line, 0}, pixels + 2, larger);
+  multiply_part(m, block, (place){line, larger * (pixels + 2)}, pixels, tiles - larger - odd);
+  if (odd) {
+    multiply_part(m, block, (place){line, m->f.width - (pixels - 1)}, pixels - 1, 1);
+  }
 }
 
 /* All pixels by some panels: blocks are two lines where those are short, otherwise parts of a line. Meanwhile the
