@@ -366,7 +366,7 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const nmp_band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
   const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
   const size_t end = by_panels ? all : all * (task + 1) / tasks;

@@ -125,7 +125,7 @@ static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads
   c->kernels = kernels;
   c->y = y;
   c->packed = packed;
-  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) * tasks : 0);
+  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) : 0);
   if (kernel->packed && kernel->packed(c) > 0) {
     kernel->pack(c, packed);
   }
