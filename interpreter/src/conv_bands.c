@@ -1,5 +1,7 @@
 #include "conv_bands.h"
 
+#include "conv_join.h"
+
 #ifdef NMP_BANDS
 #include <string.h>
 
@@ -59,7 +61,8 @@ static nmp_shape shape_of(const nmp_conv *c, const nmp_product *p) {
     s.per_segment = c->in / c->groups;
   }
   s.grains = (s.per_segment * p->element + p->grain - 1) / p->grain;
-  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * p->grain * p->lanes;
+  const size_t channels = c->out / c->groups, grains = s.segments * s.grains;
+  const size_t vector = p->lanes * (nmp_is_joined(p) ? nmp_join_lane(grains) : grains * p->grain);
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s.panels = (vectors + 1) / 2;
   s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
@@ -116,14 +119,17 @@ static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t
   }
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
+ * has its bias for a sum, whatever its shift is.
+ */
 static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  const int split = p->planes == 2;
   int64_t sum, most;
+  sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  sum_weights(c, channel, &sum, &most);
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   const int64_t x_most = c->x_wide && !split ? 32768 : 128;
@@ -187,6 +193,11 @@ static void pack_panel(const nmp_conv *c, const nmp_product *p, const nmp_shape 
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
   const size_t step = vectors * p->lanes * p->grain;
+  if (nmp_is_joined(p)) {
+    memset(panel, 0, sizeof(*panel));
+    nmp_join_pack(c, first, channels, vectors * p->lanes, panel);
+    return;
+  }
   start_channels(c, p, first, channels, panel);
   if (channels < vectors * p->lanes || s->per_segment * p->element % p->grain != 0) {
     memset(to, 0, s->segments * s->grains * step);
@@ -233,10 +244,15 @@ static void load(const nmp_band *b, size_t element, const void *x, size_t n) {
 
 static void load_padding(const nmp_band *b, size_t element, size_t pixels) {
   const size_t in = b->c->in, bytes = b->p->element;
-  for (size_t i = 0; i < pixels && b->c->pad; i++) {
-    load(b, element + i * in, b->c->pad, in);
+  const int joined = nmp_is_joined(b->p);
+  for (size_t i = 0; i < pixels && (b->c->pad || joined); i++) {
+    if (b->c->pad) {
+      load(b, element + i * in, b->c->pad, in);
+    } else {
+      nmp_join_zeros(b->bytes + (element + i * in) * NMP_JOIN_ELEMENT, in);
+    }
   }
-  for (size_t plane = 0; plane < b->p->planes && !b->c->pad && pixels > 0; plane++) {
+  for (size_t plane = 0; plane < b->p->planes && !b->c->pad && !joined && pixels > 0; plane++) {
     memset(b->bytes + plane * b->plane + element * bytes, b->p->zero, pixels * in * bytes);
   }
 }
@@ -351,7 +367,7 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const nmp_band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
   const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
   const size_t end = by_panels ? all : all * (task + 1) / tasks;

@@ -35,6 +35,7 @@ typedef struct nmp_panel {
   int32_t start[NMP_NR_MAX]; /* of the sum, or of that of high parts */
   int32_t shift[NMP_NR_MAX];
   int32_t bias[NMP_NR_MAX];
+  int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
   int32_t proven, lowest;         /* lowest: a weight is the least of its type */
   int32_t unused[6];              /* so that the weights are aligned */
