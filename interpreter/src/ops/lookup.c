@@ -1,7 +1,7 @@
 /* int8: y = t[x + 128], a table of y's type. int16: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
  * y = sat(rsh(t[i] * 2^k + (t[i + 1] - t[i]) * f, k + 8)), a table of 2^(16-k) + 1 int32 with 8 bits below y's grid.
  */
-#include "check.h"
+#include "parts.h"
 
 #define FRACTION 8
 #define COARSEST 7 /* k of the smallest table, which the kernels know */
@@ -28,11 +28,11 @@ static nmp_rule check(const nmp_op *op) {
 }
 
 /* Tables that are finer than what the kernels know. */
-static void run_fine(const nmp_op *op, int k) {
+static void run_fine(const nmp_op *op, int k, size_t first, size_t last) {
   const nmp_tensor *y = &op->out[0];
   const int16_t *x = op->in[0].data;
   const int32_t *t = op->in[1].data;
-  for (size_t n = 0; n < y->size; n++) {
+  for (size_t n = first; n < last; n++) {
     const int32_t position = x[n] + 32768, i = position >> k, f = position & ((1 << k) - 1);
     const int64_t between = t[i] * ((int64_t)1 << k) + ((int64_t)t[i + 1] - t[i]) * f;
     const int32_t value = nmp_sat(nmp_rsh(between, k + FRACTION), y->lo, y->hi);
@@ -44,14 +44,19 @@ static void run_fine(const nmp_op *op, int k) {
   }
 }
 
-static void run(const nmp_op *op) {
+static void run_elements(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  (void)how;
   if (x->bits == 16 && spacing(&op->in[1]) < COARSEST) {
-    run_fine(op, spacing(&op->in[1]));
+    run_fine(op, spacing(&op->in[1]), first, last);
     return;
   }
   NMP_BY_2(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
-  (y->data, x->data, op->in[1].data, x->size, y->lo, y->hi);
+  (nmp_at(y, first), nmp_at(x, first), op->in[1].data, last - first, y->lo, y->hi);
+}
+
+static void run(const nmp_op *op) {
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_elements, NULL);
 }
 
 const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1};

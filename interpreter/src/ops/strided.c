@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "parts.h"
+
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   ptrdiff_t step = 1;
   for (uint32_t i = t->rank; i-- > 0;) {
@@ -51,32 +53,49 @@ static int is_matrix(const nmp_block *b) {
   return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
-void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  const nmp_block b = simplify(block);
-  const int matrix = is_matrix(&b);
-  const uint32_t last = b.rank - 1, row = matrix ? last - 1 : last;
-  const size_t bytes = nmp_bytes(&op->out[0]);
+typedef struct copy {
+  nmp_block block; /* simplified */
+  int matrix;
+  uint8_t *to;
+  const uint8_t *from;
+} copy;
+
+/* Units are rows along the last axis. */
+static void copy_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const copy *c = how;
+  const nmp_block *b = &c->block;
+  const uint32_t inner = b->rank - 1, outer = c->matrix ? inner - 1 : inner;
+  const size_t bytes = nmp_bytes(&op->out[0]), per_index = c->matrix ? (size_t)b->shape[outer] : 1;
   const ptrdiff_t unit = (ptrdiff_t)bytes;
-  size_t rows = 1;
-  for (uint32_t i = 0; i < row; i++) {
-    rows *= (size_t)b.shape[i];
-  }
-  for (size_t index = 0; index < rows; index++) {
-    size_t rest = index;
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t line = at % per_index;
+    size_t rest = at / per_index;
     ptrdiff_t target = 0, source = 0;
-    for (uint32_t i = row; i-- > 0;) {
-      const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b.shape[i]);
-      rest /= (size_t)b.shape[i];
-      target += at * b.to[i];
-      source += at * b.from[i];
+    n = per_index - line < last - at ? per_index - line : last - at;
+    for (uint32_t i = outer; i-- > 0;) {
+      const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
+      rest /= (size_t)b->shape[i];
+      target += index * b->to[i];
+      source += index * b->from[i];
     }
-    uint8_t *y = (uint8_t *)to + target * unit;
-    const uint8_t *x = (const uint8_t *)from + source * unit;
-    if (matrix) {
-      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b.from[last], (size_t)b.shape[last],
-                                                             (size_t)b.shape[row]);
+    uint8_t *y = c->to + target * unit;
+    const uint8_t *x = c->from + source * unit;
+    if (c->matrix) {
+      y += (ptrdiff_t)line * b->to[outer] * unit;
+      x += (ptrdiff_t)line * b->from[outer] * unit;
+      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b->from[inner], (size_t)b->shape[inner], n);
     } else {
-      copy_row(y, x, (size_t)b.shape[row], b.to[row], b.from[row], bytes);
+      copy_row(y, x, (size_t)b->shape[inner], b->to[inner], b->from[inner], bytes);
     }
   }
+}
+
+void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
+  copy c = {simplify(block), 0, to, from};
+  c.matrix = is_matrix(&c.block);
+  size_t rows = 1, length = (size_t)c.block.shape[c.block.rank - 1];
+  for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
+    rows *= (size_t)c.block.shape[i];
+  }
+  nmp_run_parts(op, rows, (uint64_t)rows * length * nmp_bytes(&op->out[0]), copy_rows, &c);
 }
