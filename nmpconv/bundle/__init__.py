@@ -21,7 +21,7 @@ from nmpconv.reader import Model, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|aarch64\.c|conv_bands|tile_|vector")  # their weights are packed in RAM
+ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|tile_|vector")  # weights packed in RAM
 HANDLE = 640  # bytes that a handle takes at most
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -74,7 +74,7 @@ def _interpreter(kinds: Sequence[str], *, whole: bool) -> Iterator[tuple[str, st
 def _choices(kinds: Sequence[str]) -> str:
     """What stands before the defaults of build.h."""
     ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
-    return f"#define NMP_FIXED_CPU 1\n#define NMP_KEEP_OPS 0\n#define NMP_BUILD_OPS(X) {ops}\n"
+    return f"#define NMP_FIXED_CPU 1\n#define NMP_NO_RVV 1\n#define NMP_KEEP_OPS 0\n#define NMP_BUILD_OPS(X) {ops}\n"
 
 
 def _ops(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
