@@ -58,7 +58,7 @@ def sanitized(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: C
 
 @pytest.fixture(scope="module")
 def plain(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> dict[str, Path]:
-    return build(root, tmp_path_factory.mktemp("plain"), need_tool("gcc", "clang"), ["-O2"])
+    return build(root, tmp_path_factory.mktemp("plain"), need_tool("gcc", "clang"), ["-O1"])
 
 
 def files_of_ops(folder: Path) -> list[Path]:
@@ -74,16 +74,17 @@ def files_of_ops(folder: Path) -> list[Path]:
     return files
 
 
+def blobs(arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
+    return [{"data": np.frombuffer(array.tobytes(), np.uint8)} for array in arrays]
+
+
 def file_of_model(zoo: Path, name: str, bits: str, folder: Path) -> Path:
     """A model of the zoo with one test vector: random integers, and what the portable kernels make of them."""
     result, _ = converted(zoo, name, bits, folder)
     net, rng = runtime.load(result.data, cpu="portable"), np.random.default_rng(5)
     inputs = [rng.integers(p.lo, p.hi + 1, p.shape).astype(p.dtype) for p in net.inputs]
     root = flat.unpack(result.data)
-    given, found = (
-        [{"data": np.frombuffer(x.tobytes(), np.uint8)} for x in side] for side in (inputs, net.run(*inputs))
-    )
-    root["test_vectors"] = [{"inputs": given, "outputs": found}]
+    root["test_vectors"] = [{"inputs": blobs(inputs), "outputs": blobs(net.run(*inputs))}]
     path = folder / f"{name}-{bits}.nmp"
     path.write_bytes(flat.pack(root))
     return path
