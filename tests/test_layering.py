@@ -141,7 +141,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/level.h", r"(dsp|mve|rv32|rvv)\.h"),
     ("src/conv_rv*", r"(conv\w*|fixed|patch|rv32|rvv)\.h"),
     ("src/conv*", r"(aarch64|axis|conv\w*|dsp|fixed|kernels\w*|level|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
-    ("src/tile_*", r"(conv_bands|conv_join|scale_neon|tile_x86)\.h"),
+    ("src/tile_*", r"(conv_bands|conv_join|scale_neon|tile_\w+)\.h"),
     ("src/scale_neon.h", r"target\.h"),
     ("src/aarch64.*", r"(aarch64|kernels|target)\.h"),
     ("src/x86.*", r"(crc|kernels|target|x86)\.h"),

@@ -6,7 +6,7 @@
 #define S_MAX ((int64_t)1 << 46) /* S / 2^16 fits into int32, and so it does on the way */
 
 int nmp_join_fits(const nmp_conv *c) {
-  return c->x_wide && c->w_wide && c->in / c->groups % 4 == 0 && c->k <= 1u << 15;
+  return c->x_wide && c->w_wide && c->in / c->groups % 4 == 0 && c->k <= 1u << 15 && nmp_conv_pixels(c) > 1;
 }
 
 size_t nmp_join_lane(size_t grains) {

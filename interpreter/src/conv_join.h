@@ -26,7 +26,9 @@ static inline int nmp_is_joined(const nmp_product *p) {
   return p->element == NMP_JOIN_ELEMENT;
 }
 
-/* Whether this is a convolution for it: pixels are whole grains, and S fits into 47 bits. */
+/* Whether this is a convolution for it: pixels are whole grains, S fits into 47 bits, and there are several pixels: one
+ * is done as soon as its weights are read, which are less without their high bytes.
+ */
 int nmp_join_fits(const nmp_conv *c);
 
 /* Bytes of the weights of a lane. */

@@ -125,7 +125,7 @@ static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads
   c->kernels = kernels;
   c->y = y;
   c->packed = packed;
-  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) * tasks : 0);
+  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) : 0);
   if (kernel->packed && kernel->packed(c) > 0) {
     kernel->pack(c, packed);
   }
@@ -145,7 +145,14 @@ static void check_conv(int fill) {
   c.shift = up_to(9) - 4;
   fill_numbers(&c);
   c.x = integers(A, (size_t)c.images * (size_t)c.v.in * (size_t)c.h.in * c.in, c.x_wide, fill);
-  c.w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  uint8_t *w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  if (up_to(4) == 0) {
+    memset(w + ((c.out / 2 * c.k) << c.w_wide), 0, (size_t)c.k << c.w_wide); /* a channel of biases */
+    if (c.exponent_step) {
+      ((int8_t *)tail(SHIFTS, c.out))[c.out / 2] = (int8_t)(c.shift - NMP_SHIFT_MAX);
+    }
+  }
+  c.w = w;
   c.pad = up_to(2) ? integers(PAD, c.in, c.x_wide, fill) : NULL;
   const size_t bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
   run(&c, &portable, poisoned(WANT, bytes), 1);
