@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from nmpconv import runtime
 from nmpconv.memory import SCRATCH
 from nmpconv.ops import WEIGHTED
@@ -46,6 +48,7 @@ class _Sums:
     direct: bool
     depthwise: bool
     per_channel: bool
+    by_lines: bool  # 3x3 depthwise, as rv32 has a way of its own for
 
 
 def _align(size: int, to: int = 16) -> int:
@@ -85,7 +88,8 @@ def _mve(c: _Sums) -> int:
 
 
 def _rv32(c: _Sums) -> int:
-    """3x3 depthwise needs none, others do."""
+    if c.by_lines:
+        return 0
     if c.depthwise or c.pixels < 4:
         return _portable(c)
     pairs = c.outputs // c.channels * ((c.channels + 1) // 2)
@@ -134,5 +138,20 @@ def _scratch(op: Op, model: Model, of: Callable[[_Sums], int]) -> int:
             direct=k == x.shape[-1] and groups == 1 and not spread and not padded,
             depthwise=groups == x.shape[-1] == outputs and op.kind == "conv2d",
             per_channel=len(w.exponents) > 1,
+            by_lines=_by_lines(op, model),
         )
     )
+
+
+def _by_lines(op: Op, model: Model) -> bool:
+    """conv_rv32_depthwise.c: 3x3, one width, and ends that fit 32 bits."""
+    x, w, b = (model.tensors[i] for i in op.inputs[:3])
+    y, p = model.tensors[op.outputs[0]], op.params
+    if op.kind != "conv2d" or len(op.inputs) > 3 or w.shape[1:] != (3, 3, 1) or {x.dtype, w.dtype} != {y.dtype}:
+        return False
+    shifts = y.exponents[0] - x.exponents[0] - np.array(w.exponents, np.int64)
+    least, most = (1, 29) if x.dtype == "int8" else (4, 45)
+    fits = shifts.min() >= least and shifts.max() <= most
+    limit = 2**29 >> shifts if fits and x.dtype == "int8" else np.array(2**29)
+    whole = p["groups"] == x.shape[-1] == w.shape[0] and p["dilation_h"] == p["dilation_w"] == 1
+    return bool(whole and fits and (np.abs(np.asarray(b.data, np.int64)) < limit).all())

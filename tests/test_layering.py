@@ -150,7 +150,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/mve.h", r"conv\.h|arm_mve\.h"),
     ("src/rv32.h", r"rvv\.h"),
     ("src/rvv.h", r"conv\.h|riscv_vector\.h"),
-    ("src/patch.*", r"(conv|patch)\.h"),
+    ("src/patch.*", r"(conv|patch|rvv)\.h"),
     ("src/rows.*", r"(conv|level|rows)\.h"),
     ("src/cpu.*", r"(aarch64|cpu|kernels|level|nmp|x86)\.h"),
     ("src/op.h", r"gen/nmp_params\.h|kernels\.h|nmp\.h"),
