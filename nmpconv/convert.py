@@ -36,6 +36,7 @@ Progress = Callable[[str, int, int], None]
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
+BANDS_SHARE = 0.01  # of all work, that bands of lines may cost where the target is a microcontroller
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Options:
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
     narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
-    image inputs, by input name or one for all. outputs: where to cut the graph. target: of `nmpconv.targets`, a note in
-    the file.
+    image inputs, by input name or one for all. outputs: where to cut the graph. target: of `nmpconv.targets`; the
+    memory plan is made for it.
     """
 
     bits: str = "8"
@@ -128,7 +129,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
     planned = trace(_banded(slim, options), "INT", "bands")
-    planned = trace(plan_memory.run(planned), "PLANNED", "plan_memory")
+    planned = trace(_placed(planned, options), "PLANNED", "plan_memory")
     progress("quantize", 1, 1)
     report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
         slim, planned
@@ -144,7 +145,7 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = plan_memory.run(_banded(provisional(graph, bits), options))
+    planned = _placed(_banded(provisional(graph, bits), options), options)
     data = to_bytes(_blank(planned, weight_bits(options.bits)), _metadata(model, options, Recipe("none", False), 0))
     return Result(data, replace(Report.of(planned), file_bytes=len(data)), planned)
 
@@ -158,6 +159,12 @@ def _blank(graph: Graph, bits: int) -> Graph:
 
 def _banded(graph: Graph, options: Options) -> Graph:
     return graph if options.max_ram is None else bands.run(graph, options.max_ram)
+
+
+def _placed(graph: Graph, options: Options) -> Graph:
+    """On a PC RAM is plenty, and an op whose result overlaps its input copies that first."""
+    share = 0.0 if options.target in (None, "host") else BANDS_SHARE
+    return plan_memory.run(graph, options.max_ram, share=share)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
