@@ -89,7 +89,16 @@ def _mve(c: _Sums) -> int:
     return max(_align(repeated + patches * c.k << c.x_wide), _portable(c) if wide else 0)
 
 
-MICROCONTROLLERS: dict[str, Callable[[_Sums], int]] = {"cortex-m4": _dsp, "cortex-m55": _mve, "rv32": _portable}
+def _rv32(c: _Sums) -> int:
+    """3x3 depthwise needs none, others do."""
+    if c.depthwise or c.pixels < 4:
+        return _portable(c)
+    pairs = c.outputs // c.channels * ((c.channels + 1) // 2)
+    flags = pairs if c.x_wide == c.w_wide and pairs <= 512 and c.pixels >= 32 else 0
+    return _align((4 if c.w_wide > c.x_wide else 8) * c.k + flags)
+
+
+MICROCONTROLLERS: dict[str, Callable[[_Sums], int]] = {"cortex-m4": _dsp, "cortex-m55": _mve, "rv32": _rv32}
 TARGETS = (HOST, *MICROCONTROLLERS)
 
 

@@ -25,24 +25,21 @@ struct nmp_conv {
   uint32_t exponent_step; /* 0: one exponent for all channels */
   int32_t lo, hi;
   const nmp_kernels *kernels;
-  void *scratch;      /* of all tasks */
+  void *scratch;      /* of all workers, of one of them in run() */
   const void *packed; /* what pack() wrote */
 };
 
-/* One way of computing some convolutions. x, y, scratch and packed may be NULL in all but run; w, bias, exponents are
- * there from the start.
+/* One way of computing some convolutions; the first that claims a shape and its widths is taken, at last the portable.
+ * x, y, scratch and packed may be NULL in all but run; w, bias, exponents are there from the start.
  */
 typedef struct nmp_conv_kernel nmp_conv_kernel;
 struct nmp_conv_kernel {
   size_t (*packed)(const nmp_conv *c);       /* bytes of weights in an order of its own; NULL: it reads w */
   void (*pack)(const nmp_conv *c, void *to); /* `to` is aligned to 64 bytes where the arena is, at least to 16 */
-  size_t (*scratch)(const nmp_conv *c);      /* bytes of one task; NULL: none */
+  size_t (*scratch)(const nmp_conv *c);      /* bytes of a worker; NULL: none */
   size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
 };
-
-/* The kernel for this shape and these widths: the first that claims it, and at last the portable one. */
-nmp_conv_choose_fn nmp_conv_portable;
 
 static inline size_t nmp_conv_pixels(const nmp_conv *c) {
   return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;

@@ -28,6 +28,30 @@ static inline void add_sums(int64_t *to, const int32_t *from, int shift) {
 }
 
 #include "tile_x86.h"
+#define SUB(a, b) _mm512_sub_epi32(a, b)
+#define SLL16(a) _mm512_slli_epi32(a, 16)
+#define SRA16(a) _mm512_srai_epi32(a, 16)
+#define SLLV(a, by) _mm512_sllv_epi32(a, by)
+#define SRAV(a, by) _mm512_srav_epi32(a, by)
+#include "tile_join.h"
+
+/* 32 elements at a time: 8 times two pairs of words and 4 high bytes. */
+static void load_join(void *to, const void *x, size_t n, size_t plane) {
+  const V first = _mm512_setr_epi32(0, 1, 16, 2, 3, 17, 4, 5, 18, 6, 7, 19, 8, 9, 20, 10);
+  const V second = _mm512_setr_epi32(11, 21, 12, 13, 22, 14, 15, 23, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m256i offset = _mm256_set1_epi8((char)0x80);
+  uint8_t *ys = to;
+  const int16_t *xs = x;
+  (void)plane;
+  for (size_t i = 0; i < n; i += 32, ys += 96) {
+    const uint32_t grains = n - i < 32 ? (uint32_t)(n - i) / 4 : 8, mask = (1u << grains * 3) - 1;
+    const V words = _mm512_maskz_loadu_epi64((__mmask8)((1u << grains) - 1), xs + i);
+    const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
+    const V bytes = _mm512_castsi256_si512(_mm256_xor_si256(high, offset));
+    _mm512_mask_storeu_epi32(ys, (__mmask16)mask, _mm512_permutex2var_epi32(words, first, bytes));
+    _mm512_mask_storeu_epi32(ys + 64, (__mmask16)(mask >> 16), _mm512_permutex2var_epi32(words, second, bytes));
+  }
+}
 
 /* The first n of 32 bits, or all when there are more. */
 static inline uint32_t mask_of(size_t n) {
@@ -122,11 +146,14 @@ TILES(TILES_14, words)
 TILES(TILES_7, planes)
 TILES(TILES_2, wide_words)
 TILES(TILES_2, wide_planes)
+TILES(TILES_7, joined)
+TILES(TILES_7, wide_joined)
+JOIN_PRODUCT(7)
 PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
 
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
-  return choose(c);
+  return nmp_join_fits(c) ? &join : choose(c);
 }
 #endif

@@ -1,5 +1,7 @@
 #include "conv_bands.h"
 
+#include "conv_join.h"
+
 #ifdef NMP_BANDS
 #include <string.h>
 
@@ -80,7 +82,8 @@ static shape shape_of(const nmp_conv *c, const nmp_product *p) {
     s.per_segment = c->in / c->groups;
   }
   s.grains = (s.per_segment * p->element + p->grain - 1) / p->grain;
-  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * p->grain * p->lanes;
+  const size_t channels = c->out / c->groups, grains = s.segments * s.grains;
+  const size_t vector = p->lanes * (nmp_is_joined(p) ? nmp_join_lane(grains) : grains * p->grain);
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s.panels = (vectors + 1) / 2;
   s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
@@ -109,33 +112,54 @@ size_t nmp_bands_scratch(const nmp_conv *c, const nmp_product *p) {
   return s.plane * p->planes;
 }
 
-/* The sum of a channel's weights and that of their magnitudes. */
-static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
-  const size_t first = channel * c->k;
-  *sum = *most = 0;
-  for (size_t i = 0; i < c->k && c->w_wide; i++) {
-    const int64_t w = ((const int16_t *)c->w)[first + i];
-    *sum += w;
-    *most += w < 0 ? -w : w;
+#define SOME 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
+
+static void sum_narrow(const int8_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int16_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int16_t w = weights[i], minus = (int16_t)-w;
+    some = (int16_t)(some + w);
+    some_most = (int16_t)(some_most + (w < minus ? minus : w));
   }
-  int32_t narrow = 0, narrow_most = 0;
-  for (size_t i = 0; i < c->k && !c->w_wide; i++) {
-    const int32_t w = ((const int8_t *)c->w)[first + i];
-    narrow += w;
-    narrow_most += w < 0 ? -w : w;
-  }
-  *sum += narrow;
-  *most += narrow_most;
+  *sum += some;
+  *most += some_most;
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+static void sum_wide(const int16_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int32_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int32_t w = weights[i];
+    some += w;
+    some_most += w < 0 ? -w : w;
+  }
+  *sum += some;
+  *most += some_most;
+}
+
+/* The sum of a channel's weights and that of their magnitudes. */
+static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
+  *sum = *most = 0;
+  for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
+    n = smaller(end - i, SOME);
+    if (c->w_wide) {
+      sum_wide((const int16_t *)c->w + i, n, sum, most);
+    } else {
+      sum_narrow((const int8_t *)c->w + i, n, sum, most);
+    }
+  }
+}
+
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
+ * has its bias for a sum, whatever its shift is.
+ */
 static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  const int split = p->planes == 2;
   int64_t sum, most;
+  sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  sum_weights(c, channel, &sum, &most);
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   const int64_t x_most = c->x_wide && !split ? 32768 : 128;
@@ -170,31 +194,49 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   }
 }
 
-/* n elements of a grain, or less at the end of a segment. */
-static void pack_grain(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to) {
-  if (p->element == 1) {
-    memcpy(to, (const int8_t *)c->w + at, n);
-  } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[i] = c->w_wide ? ((const int16_t *)c->w)[at + i] : ((const int8_t *)c->w)[at + i];
-    }
+static void widen(int16_t *to, const int8_t *from, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    to[i] = from[i];
   }
 }
 
+/* n weights of a channel from number `at` on, as grains that are `step` bytes apart. */
+static void pack_grains(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  int16_t wide[SOME];
+  const uint8_t *w = (const uint8_t *)c->w + (at << c->w_wide);
+  size_t bytes = n * p->element;
+  if (p->element == 2 && !c->w_wide) {
+    widen(wide, (const int8_t *)w, n);
+    w = (const uint8_t *)wide;
+  }
+  for (; bytes >= 4 && p->grain == 4; bytes -= 4, w += 4, to += step) {
+    memcpy(to, w, 4);
+  }
+  for (; bytes >= p->grain; bytes -= p->grain, w += p->grain, to += step) {
+    memcpy(to, w, p->grain);
+  }
+  memcpy(to, w, bytes);
+}
+
+/* Some grains of all channels at a time, so that what is written stays in the cache. */
 static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, size_t first, size_t channels,
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
-  const size_t lanes = vectors * p->lanes, per_grain = p->grain / p->element;
+  const size_t step = vectors * p->lanes * p->grain;
+  if (nmp_is_joined(p)) {
+    memset(panel, 0, sizeof(*panel));
+    nmp_join_pack(c, first, channels, vectors * p->lanes, panel);
+    return;
+  }
   start_channels(c, p, first, channels, panel);
-  for (size_t segment = 0; segment < s->segments; segment++) {
-    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * p->grain) {
-      const size_t n = smaller(per_grain, s->per_segment - i);
-      if (n < per_grain || channels < lanes) {
-        memset(to, 0, lanes * p->grain);
-      }
+  if (channels < vectors * p->lanes || s->per_segment * p->element % p->grain != 0) {
+    memset(to, 0, s->segments * s->grains * step);
+  }
+  for (size_t segment = 0; segment < s->segments; segment++, to += s->grains * step) {
+    for (size_t i = 0; i < s->per_segment; i += SOME) {
       for (size_t lane = 0; lane < channels; lane++) {
-        const size_t at = (first + lane) * c->k + segment * s->per_segment + i;
-        pack_grain(c, p, at, n, to + lane * p->grain);
+        pack_grains(c, p, (first + lane) * c->k + segment * s->per_segment + i, smaller(SOME, s->per_segment - i),
+                    to + i * p->element / p->grain * step + lane * p->grain, step);
       }
     }
   }
@@ -241,6 +283,8 @@ static void load_padding(const band *b, size_t element, size_t pixels) {
   for (size_t i = 0; i < pixels; i++, element += in) {
     if (b->c->pad) {
       load(b, element, b->c->pad, in);
+    } else if (nmp_is_joined(b->p)) {
+      nmp_join_zeros(b->bytes + element * NMP_JOIN_ELEMENT, in);
     } else {
       for (size_t plane = 0; plane < b->p->planes; plane++) {
         memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);
@@ -359,7 +403,7 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const shape *s = (const shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
   const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
   const size_t end = by_panels ? all : all * (task + 1) / tasks;

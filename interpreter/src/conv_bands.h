@@ -1,4 +1,4 @@
-/* Dense convolution with vectors: a matrix product whose left side is read where it lies.
+/* Dense convolution on x86-64 and AArch64: a matrix product whose left side is read where it lies.
  *
  * Input rows are copied once, with their padding, into a band of the scratch, in the form that the product wants: on
  * x86-64 int8 as uint8 (plus 128) for the byte instructions, otherwise int16; int16 times int16 as two planes, x = 256
@@ -9,10 +9,11 @@
 #ifndef NMP_CONV_BANDS_H
 #define NMP_CONV_BANDS_H
 
+#include "aarch64.h"
 #include "conv.h"
 #include "x86.h"
 
-#ifdef NMP_X86
+#if defined(NMP_X86) || defined(NMP_AARCH64)
 #define NMP_BANDS
 
 #define NMP_GRAIN 4     /* bytes of a grain on x86-64: 4 elements or 2 */
@@ -32,6 +33,7 @@ typedef struct nmp_panel {
   int32_t start[NMP_NR_MAX]; /* of the sum, or of that of high parts */
   int32_t shift[NMP_NR_MAX];
   int32_t bias[NMP_NR_MAX];
+  int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
   int32_t proven, lowest;         /* lowest: a weight is the least of its type */
   int32_t unused[6];              /* so that the weights are aligned */

@@ -4,6 +4,7 @@
  *    multiplier, pixels sorted by column modulo the stride. From then on there are no edges, and a tap is a shift.
  * 2. For each row of y, the rows under the kernel are interleaved vertically, so that a lane of 32 bits holds the 4
  *    (or 2) factors of one channel that a dot product takes.
+ *    Where products of int16 add up lane by lane (WORDS_APART), taps of int16 are read from the ring as they are.
  * 3. The pixels of a row lie one after the other, so that a row is one long vector whatever the number of channels:
  *    blocks of it are summed up, tap by tap. Weights are repeated until a block starts with channel 0 again.
  *
@@ -11,11 +12,18 @@
  * kernel runs.
  *
  * Products are made in one of three ways, by the widths of x and w:
- *   QUADS  8 x 8: 4 taps; x + 128 is unsigned, what is too much is taken off at the start
- *   PAIRS  any x, w of 8 bits: 2 taps in 16 bits
+ *   QUADS  8 x 8: 4 taps; with QUADS_ZERO x + 128 is unsigned, what is too much is taken off at the start
+ *   PAIRS  any x, w of 8 bits: 2 taps in 16 bits, or 1
  *   SPLIT  any x, w of 16 bits: 256 * high + low; floor((256 * H + L + r) / 2^s) = (H + (L >> 8) + r / 256) >> (s - 8)
  */
 enum { QUADS, PAIRS, SPLIT };
+
+#ifdef WORDS_APART
+#define IN_PAIR 1
+#else
+#define IN_PAIR 2
+#endif
+#define LANE_BYTES(mode) ((mode) == QUADS ? 4u : 2u * IN_PAIR)
 
 #define BLOCK (4 * LANES)
 #define TAPS_MAX 128          /* SPLIT: 128 * 2^15 * 255 < 2^31 */
@@ -46,7 +54,7 @@ static plan plan_of(const nmp_conv *c) {
     common /= 2;
   }
   p.mode = c->w_wide ? SPLIT : c->x_wide || !HAS_QUADS ? PAIRS : QUADS;
-  p.factors = p.mode == QUADS ? 4 : 2;
+  p.factors = p.mode == QUADS ? 4 : IN_PAIR;
   p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
   p.together = c->v.stride == 1 && c->v.dilation == 1 && (size_t)c->v.kernel < p.groups * p.factors ? 2 : 1;
   p.pitch = c->out;
@@ -63,10 +71,13 @@ static plan plan_of(const nmp_conv *c) {
   p.phases = stride;
   const size_t lanes = CHUNK_BYTES / 4 / (p.groups * p.phases);
   p.chunk = lanes > p.halo + BLOCK * p.period ? (lanes - p.halo) / BLOCK : p.period;
+  if (p.factors == 1) {
+    p.chunk = (out * p.pitch + BLOCK - 1) / BLOCK;
+  }
   return p;
 }
 
-/* The scratch of a task: a pixel of padding, a row in the order of x, the ring, the interleaved rows. */
+/* The scratch of a task: a pixel of padding, a row in the order of x, the ring, the interleaved rows if any. */
 typedef struct parts {
   size_t row, ring, interleaved, end;
 } parts;
@@ -80,7 +91,7 @@ static parts parts_of(const plan *p) {
   at.row = (p->pitch * p->bytes + 63) / 64 * 64;
   at.ring = at.row + (p->phases > 1 ? (p->columns * p->pitch * p->bytes + 63) / 64 * 64 : 0);
   at.interleaved = at.ring + p->rows * p->phases * p->phase * p->bytes;
-  at.end = at.interleaved + p->groups * p->phases * interleaved_phase(p) * 4 + ALIGN;
+  at.end = at.interleaved + (p->factors == 1 ? 0 : p->groups * p->phases * interleaved_phase(p) * 4) + ALIGN;
   return at;
 }
 
@@ -95,13 +106,19 @@ static size_t scratch(const nmp_conv *c) {
  */
 #define HEADER 64
 
+/* Lanes of weights of a channel. */
 static size_t weight_lanes(const nmp_conv *c, const plan *p) {
-  return p->groups * (size_t)c->h.kernel * (p->mode == SPLIT ? 2 : 1) * BLOCK;
+  return p->groups * (size_t)c->h.kernel * (p->mode == SPLIT ? 2 : 1);
+}
+
+/* In units of 4 bytes. */
+static size_t block_size(const nmp_conv *c, const plan *p) {
+  return 2 * BLOCK + BLOCK * weight_lanes(c, p) * LANE_BYTES(p->mode) / 4;
 }
 
 static size_t packed(const nmp_conv *c) {
   const plan p = plan_of(c);
-  return HEADER + p.together * p.period * (2 * BLOCK + weight_lanes(c, &p)) * 4;
+  return HEADER + p.together * p.period * block_size(c, &p) * 4;
 }
 
 static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t column) {
@@ -131,7 +148,7 @@ static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *s
   }
   s -= split;
   int64_t begin = (int64_t)nmp_conv_bias(c, channel) * ((int64_t)1 << s) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
-  begin -= p->mode == QUADS ? 128 * sum : 0;
+  begin -= p->mode == QUADS ? QUADS_ZERO * sum : 0;
   const int64_t most_added = split ? (int64_t)c->k << 23 : p->mode == QUADS ? (int64_t)c->k << 16 : most;
   if (begin > INT32_MAX - most_added || begin < INT32_MIN + most_added) {
     return 0;
@@ -152,6 +169,14 @@ static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, pt
   return lane;
 }
 
+static void put_lane(int32_t *lanes, size_t i, uint32_t lane, const plan *p) {
+  if (p->factors == 1) {
+    ((int16_t *)(void *)lanes)[i] = (int16_t)lane;
+  } else {
+    lanes[i] = (int32_t)lane;
+  }
+}
+
 static void pack(const nmp_conv *c, void *to) {
   const plan p = plan_of(c);
   const size_t kw = (size_t)c->h.kernel, lanes = weight_lanes(c, &p);
@@ -159,102 +184,22 @@ static void pack(const nmp_conv *c, void *to) {
   uint32_t *plain = to;
   int32_t *block = (int32_t *)to + HEADER / 4;
   *plain = 0;
-  for (size_t b = 0; b < p.together * p.period; b++, block += 2 * BLOCK + lanes) {
+  for (size_t b = 0; b < p.together * p.period; b++, block += block_size(c, &p)) {
     for (size_t i = 0; i < BLOCK; i++) {
       const size_t channel = (b % p.period * BLOCK + i) % p.pitch;
-      if (channel >= c->out) {
-        for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
-          block[t * BLOCK + i] = 0;
-        }
-        continue;
-      }
-      *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
-      for (size_t t = 0; t < lanes / BLOCK; t++) {
+      block[i] = block[BLOCK + i] = 0;
+      *plain |= channel < c->out && !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
+      for (size_t t = 0; t < lanes; t++) {
         const size_t tap = t / split;
         const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (b >= p.period);
-        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
+        put_lane(block + 2 * BLOCK + t * BLOCK * LANE_BYTES(p.mode) / 4, i,
+                 channel < c->out ? weight_lane(c, &p, channel, row, tap % kw, (int)(t % split)) : 0, &p);
       }
     }
   }
 }
 
-/* 1. x in the ring's type */
-static void convert(uint8_t *restrict to, const void *from, size_t n, const nmp_conv *c, const plan *p) {
-  if (p->mode == QUADS) {
-    const uint8_t *restrict x = from;
-    for (size_t i = 0; i < n; i++) {
-      to[i] = x[i] ^ 0x80;
-    }
-  } else if (c->x_wide) {
-    memcpy(to, from, n * 2);
-  } else {
-    const int8_t *restrict x = from;
-    int16_t *restrict wide = (int16_t *)(void *)to;
-    for (size_t i = 0; i < n; i++) {
-      wide[i] = x[i];
-    }
-  }
-}
-
-/* n pixels of x, each channel as often as the multiplier says. */
-static void convert_pixels(uint8_t *to, const uint8_t *from, size_t n, const nmp_conv *c, const plan *p) {
-  const size_t times = c->out / c->in;
-  if (times == 1 && p->pitch == c->out) {
-    convert(to, from, n * c->in, c, p);
-    return;
-  }
-  for (size_t i = 0; i < n; i++, from += c->in << c->x_wide, to += p->pitch * p->bytes) {
-    if (times == 1) {
-      convert(to, from, c->in, c, p);
-    }
-    for (size_t channel = 0; channel < c->out && times > 1; channel++) {
-      convert(to + channel * p->bytes, from + (channel / times << c->x_wide), 1, c, p);
-    }
-  }
-}
-
-/* One element of `size` bytes after the other, from `step` bytes apart. Constant sizes are copied in registers. */
-#define COPY_EACH(COPY)                                      \
-  for (size_t i = 0; i < n; i++, from += step, to += size) { \
-    COPY;                                                    \
-  }
-
-static NMP_INLINE void copy_long(uint8_t *to, const uint8_t *from, size_t size) {
-  for (size_t i = 0; i < size - 32; i += 32) {
-    memcpy(to + i, from + i, 32);
-  }
-  memcpy(to + size - 32, from + size - 32, 32);
-}
-
-static void copy_every(uint8_t *to, const uint8_t *from, size_t n, size_t size, size_t step) {
-  if (size == 8) {
-    COPY_EACH(memcpy(to, from, 8))
-  } else if (size == 16) {
-    COPY_EACH(memcpy(to, from, 16))
-  } else if (size >= 32) {
-    COPY_EACH(copy_long(to, from, size))
-  } else {
-    COPY_EACH(memcpy(to, from, size))
-  }
-}
-
-/* Row iy of the image at x, which may be outside, with its padding. */
-static void fill_row(const nmp_conv *c, const plan *p, const parts *at, const uint8_t *x, int32_t iy, uint8_t *row) {
-  const size_t pixel = p->pitch * p->bytes, before = (size_t)c->h.before;
-  uint8_t *base = c->scratch, *line = p->phases > 1 ? base + at->row : row;
-  size_t first = before < p->columns ? before : p->columns, last = first;
-  if (nmp_inside(&c->v, iy)) {
-    last = before + (size_t)c->h.in < p->columns ? before + (size_t)c->h.in : p->columns;
-    last = last < first ? first : last;
-    convert_pixels(line + first * pixel, x + ((size_t)iy * (size_t)c->h.in * c->in << c->x_wide), last - first, c, p);
-  }
-  copy_every(line, base, first, pixel, 0);
-  copy_every(line + last * pixel, base, p->columns - last, pixel, 0);
-  for (size_t r = 0; r < p->phases && p->phases > 1; r++) {
-    const size_t n = r < p->columns ? (p->columns - r - 1) / p->phases + 1 : 0;
-    copy_every(row + r * p->phase * p->bytes, line + r * pixel, n, pixel, p->phases * pixel);
-  }
-}
+#include "conv_depthwise_ring.h"
 
 /* 2. What blocks [first, first + chunk) of output row oy need, lane by lane, for every group and phase. */
 static void interleave(const nmp_conv *c, const plan *p, const parts *at, size_t oy, size_t first, size_t blocks) {
@@ -298,8 +243,34 @@ static NMP_INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t 
   return t->y + ((line * t->length + in_line) << y_wide);
 }
 
+/* Adds the products of a block with one tap. */
+static NMP_INLINE void add_tap(vector *high, vector *low, const uint8_t *x, const uint8_t *w, int mode) {
+  const size_t step = LANES * LANE_BYTES(mode);
+#ifdef WORDS_APART
+  for (size_t j = 0; mode != QUADS && j < 4; j += 2) {
+    const vector factors = load(x + j * step), weights = load(w + j * step);
+    high[j] = multiply_low(high[j], factors, weights);
+    high[j + 1] = multiply_high(high[j + 1], factors, weights);
+    if (mode == SPLIT) {
+      const vector more = load(w + (4 + j) * step);
+      low[j] = multiply_low(low[j], factors, more);
+      low[j + 1] = multiply_high(low[j + 1], factors, more);
+    }
+  }
+  for (size_t j = 0; mode == QUADS && j < 4; j++) {
+    high[j] = dot_quads(high[j], load(x + j * step), load(w + j * step));
+  }
+#else
+  for (size_t j = 0; j < 4; j++) {
+    const vector factors = load(x + j * step), weights = load(w + j * step);
+    high[j] = mode == QUADS ? dot_quads(high[j], factors, weights) : dot_pairs(high[j], factors, weights);
+    low[j] = mode == SPLIT ? dot_pairs(low[j], factors, load(w + (4 + j) * step)) : low[j];
+  }
+#endif
+}
+
 /* 3. The blocks first, first + period, ..., all of the same weights; x: of each tap, for block 0. */
-static NMP_INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, const int32_t *block, size_t taps,
+static NMP_INLINE void sum_blocks(row t, size_t first, const uint8_t *const *x, const int32_t *block, size_t taps,
                                   int mode, int y_wide) {
   const vector lo = y_wide ? set16(t.lo) : set8(t.lo), hi = y_wide ? set16(t.hi) : set8(t.hi);
   vector start[4], shift[4], high[4], low[4];
@@ -308,20 +279,15 @@ static NMP_INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, 
     shift[j] = load(block + BLOCK + j * LANES);
   }
   for (size_t b = first; b < t.blocks; b += t.period) {
-    const int32_t *w = block + 2 * BLOCK;
+    const uint8_t *w = (const uint8_t *)(block + 2 * BLOCK);
     size_t n;
     uint8_t *y = place(&t, b, y_wide, &n);
     for (int j = 0; j < 4; j++) {
       high[j] = start[j];
       low[j] = zero();
     }
-    for (size_t tap = 0; tap < taps; tap++, w += (mode == SPLIT ? 2 : 1) * BLOCK) {
-      for (int j = 0; j < 4; j++) {
-        const vector factors = load(x[tap] + b * BLOCK + j * LANES);
-        high[j] = mode == QUADS ? dot_quads(high[j], factors, load(w + j * LANES))
-                                : dot_pairs(high[j], factors, load(w + j * LANES));
-        low[j] = mode == SPLIT ? dot_pairs(low[j], factors, load(w + BLOCK + j * LANES)) : low[j];
-      }
+    for (size_t tap = 0; tap < taps; tap++, w += (mode == SPLIT ? 2u : 1u) * BLOCK * LANE_BYTES(mode)) {
+      add_tap(high, low, x[tap] + b * BLOCK * LANE_BYTES(mode), w, mode);
     }
     for (int j = 0; j < 4; j++) {
       high[j] = shift_right(mode == SPLIT ? add(high[j], shift_right_8(low[j])) : high[j], shift[j]);
@@ -335,10 +301,10 @@ static NMP_INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, 
 }
 
 /* A constant number of taps for kernels of 3 x 3, whose weights a compiler can keep in registers. */
-static void sum_row(const row *t, const plan *p, const int32_t *const *x, const int32_t *blocks, size_t lanes,
+static void sum_row(const row *t, const plan *p, const uint8_t *const *x, const int32_t *blocks, size_t size,
                     size_t taps, int y_wide) {
   for (size_t b = 0; b < t->blocks && b < t->period; b++) {
-    const int32_t *block = blocks + (t->origin / BLOCK + b) % t->period * (2 * BLOCK + lanes);
+    const int32_t *block = blocks + (t->origin / BLOCK + b) % t->period * size;
     if (p->mode == QUADS && taps == 3 && !y_wide) {
       sum_blocks(*t, b, x, block, 3, QUADS, 0);
     } else if (p->mode == QUADS) {
@@ -353,30 +319,41 @@ static void sum_row(const row *t, const plan *p, const int32_t *const *x, const 
   }
 }
 
+/* Where the factors of a tap for block `first` of output row oy are: as interleaved, or in the ring. */
+static const uint8_t *place_of_tap(const nmp_conv *c, const plan *p, const parts *at, size_t oy, size_t first,
+                                   size_t tap) {
+  const size_t kw = (size_t)c->h.kernel, column = tap % kw * (size_t)c->h.dilation, group = tap / kw;
+  const size_t phase = column % p->phases, lane = column / p->phases * p->pitch;
+  const uint8_t *base = c->scratch;
+  if (p->factors == 1) {
+    const size_t line = oy * (size_t)c->v.stride + group * (size_t)c->v.dilation;
+    return base + at->ring + ((line % p->rows * p->phases + phase) * p->phase + lane + first * BLOCK) * p->bytes;
+  }
+  return base + at->interleaved + ((group * p->phases + phase) * interleaved_phase(p) + lane) * 4;
+}
+
 /* Rows oy and, with n == 2, oy + 1 of y. */
 static void run_rows(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy, size_t n) {
-  const size_t kw = (size_t)c->h.kernel, width = (size_t)c->h.out, taps = p->groups * kw;
-  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK, lanes = weight_lanes(c, p);
+  const size_t width = (size_t)c->h.out, taps = p->groups * (size_t)c->h.kernel;
+  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK, size = block_size(c, p);
   const size_t row_bytes = width * c->out << c->y_wide;
-  const int32_t *interleaved = (const int32_t *)(const void *)((const uint8_t *)c->scratch + at->interleaved);
-  const int32_t *x[TAPS_MAX];
+  const uint8_t *x[TAPS_MAX];
   row t = {c->y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
   if (p->pitch == c->out) {
     t.pitch = t.length = width * c->out;
   }
-  for (size_t tap = 0; tap < taps; tap++) {
-    const size_t column = tap % kw * (size_t)c->h.dilation;
-    x[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
-             column / p->phases * p->pitch;
-  }
   for (size_t first = 0; first < blocks; first += p->chunk) {
     t.origin = first * BLOCK;
     t.blocks = blocks - first < p->chunk ? blocks - first : p->chunk;
-    interleave(c, p, at, oy, first, t.blocks);
+    for (size_t tap = 0; tap < taps; tap++) {
+      x[tap] = place_of_tap(c, p, at, oy, first, tap);
+    }
+    if (p->factors > 1) {
+      interleave(c, p, at, oy, first, t.blocks);
+    }
     for (size_t i = 0; i < n; i++) {
       t.y = (uint8_t *)c->y + (image * (size_t)c->v.out + oy + i) * row_bytes;
-      sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4 + i * p->period * (2 * BLOCK + lanes), lanes, taps,
-              c->y_wide);
+      sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4 + i * p->period * size, size, taps, c->y_wide);
     }
   }
 }
@@ -394,9 +371,8 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
     }
     return;
   }
-  own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
   own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
-  memset(own.scratch, p.mode == QUADS ? 0x80 : 0, p.pitch * p.bytes);
+  memset(own.scratch, p.mode == QUADS ? QUADS_ZERO : 0, p.pitch * p.bytes);
   if (c->pad) {
     convert_pixels(own.scratch, c->pad, 1, c, &p);
   }

@@ -2,6 +2,7 @@
  * 2. 1x1, stride 1, one group, no padding: the pixels are the rows of a matrix product as they are.
  * 3. Anything else: the patches of a few output pixels are gathered into the scratch and then are such rows.
  */
+#include "level.h"
 #include "patch.h"
 #include "rows.h"
 
@@ -75,8 +76,8 @@ static void run_depthwise(const nmp_conv *c) {
       const size_t rows = pixels - pixel < NMP_TILE_ROWS ? pixels - pixel : NMP_TILE_ROWS;
       for (size_t r = 0; r < rows; r++) {
         point(c, nmp_locate(c, pixel + r), first, taps);
-        c->kernels->depthwise[c->x_wide][c->w_wide]((uint8_t *)sums + r * n * (sum_wide ? 8 : 4), taps, weights, c->k,
-                                                    n);
+        NMP_BY_2(NMP_IN_USE(c->kernels).depthwise, c->x_wide, c->w_wide)
+        ((uint8_t *)sums + r * n * (sum_wide ? 8 : 4), taps, weights, c->k, n);
       }
       nmp_scale_rows(c, &channels, sums, rows, first, n, pixel);
     }

@@ -1,41 +1,60 @@
 #include "cpu.h"
 
-#include <string.h>
-
-#include "dsp.h"
-#include "mve.h"
+#include "aarch64.h"
+#include "level.h"
 #include "nmp.h"
-#include "rv32.h"
 #include "x86.h"
 
+static int equal(const char *a, const char *b) {
+  for (; *a && *a == *b; a++, b++) {
+  }
+  return *a == *b;
+}
+
 /* From the plainest to the best; each overwrites what it does better, so that every kernel is always there. */
-static const struct level {
+typedef struct level {
   const char *name;
   unsigned needs; /* features of the CPU */
   void (*fill)(nmp_kernels *kernels);
-} levels[] = {
+} level;
+
+#if NMP_FIXED_CPU
+#ifndef NMP_LEVEL
+#define NMP_LEVEL "portable"
+#endif
+static const level levels[] = {{NMP_LEVEL, 0, NULL}}; /* called directly (level.h) */
+#else
+#ifdef NMP_LEVEL
+static void fill_level(nmp_kernels *kernels) {
+  *kernels = nmp_level_kernels;
+}
+#endif
+
+static const level levels[] = {
     {"portable", 0, nmp_kernels_portable},
-#ifdef NMP_DSP
-    {"dsp", 0, nmp_kernels_dsp},
-#endif
-#ifdef NMP_MVE
-    {"mve", 0, nmp_kernels_mve},
-#endif
-#ifdef NMP_RV32
-    {"rv32", 0, nmp_kernels_rv32},
+#ifdef NMP_LEVEL
+    {NMP_LEVEL, 0, fill_level},
 #endif
 #ifdef NMP_X86
     {"avx2", NMP_AVX2, nmp_kernels_avx2},
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
     {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},
 #endif
+#ifdef NMP_AARCH64
+    {"neon", 0, nmp_kernels_neon},
+    {"neondot", NMP_DOTPROD, nmp_kernels_neondot},
+#endif
 };
+
+#endif
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
 static unsigned features(void) {
 #ifdef NMP_X86
   return nmp_x86_features();
+#elif defined(NMP_AARCH64)
+  return nmp_aarch64_features();
 #else
   return 0;
 #endif
@@ -47,8 +66,10 @@ const char *nmp_cpu_select(const char *name, nmp_kernels *kernels) {
   for (size_t i = 0; i < LEVELS; i++) {
     if ((levels[i].needs & ~found) == 0) {
       last = levels[i].name;
-      levels[i].fill(kernels);
-      if (name && strcmp(name, last) == 0) {
+      if (levels[i].fill) {
+        levels[i].fill(kernels);
+      }
+      if (name && equal(name, last)) {
         return last;
       }
     }

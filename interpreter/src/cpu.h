@@ -4,8 +4,8 @@
 
 #include "kernels.h"
 
-/* Fills kernels up to the level of this name (NULL: the best one of this machine) and returns the level's own name;
- * NULL when this build or machine does not have it.
+/* Fills kernels (but not with NMP_FIXED_CPU) up to the level of this name, NULL: the best one of this machine. Returns
+ * the level's own name; NULL when this build or machine does not have it.
  */
 const char *nmp_cpu_select(const char *name, nmp_kernels *kernels);
 

@@ -10,8 +10,9 @@
     !defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
 #define NMP_DSP
 
-void nmp_kernels_dsp(nmp_kernels *kernels);
+nmp_add_fn nmp_dsp_add_8, nmp_dsp_add_16;
 nmp_conv_choose_fn nmp_conv_dsp;
+#define NMP_DSP_KERNELS .add[0][0][0] = nmp_dsp_add_8, .add[1][1][1] = nmp_dsp_add_16, .conv = nmp_conv_dsp
 
 #define DSP_INLINE static inline __attribute__((always_inline))
 

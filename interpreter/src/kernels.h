@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "build.h"
+
 #define NMP_WIDE(bits) ((bits) == 16)
 
 /* A sum of products is int32 when both factors are int8, else int64; at most NMP_K_MAX products keep it exact. */
@@ -59,6 +61,12 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
+/* CRC-32 continued over data, as nmp_crc32 does */
+#define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
+
+/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -73,6 +81,8 @@ typedef NMP_MUL(nmp_mul_fn);
 typedef NMP_LOOKUP(nmp_lookup_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
+typedef NMP_CRC(nmp_crc_fn);
+typedef NMP_TRANSPOSE(nmp_transpose_fn);
 
 typedef struct nmp_kernels {
   nmp_gemm_fn *gemm[2][2];             /* [x][w] */
@@ -84,10 +94,53 @@ typedef struct nmp_kernels {
   nmp_lookup_fn *lookup[2][2];         /* [x][y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_crc_fn *crc;
+  nmp_transpose_fn *transpose[2]; /* [x] */
   nmp_conv_choose_fn *conv;
 } nmp_kernels;
 
 /* Fills every member. The other levels overwrite those that they do better. */
 void nmp_kernels_portable(nmp_kernels *kernels);
+
+/* Functions named by their widths, as a member's table. */
+#define NMP_TABLE_1(name) {name##_8, name##_16}
+#define NMP_TABLE_2(name)          \
+  {                                \
+      {name##_8x8, name##_8x16},   \
+      {name##_16x8, name##_16x16}, \
+  }
+#define NMP_TABLE_2_TO(name)         \
+  {                                  \
+      {name##_8to8, name##_8to16},   \
+      {name##_16to8, name##_16to16}, \
+  }
+#define NMP_TABLE_3(name)                                                       \
+  {                                                                             \
+      {{name##_8x8to8, name##_8x8to16}, {name##_8x16to8, name##_8x16to16}},     \
+      {{name##_16x8to8, name##_16x8to16}, {name##_16x16to8, name##_16x16to16}}, \
+  }
+
+/* All portable kernels, as initializers of an nmp_kernels. */
+#define NMP_PORTABLE_KERNELS(prefix)                                                                                  \
+  .gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),                                     \
+  .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
+  .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .mul = NMP_TABLE_3(prefix##mul), \
+  .lookup = NMP_TABLE_2_TO(prefix##lookup), .max = NMP_TABLE_1(prefix##max), .sum = NMP_TABLE_1(prefix##sum),         \
+  .transpose = NMP_TABLE_1(prefix##transpose), .crc = nmp_crc32, .conv = nmp_conv_portable
+
+nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
+nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
+nmp_scale_fn nmp_scale_32to8, nmp_scale_32to16, nmp_scale_64to8, nmp_scale_64to16;
+nmp_requantize_fn nmp_requantize_8to8, nmp_requantize_8to16, nmp_requantize_16to8, nmp_requantize_16to16;
+nmp_add_fn nmp_add_8x8to8, nmp_add_8x8to16, nmp_add_8x16to8, nmp_add_8x16to16;
+nmp_add_fn nmp_add_16x8to8, nmp_add_16x8to16, nmp_add_16x16to8, nmp_add_16x16to16;
+nmp_mul_fn nmp_mul_8x8to8, nmp_mul_8x8to16, nmp_mul_8x16to8, nmp_mul_8x16to16;
+nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to16;
+nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16, nmp_lookup_16to8, nmp_lookup_16to16;
+nmp_max_fn nmp_max_8, nmp_max_16;
+nmp_sum_fn nmp_sum_8, nmp_sum_16;
+nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
+nmp_crc_fn nmp_crc32;
+nmp_conv_choose_fn nmp_conv_portable;
 
 #endif

@@ -60,7 +60,7 @@ DSP_INLINE void add_halves(int16_t *y, const int16_t *a, const int16_t *b, size_
 
 /* What is not simple: element by element. */
 #define ADD(name, TYPE, LOOP, LOWEST, HIGHEST)                                \
-  static NMP_ADD(name) {                                                      \
+  NMP_ADD(name) {                                                             \
     const TYPE *as = a, *bs = b;                                              \
     TYPE *ys = y;                                                             \
     if (!is_simple(how)) {                                                    \
@@ -76,13 +76,7 @@ DSP_INLINE void add_halves(int16_t *y, const int16_t *a, const int16_t *b, size_
     }                                                                         \
   }
 
-ADD(add_8, int8_t, add_bytes, INT8_MIN, INT8_MAX)
-ADD(add_16, int16_t, add_halves, INT16_MIN, INT16_MAX)
-
-void nmp_kernels_dsp(nmp_kernels *kernels) {
-  kernels->conv = nmp_conv_dsp;
-  kernels->add[0][0][0] = add_8;
-  kernels->add[1][1][1] = add_16;
-}
+ADD(nmp_dsp_add_8, int8_t, add_bytes, INT8_MIN, INT8_MAX)
+ADD(nmp_dsp_add_16, int16_t, add_halves, INT16_MIN, INT16_MAX)
 
 #endif

@@ -75,7 +75,7 @@ static int fits(const nmp_binary *how, int a_most, int b_most) {
 
 /* WIDTHS: a, b, y. An int8 may be shifted by 7 in lanes of 16 bits, by 22 in those of 32, an int16 by 14. */
 #define ADD_8X8(name, WIDTHS, Y)                                            \
-  static NMP_ADD(name) {                                                    \
+  NMP_ADD(name) {                                                           \
     if (fits(how, 7, 7)) {                                                  \
       BINARY_LOOP("16", LOAD_16_8, LOAD_16_8, ALIGN_AND_ADD, STORE_16_##Y); \
     } else if (fits(how, 22, 22)) {                                         \
@@ -85,7 +85,7 @@ static int fits(const nmp_binary *how, int a_most, int b_most) {
     }                                                                       \
   }
 #define ADD(name, WIDTHS, A, B, Y)                                              \
-  static NMP_ADD(name) {                                                        \
+  NMP_ADD(name) {                                                               \
     if (fits(how, A == 8 ? 22 : 14, B == 8 ? 22 : 14)) {                        \
       BINARY_LOOP("32", LOAD_32_##A, LOAD_32_##B, ALIGN_AND_ADD, STORE_32_##Y); \
     } else {                                                                    \
@@ -93,7 +93,7 @@ static int fits(const nmp_binary *how, int a_most, int b_most) {
     }                                                                           \
   }
 #define MUL(name, WIDTHS, A, B, Y)                                         \
-  static NMP_MUL(name) {                                                   \
+  NMP_MUL(name) {                                                          \
     if (rows_of_both(how)) {                                               \
       BINARY_LOOP("32", LOAD_32_##A, LOAD_32_##B, MULTIPLY, STORE_32_##Y); \
     } else {                                                               \
@@ -101,26 +101,26 @@ static int fits(const nmp_binary *how, int a_most, int b_most) {
     }                                                                      \
   }
 
-ADD_8X8(add_8x8to8, 0, 8)
-ADD_8X8(add_8x8to16, 1, 16)
-ADD(add_8x16to8, 2, 8, 16, 8)
-ADD(add_8x16to16, 3, 8, 16, 16)
-ADD(add_16x8to8, 4, 16, 8, 8)
-ADD(add_16x8to16, 5, 16, 8, 16)
-ADD(add_16x16to8, 6, 16, 16, 8)
-ADD(add_16x16to16, 7, 16, 16, 16)
+ADD_8X8(nmp_mve_add_8x8to8, 0, 8)
+ADD_8X8(nmp_mve_add_8x8to16, 1, 16)
+ADD(nmp_mve_add_8x16to8, 2, 8, 16, 8)
+ADD(nmp_mve_add_8x16to16, 3, 8, 16, 16)
+ADD(nmp_mve_add_16x8to8, 4, 16, 8, 8)
+ADD(nmp_mve_add_16x8to16, 5, 16, 8, 16)
+ADD(nmp_mve_add_16x16to8, 6, 16, 16, 8)
+ADD(nmp_mve_add_16x16to16, 7, 16, 16, 16)
 
-MUL(mul_8x8to8, 0, 8, 8, 8)
-MUL(mul_8x8to16, 1, 8, 8, 16)
-MUL(mul_8x16to8, 2, 8, 16, 8)
-MUL(mul_8x16to16, 3, 8, 16, 16)
-MUL(mul_16x8to8, 4, 16, 8, 8)
-MUL(mul_16x8to16, 5, 16, 8, 16)
-MUL(mul_16x16to8, 6, 16, 16, 8)
-MUL(mul_16x16to16, 7, 16, 16, 16)
+MUL(nmp_mve_mul_8x8to8, 0, 8, 8, 8)
+MUL(nmp_mve_mul_8x8to16, 1, 8, 8, 16)
+MUL(nmp_mve_mul_8x16to8, 2, 8, 16, 8)
+MUL(nmp_mve_mul_8x16to16, 3, 8, 16, 16)
+MUL(nmp_mve_mul_16x8to8, 4, 16, 8, 8)
+MUL(nmp_mve_mul_16x8to16, 5, 16, 8, 16)
+MUL(nmp_mve_mul_16x16to8, 6, 16, 16, 8)
+MUL(nmp_mve_mul_16x16to16, 7, 16, 16, 16)
 
 #define REQUANTIZE(name, X, Y)                                                                                 \
-  static NMP_REQUANTIZE(name) {                                                                                \
+  NMP_REQUANTIZE(name) {                                                                                       \
     __asm volatile("vdup.16 q2, %[lo]\n"                                                                     \
                    "vdup.16 q3, %[hi]\n"                                                                     \
                    "wlstp.16 lr, %[n], 2f\n"                                                                 \
@@ -132,10 +132,10 @@ MUL(mul_16x16to16, 7, 16, 16, 16)
                    : "q0", "q2", "q3", "lr", "memory"); \
   }
 
-REQUANTIZE(requantize_8to8, 8, 8)
-REQUANTIZE(requantize_8to16, 8, 16)
-REQUANTIZE(requantize_16to8, 16, 8)
-REQUANTIZE(requantize_16to16, 16, 16)
+REQUANTIZE(nmp_mve_requantize_8to8, 8, 8)
+REQUANTIZE(nmp_mve_requantize_8to16, 8, 16)
+REQUANTIZE(nmp_mve_requantize_16to8, 16, 8)
+REQUANTIZE(nmp_mve_requantize_16to16, 16, 16)
 
 /* A vector of channels at a time: STEP takes the pixels of a window's row into q0. */
 #define WINDOW_ROW(LOAD, STEP, sums, x, live)                                   \
@@ -152,7 +152,7 @@ REQUANTIZE(requantize_16to16, 16, 16)
       : "q0", "lr", "memory")
 
 #define WINDOW(name, X, Y, LANES, WIDE, VECTOR, START, CTP, LOAD, STEP, STORE) \
-  static void name(Y *y, const nmp_pixels *window, size_t n) {                 \
+  void name(Y *y, const nmp_pixels *window, size_t n) {                        \
     const size_t column = window->column_stride * sizeof(X);                   \
     for (size_t c = 0; c < n; c += LANES) {                                    \
       const mve_pred16_t live = CTP(n - c);                                    \
@@ -165,15 +165,18 @@ REQUANTIZE(requantize_16to16, 16, 16)
     }                                                                          \
   }
 
-WINDOW(max_8, int8_t, void, 16, int8_t, int8x16_t, vdupq_n_s8(INT8_MIN), vctp8q, "vldrbt.8", "vmax.s8", vstrbq_p_s8)
-WINDOW(max_16, int16_t, void, 8, int16_t, int16x8_t, vdupq_n_s16(INT16_MIN), vctp16q, "vldrht.16", "vmax.s16",
+WINDOW(nmp_mve_max_8, int8_t, void, 16, int8_t, int8x16_t, vdupq_n_s8(INT8_MIN), vctp8q, "vldrbt.8", "vmax.s8",
+       vstrbq_p_s8)
+WINDOW(nmp_mve_max_16, int16_t, void, 8, int16_t, int16x8_t, vdupq_n_s16(INT16_MIN), vctp16q, "vldrht.16", "vmax.s16",
        vstrhq_p_s16)
-WINDOW(sum_8, int8_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), vctp32q, "vldrbt.s32", "vadd.i32", vstrwq_p_s32)
-WINDOW(sum_16, int16_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), vctp32q, "vldrht.s32", "vadd.i32", vstrwq_p_s32)
+WINDOW(nmp_mve_sum_8, int8_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), vctp32q, "vldrbt.s32", "vadd.i32",
+       vstrwq_p_s32)
+WINDOW(nmp_mve_sum_16, int16_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), vctp32q, "vldrht.s32", "vadd.i32",
+       vstrwq_p_s32)
 
 /* table[x + 128]: adding 128 to an int8 is to flip its highest bit and to take it as uint8. */
 #define LOOKUP(name, LANES, LOAD, GATHER, STORE)               \
-  static NMP_LOOKUP(name) {                                    \
+  NMP_LOOKUP(name) {                                           \
     (void)lo;                                                  \
     (void)hi;                                                  \
     __asm volatile("vmov.i" LANES                              \
@@ -188,34 +191,9 @@ WINDOW(sum_16, int16_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), vctp32q,
                    : "q0", "q1", "q2", "lr", "memory");        \
   }
 
-LOOKUP(lookup_8to8, "8", "vldrb.8 q0, [%[x]], #16\n", "vldrb.u8 q2, [%[table], q0]\n", "vstrb.8 q2, [%[y]], #16\n")
-LOOKUP(lookup_8to16, "16", "vldrb.u16 q0, [%[x]], #8\n", "vldrh.u16 q2, [%[table], q0, uxtw #1]\n",
+LOOKUP(nmp_mve_lookup_8to8, "8", "vldrb.8 q0, [%[x]], #16\n", "vldrb.u8 q2, [%[table], q0]\n",
+       "vstrb.8 q2, [%[y]], #16\n")
+LOOKUP(nmp_mve_lookup_8to16, "16", "vldrb.u16 q0, [%[x]], #8\n", "vldrh.u16 q2, [%[table], q0, uxtw #1]\n",
        "vstrh.16 q2, [%[y]], #16\n")
-
-#define BY_WIDTHS(member, name)               \
-  kernels->member[0][0][0] = name##_8x8to8;   \
-  kernels->member[0][0][1] = name##_8x8to16;  \
-  kernels->member[0][1][0] = name##_8x16to8;  \
-  kernels->member[0][1][1] = name##_8x16to16; \
-  kernels->member[1][0][0] = name##_16x8to8;  \
-  kernels->member[1][0][1] = name##_16x8to16; \
-  kernels->member[1][1][0] = name##_16x16to8; \
-  kernels->member[1][1][1] = name##_16x16to16
-
-void nmp_kernels_mve(nmp_kernels *kernels) {
-  BY_WIDTHS(add, add);
-  BY_WIDTHS(mul, mul);
-  kernels->requantize[0][0] = requantize_8to8;
-  kernels->requantize[0][1] = requantize_8to16;
-  kernels->requantize[1][0] = requantize_16to8;
-  kernels->requantize[1][1] = requantize_16to16;
-  kernels->lookup[0][0] = lookup_8to8;
-  kernels->lookup[0][1] = lookup_8to16;
-  kernels->max[0] = max_8;
-  kernels->max[1] = max_16;
-  kernels->sum[0] = sum_8;
-  kernels->sum[1] = sum_16;
-  kernels->conv = nmp_conv_mve;
-}
 
 #endif

@@ -5,6 +5,15 @@
 #include "fixed.h"
 #include "kernels.h"
 
+/* An instruction set's copy has its own name for nmp_kernels_portable, and is reached by that alone. */
+#ifdef nmp_kernels_portable
+#define KERNEL static
+#define NAME(name) name
+#else
+#define KERNEL
+#define NAME(name) nmp_##name
+#endif
+
 /* What is computed in place has no dependence from one element to another. */
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -44,7 +53,7 @@
       acc[3] += d;                                                                                                     \
     }                                                                                                                  \
   }                                                                                                                    \
-  static NMP_GEMM(name) {                                                                                              \
+  KERNEL NMP_GEMM(NAME(name)) {                                                                                        \
     ACC *out = sums;                                                                                                   \
     for (size_t row = 0, step; row < rows; row += step) {                                                              \
       step = rows - row >= 4 ? 4 : 1;                                                                                  \
@@ -79,7 +88,7 @@ GEMM(gemm_16x16, int16_t, int16_t, int64_t, NMP_K_MAX, int64_t)
       out[c + (size_t)i] += sum[i];                                                                      \
     }                                                                                                    \
   }                                                                                                      \
-  static NMP_DEPTHWISE(name) {                                                                           \
+  KERNEL NMP_DEPTHWISE(NAME(name)) {                                                                     \
     ACC *out = sums;                                                                                     \
     for (size_t c = 0; c < n; c++) {                                                                     \
       out[c] = 0;                                                                                        \
@@ -108,7 +117,7 @@ DEPTHWISE(depthwise_16x16, int16_t, int16_t, int64_t, NMP_K_MAX, int64_t)
 
 /* Channel by channel, for its shift and bias are the same in all rows. */
 #define SCALE(name, ACC, Y)                                                                \
-  static NMP_SCALE(name) {                                                                 \
+  KERNEL NMP_SCALE(NAME(name)) {                                                           \
     const ACC *acc = sums;                                                                 \
     Y *out = y;                                                                            \
     for (size_t c = 0; c < channels; c++) {                                                \
@@ -126,7 +135,7 @@ SCALE(scale_64to8, int64_t, int8_t)
 SCALE(scale_64to16, int64_t, int16_t)
 
 #define REQUANTIZE(name, X, Y)                           \
-  static NMP_REQUANTIZE(name) {                          \
+  KERNEL NMP_REQUANTIZE(NAME(name)) {                    \
     const X *xs = x;                                     \
     Y *ys = y;                                           \
     INDEPENDENT for (size_t i = 0; i < n; i++) {         \
@@ -147,7 +156,7 @@ REQUANTIZE(requantize_16to16, int16_t, int16_t)
   }
 
 #define BINARY(SIGNATURE, EXPRESSION, A, B, Y)                                              \
-  static SIGNATURE {                                                                        \
+  KERNEL SIGNATURE {                                                                        \
     const A *as = a;                                                                        \
     const B *bs = b;                                                                        \
     Y *ys = y;                                                                              \
@@ -163,8 +172,8 @@ REQUANTIZE(requantize_16to16, int16_t, int16_t)
     }                                                                                       \
   }
 
-#define ADD(name, A, B, Y) BINARY(NMP_ADD(name), p *a_unit + q * b_unit, A, B, Y)
-#define MUL(name, A, B, Y) BINARY(NMP_MUL(name), p *q, A, B, Y)
+#define ADD(name, A, B, Y) BINARY(NMP_ADD(NAME(name)), p *a_unit + q * b_unit, A, B, Y)
+#define MUL(name, A, B, Y) BINARY(NMP_MUL(NAME(name)), p *q, A, B, Y)
 
 #define ALL_WIDTHS(K, name)                    \
   K(name##_8x8to8, int8_t, int8_t, int8_t)     \
@@ -180,7 +189,7 @@ ALL_WIDTHS(ADD, add)
 ALL_WIDTHS(MUL, mul)
 
 #define LOOKUP_8(name, Y)            \
-  static NMP_LOOKUP(name) {          \
+  KERNEL NMP_LOOKUP(NAME(name)) {    \
     const int8_t *xs = x;            \
     const Y *t = table;              \
     Y *ys = y;                       \
@@ -195,7 +204,7 @@ LOOKUP_8(lookup_8to8, int8_t)
 LOOKUP_8(lookup_8to16, int16_t)
 
 #define LOOKUP_16(name, Y)                                                                   \
-  static NMP_LOOKUP(name) {                                                                  \
+  KERNEL NMP_LOOKUP(NAME(name)) {                                                            \
     const int16_t *xs = x;                                                                   \
     Y *ys = y;                                                                               \
     for (size_t i = 0; i < n; i++) {                                                         \
@@ -222,7 +231,7 @@ LOOKUP_16(lookup_16to16, int16_t)
   }
 
 #define MAX(name, X)                                   \
-  static NMP_MAX(name) {                               \
+  KERNEL NMP_MAX(NAME(name)) {                         \
     X *restrict ys = y;                                \
     for (size_t c = 0; c < n; c++) {                   \
       ys[c] = ((const X *)window->x)[c];               \
@@ -234,7 +243,7 @@ MAX(max_8, int8_t)
 MAX(max_16, int16_t)
 
 #define SUM(name, X)                 \
-  static NMP_SUM(name) {             \
+  KERNEL NMP_SUM(NAME(name)) {       \
     int32_t *restrict ys = sums;     \
     for (size_t c = 0; c < n; c++) { \
       ys[c] = 0;                     \
@@ -245,27 +254,34 @@ MAX(max_16, int16_t)
 SUM(sum_8, int8_t)
 SUM(sum_16, int16_t)
 
-#define BY_WIDTHS(name)                                                     \
-  {                                                                         \
-    {{name##_8x8to8, name##_8x8to16}, {name##_8x16to8, name##_8x16to16}}, { \
-      {name##_16x8to8, name##_16x8to16}, {                                  \
-        name##_16x16to8, name##_16x16to16                                   \
+/* Three rows are the planes of a picture, which compilers interleave with vectors when they know the number. */
+#define TRANSPOSE(name, X)                                                  \
+  KERNEL NMP_TRANSPOSE(NAME(name)) {                                        \
+    const X *restrict xs = x;                                               \
+    X *restrict ys = y;                                                     \
+    for (size_t i = 0; i < n && rows == 3; i++) {                           \
+      for (size_t r = 0; r < 3; r++) {                                      \
+        ys[i * 3 + r] = xs[r * x_stride + i];                               \
+      }                                                                     \
+    }                                                                       \
+    for (size_t first = 0, last; first < rows && rows != 3; first = last) { \
+      last = rows - first < TILE ? rows : first + TILE;                     \
+      for (size_t i = 0; i < n; i++) {                                      \
+        for (size_t r = first; r < last; r++) {                             \
+          ys[i * rows + r] = xs[r * x_stride + i];                          \
+        }                                                                   \
       }                                                                     \
     }                                                                       \
   }
 
+TRANSPOSE(transpose_8, int8_t)
+TRANSPOSE(transpose_16, int16_t)
+
 void nmp_kernels_portable(nmp_kernels *kernels) {
-  static const nmp_kernels portable = {
-      .gemm = {{gemm_8x8, gemm_8x16}, {gemm_16x8, gemm_16x16}},
-      .depthwise = {{depthwise_8x8, depthwise_8x16}, {depthwise_16x8, depthwise_16x16}},
-      .scale = {{scale_32to8, scale_32to16}, {scale_64to8, scale_64to16}},
-      .requantize = {{requantize_8to8, requantize_8to16}, {requantize_16to8, requantize_16to16}},
-      .add = BY_WIDTHS(add),
-      .mul = BY_WIDTHS(mul),
-      .lookup = {{lookup_8to8, lookup_8to16}, {lookup_16to8, lookup_16to16}},
-      .max = {max_8, max_16},
-      .sum = {sum_8, sum_16},
-      .conv = nmp_conv_portable,
-  };
+#ifdef nmp_kernels_portable
+  static const nmp_kernels portable = {NMP_PORTABLE_KERNELS()};
+#else
+  static const nmp_kernels portable = {NMP_PORTABLE_KERNELS(nmp_)};
+#endif
   *kernels = portable;
 }

@@ -72,7 +72,7 @@ static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   return a;
 }
 
-static NMP_GEMM(gemm_8x8) {
+NMP_GEMM(nmp_rv32_gemm_8x8) {
   const int8_t *xs = x, *ws = w;
   int32_t *out = sums;
   for (; rows >= 4; rows -= 4, xs += 4 * x_stride, out += 4 * channels) {
@@ -109,7 +109,7 @@ CALLED void eight_channels(int32_t *sums, const void *const *x, size_t c, const 
   }
 }
 
-static NMP_DEPTHWISE(depthwise_8x8) {
+NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
   const int8_t *ws = w;
   int32_t *out = sums;
   size_t c = 0;
@@ -126,7 +126,7 @@ static NMP_DEPTHWISE(depthwise_8x8) {
 
 /* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
 #define SCALE(name, Y)                                                      \
-  static NMP_SCALE(name) {                                                  \
+  NMP_SCALE(name) {                                                         \
     for (size_t c = 0; c < channels; c++) {                                 \
       const int32_t *acc = (const int32_t *)sums + c, b = bias[c];          \
       const int s = shift[c];                                               \
@@ -143,14 +143,29 @@ static NMP_DEPTHWISE(depthwise_8x8) {
     }                                                                       \
   }
 
-SCALE(scale_32to8, int8_t)
-SCALE(scale_32to16, int16_t)
+SCALE(nmp_rv32_scale_32to8, int8_t)
+SCALE(nmp_rv32_scale_32to16, int16_t)
 
-void nmp_kernels_rv32(nmp_kernels *kernels) {
-  kernels->gemm[0][0] = gemm_8x8;
-  kernels->depthwise[0][0] = depthwise_8x8;
-  kernels->scale[0][0] = scale_32to8;
-  kernels->scale[0][1] = scale_32to16;
-}
+/* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
+#define ADD(name, X, MOST)                                                                                       \
+  NMP_ADD(nmp_rv32_##name) {                                                                                     \
+    const X *as = a, *bs = b;                                                                                    \
+    X *ys = y;                                                                                                   \
+    const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
+    const int shift = how->shift;                                                                                \
+    if (how->a_step == 1 && how->b_step == 1 && how->a_shift <= (MOST) && how->b_shift <= (MOST) && shift > 0 && \
+        shift < 30) {                                                                                            \
+      const int32_t half = 1 << (shift - 1);                                                                     \
+      for (size_t i = 0; i < n; i++) {                                                                           \
+        const int32_t v = (as[i] * p + bs[i] * q + half) >> shift;                                               \
+        ys[i] = (X)(v < lo ? lo : v > hi ? hi : v);                                                              \
+      }                                                                                                          \
+    } else {                                                                                                     \
+      nmp_##name(y, a, b, n, how);                                                                               \
+    }                                                                                                            \
+  }
+
+ADD(add_8x8to8, int8_t, 21)
+ADD(add_16x16to16, int16_t, 13)
 
 #endif

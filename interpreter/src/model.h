@@ -28,7 +28,8 @@ typedef struct nmp_needs {
 } nmp_needs;
 
 /* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
-nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault);
+nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
+                          nmp_fault *fault);
 
 /* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. What is needed depends
  * on the kernels and the threads.

@@ -9,8 +9,20 @@
 
 #include <arm_mve.h>
 
-void nmp_kernels_mve(nmp_kernels *kernels);
+nmp_add_fn nmp_mve_add_8x8to8, nmp_mve_add_8x8to16, nmp_mve_add_8x16to8, nmp_mve_add_8x16to16;
+nmp_add_fn nmp_mve_add_16x8to8, nmp_mve_add_16x8to16, nmp_mve_add_16x16to8, nmp_mve_add_16x16to16;
+nmp_mul_fn nmp_mve_mul_8x8to8, nmp_mve_mul_8x8to16, nmp_mve_mul_8x16to8, nmp_mve_mul_8x16to16;
+nmp_mul_fn nmp_mve_mul_16x8to8, nmp_mve_mul_16x8to16, nmp_mve_mul_16x16to8, nmp_mve_mul_16x16to16;
+nmp_requantize_fn nmp_mve_requantize_8to8, nmp_mve_requantize_8to16;
+nmp_requantize_fn nmp_mve_requantize_16to8, nmp_mve_requantize_16to16;
+nmp_lookup_fn nmp_mve_lookup_8to8, nmp_mve_lookup_8to16;
+nmp_max_fn nmp_mve_max_8, nmp_mve_max_16;
+nmp_sum_fn nmp_mve_sum_8, nmp_mve_sum_16;
 nmp_conv_choose_fn nmp_conv_mve;
+#define NMP_MVE_KERNELS                                                                                               \
+  .requantize = NMP_TABLE_2_TO(nmp_mve_requantize), .add = NMP_TABLE_3(nmp_mve_add), .mul = NMP_TABLE_3(nmp_mve_mul), \
+  .lookup[0] = {nmp_mve_lookup_8to8, nmp_mve_lookup_8to16}, .max = NMP_TABLE_1(nmp_mve_max),                          \
+  .sum = NMP_TABLE_1(nmp_mve_sum), .conv = nmp_conv_mve
 
 /* Channels [first, first + count) of rows of k factors, one after the other at x, to the output from `pixel` on. */
 typedef void nmp_conv_rows_fn(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel);

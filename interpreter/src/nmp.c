@@ -4,11 +4,6 @@
 #include "gen/nmp_schema.h"
 #include "model.h"
 
-/* Where memory is plenty, ops are decoded once, at create; elsewhere each time that they run. */
-#ifndef NMP_KEEP_OPS
-#define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
-#endif
-
 /* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations. An op's
  * scratch lies behind those that are alive while it runs.
  */
@@ -18,9 +13,17 @@ struct nmp_net {
   uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
   const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
+#if !NMP_FIXED_CPU
   nmp_kernels kernels;
+#endif
   nmp_options options;
 };
+
+#if NMP_FIXED_CPU
+#define KERNELS(net) NULL
+#else
+#define KERNELS(net) (&(net)->kernels)
+#endif
 
 /* To cache lines where there is a cache. */
 static uint64_t align(uint64_t bytes) {
@@ -59,16 +62,16 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   *info = (nmp_info){0};
   *at = (layout){0, 0, 0, 0};
   net->options = options ? *options : defaults;
-  net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, &net->kernels);
+  net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
   if (net->cpu == NULL) {
     return refuse(fault, NMP_E_CPU, "CPU level", 0, 0);
   }
   if (misaligned(file)) {
     return refuse(fault, NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN);
   }
-  nmp_status status = nmp_model_open(m, (const uint8_t *)file, bytes, fault);
+  nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
   if (status == NMP_OK) {
-    status = nmp_model_check(m, &net->kernels, &net->options, &needs, fault);
+    status = nmp_model_check(m, KERNELS(net), &net->options, &needs, fault);
   }
   if (status != NMP_OK) {
     return status;
@@ -107,7 +110,7 @@ static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
   nmp_model_op(&net->model, i, op);
   op->packed = net->packed ? net->packed + net->starts[i] : NULL;
   op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
-  op->kernels = &net->kernels;
+  op->kernels = KERNELS(net);
   op->threads = &net->options;
 }
 

@@ -1,10 +1,5 @@
 #include "model.h"
 
-/* A build that wants fewer ops defines NMP_BUILD_OPS(X) as its own part of NMP_OPS. */
-#ifndef NMP_BUILD_OPS
-#define NMP_BUILD_OPS NMP_OPS
-#endif
-
 #define DECLARE(name, NAME) extern const nmp_op_type nmp_##name##_type;
 #define ENTRY(name, NAME) [NMP_OP_##NAME] = &nmp_##name##_type,
 

@@ -2,7 +2,7 @@
 #ifndef NMP_TARGET_H
 #define NMP_TARGET_H
 
-/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni" or "+dotprod". */
+/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni". */
 #define NMP_PRAGMA(text) _Pragma(#text)
 #ifdef __clang__
 #define NMP_TARGET_BEGIN(target_) \

@@ -58,12 +58,18 @@ static NMP_INLINE void save_narrow(void *to, vector v) {
 }
 
 /* Pairs of int16 in the lower and upper half of each lane of 128 bits; saturate16 undoes both. */
-static NMP_INLINE vector pair_low(vector a, vector b) {
+typedef vector pair;
+
+static NMP_INLINE pair pair_low(vector a, vector b) {
   return _mm512_unpacklo_epi16(a, b);
 }
 
-static NMP_INLINE vector pair_high(vector a, vector b) {
+static NMP_INLINE pair pair_high(vector a, vector b) {
   return _mm512_unpackhi_epi16(a, b);
+}
+
+static NMP_INLINE pair set_pairs(int32_t a, int32_t b) {
+  return set32((int32_t)((uint32_t)b << 16 | (uint32_t)a));
 }
 
 static NMP_INLINE vector saturate16(vector low, vector high) {
@@ -94,6 +100,16 @@ static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
 static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
   return _mm512_dpwssd_epi32(sum, x, w);
 }
+
+static NMP_INLINE vector multiply_low(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_low(a, zero()), pair_low(b, zero()));
+}
+
+static NMP_INLINE vector multiply_high(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_high(a, zero()), pair_high(b, zero()));
+}
+
+#define QUADS_ZERO 0x80
 
 /* Dwords as a matrix of 4 x 4, transposed. */
 static NMP_INLINE vector transposed(vector v) {

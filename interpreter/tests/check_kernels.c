@@ -192,8 +192,32 @@ static void check_windows(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm, check_depthwise, check_scale, check_elementwise,
-                                                     check_windows};
+/* From every place in a line of a cache, and over the lengths at which a fast one changes its ways. */
+static void check_crc(size_t n, int fill) {
+  const size_t more = n % 7 * 64;
+  for (size_t bytes = n; bytes <= n + more; bytes += 64) {
+    const uint8_t *data = integers(A, bytes, 0, fill);
+    const uint32_t start = next_random(), want = portable.crc(start, data, bytes), got = tested.crc(start, data, bytes);
+    memcpy(poisoned(WANT, sizeof(want)), &want, sizeof(want));
+    memcpy(poisoned(GOT, sizeof(got)), &got, sizeof(got));
+    compare("crc", 0, bytes, sizeof(got));
+  }
+}
+
+/* n x rows of a matrix with gaps. */
+static void check_transpose(size_t n, int fill) {
+  static const size_t counts[] = {3, 1, 2, 4, 16, 17, 40};
+  for (int wide = 0; wide < 2; wide++) {
+    for (size_t i = 0; i < (benchmark ? 1 : COUNT(counts)); i++) {
+      const size_t rows = counts[i], step = n + i;
+      const void *x = integers(A, (rows - 1) * step + n, wide, fill);
+      EACH("transpose", wide, n, rows * n, rows * n << wide, transpose[wide], x, step, rows, n);
+    }
+  }
+}
+
+static void (*const checks[])(size_t n, int fill) = {check_gemm,    check_depthwise, check_scale,    check_elementwise,
+                                                     check_windows, check_crc,       check_transpose};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);

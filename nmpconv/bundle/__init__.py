@@ -21,8 +21,7 @@ from nmpconv.reader import Model, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|x86\.c|conv_bands|tile_|vector")  # their weights are packed in RAM
-DEFINES = {"x86.h": "NMP_NO_X86", "nmp.c": "NMP_KEEP_OPS 0"}
+ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|tile_|vector")  # weights packed in RAM
 HANDLE = 640  # bytes that a handle takes at most
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -66,13 +65,16 @@ def _interpreter(kinds: Sequence[str], *, whole: bool) -> Iterator[tuple[str, st
         if not whole and ON_PCS.match(path.name):
             continue
         text = path.read_text()
-        if path.name == "op_table.c":
-            ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
-            text = f"#define NMP_BUILD_OPS(X) {ops}\n{text}"
-        if not whole and path.name in DEFINES:
-            text = f"#define {DEFINES[path.name]}\n{text}"
+        if not whole and path.name == "build.h":
+            text = _choices(kinds) + text
         yield str(path.relative_to(root / "src")), text
     yield from _ops(root / "src/ops", kinds)
+
+
+def _choices(kinds: Sequence[str]) -> str:
+    """What stands before the defaults of build.h."""
+    ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
+    return f"#define NMP_FIXED_CPU 1\n#define NMP_NO_RVV 1\n#define NMP_KEEP_OPS 0\n#define NMP_BUILD_OPS(X) {ops}\n"
 
 
 def _ops(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:

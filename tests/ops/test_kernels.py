@@ -15,7 +15,7 @@ from nmpconv import runtime
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     program = tmp_path_factory.mktemp("kernels") / "check_kernels"
     folder = root / "interpreter"
-    names = ("cpu", "kernels", "conv", "patch", "rows", "x86")
+    names = ("cpu", "kernels", "conv", "crc", "patch", "rows", "x86", "aarch64")
     parts = sorted(path for part in names for path in folder.glob(f"src/{part}*.c"))
     programs = [folder / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
     sources = [*programs, *parts]

@@ -44,8 +44,8 @@ void nmp_run_aligned(const nmp_op *op, nmp_add_fn *kernel);
   static nmp_add_fn *const rows[2][2][2] = {{{row_8x8to8, row_8x8to16}, {row_8x16to8, row_8x16to16}}, \
                                             {{row_16x8to8, row_16x8to16}, {row_16x16to8, row_16x16to16}}};
 
-static inline nmp_add_fn *nmp_aligned_row(const nmp_op *op, nmp_add_fn *const table[2][2][2]) {
-  return table[NMP_WIDE(op->in[0].bits)][NMP_WIDE(op->in[1].bits)][NMP_WIDE(op->out[0].bits)];
-}
+/* The member of such a table, or of the kernels, for the widths of the op. */
+#define NMP_ALIGNED(table, op) \
+  NMP_BY_3(table, NMP_WIDE((op)->in[0].bits), NMP_WIDE((op)->in[1].bits), NMP_WIDE((op)->out[0].bits))
 
 #endif

@@ -50,7 +50,7 @@ static void run(const nmp_op *op) {
         p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window.rows * window.columns);
     for (size_t first = 0, n; first < channels; first += n) {
       n = channels - first < TILE ? channels - first : TILE;
-      op->kernels->sum[NMP_WIDE(x->bits)](sums, &window, n);
+      NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &window, n);
       for (size_t c = 0; c < n; c++) {
         store(y, at + first + c, nmp_sat(nmp_div(sums[c] * up, pixels * down), y->lo, y->hi));
       }

@@ -47,9 +47,10 @@ static void product(const nmp_op *op, size_t a0, size_t b0, size_t y0) {
     const size_t m = smaller(rows - row, TILE_ROWS);
     for (size_t column = 0; column < columns; column += TILE_COLUMNS) {
       const size_t n = smaller(columns - column, TILE_COLUMNS);
-      op->kernels->gemm[a_wide][b_wide](sums, nmp_at(a, a0 + row * k), k, nmp_at(b, b0 + column * k), k, m, n);
-      op->kernels->scale[NMP_WIDE_SUM(a_wide, b_wide)][NMP_WIDE(y->bits)](
-          nmp_at(y, y0 + row * columns + column), columns, sums, m, n, bias, shifts, y->lo, y->hi);
+      NMP_BY_2(NMP_IN_USE(op->kernels).gemm, a_wide, b_wide)(sums, nmp_at(a, a0 + row * k), k,
+                                                             nmp_at(b, b0 + column * k), k, m, n);
+      NMP_BY_2(NMP_IN_USE(op->kernels).scale, NMP_WIDE_SUM(a_wide, b_wide), NMP_WIDE(y->bits))
+      (nmp_at(y, y0 + row * columns + column), columns, sums, m, n, bias, shifts, y->lo, y->hi);
     }
   }
 }

@@ -3,6 +3,7 @@
 #define NMP_OPS_CHECK_H
 
 #include "../fixed.h"
+#include "../level.h"
 #include "../op.h"
 
 /* Returns from a check function with the rule that does not hold. */

@@ -28,7 +28,7 @@ static void run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int d = lead(op);
   nmp_binary how = {0, 0, d > 0 ? d : 0, d < 0 ? -d : 0, 0, y->lo, y->hi};
-  nmp_broadcast(op, nmp_aligned_row(op, rows), &how);
+  nmp_broadcast(op, NMP_ALIGNED(rows, op), &how);
 }
 
 static uint64_t work(const nmp_op *op) {

@@ -33,12 +33,12 @@ static size_t scratch(const nmp_op *op) {
 
 static size_t packed(const nmp_op *op) {
   const nmp_conv c = decode(op);
-  return nmp_conv_packed(op, &c);
+  return nmp_conv_packed(&c);
 }
 
 static void pack(const nmp_op *op, void *to) {
   const nmp_conv c = decode(op);
-  nmp_conv_pack(op, &c, to);
+  nmp_conv_pack(&c, to);
 }
 
 static uint64_t work(const nmp_op *op) {

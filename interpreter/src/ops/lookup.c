@@ -50,7 +50,8 @@ static void run(const nmp_op *op) {
     run_fine(op, spacing(&op->in[1]));
     return;
   }
-  op->kernels->lookup[NMP_WIDE(x->bits)][NMP_WIDE(y->bits)](y->data, x->data, op->in[1].data, x->size, y->lo, y->hi);
+  NMP_BY_2(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
+  (y->data, x->data, op->in[1].data, x->size, y->lo, y->hi);
 }
 
 const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1};

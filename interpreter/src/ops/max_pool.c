@@ -25,7 +25,7 @@ static void run(const nmp_op *op) {
   for (size_t line = 0, at = 0; line < lines; line++) {
     for (size_t column = 0; column < width; column++, at += channels) {
       const nmp_pixels window = nmp_pool_window(op, &pool, line, column);
-      op->kernels->max[NMP_WIDE(y->bits)](nmp_at(y, at), &window, channels);
+      NMP_BY_1(NMP_IN_USE(op->kernels).max, NMP_WIDE(y->bits))(nmp_at(y, at), &window, channels);
     }
   }
 }

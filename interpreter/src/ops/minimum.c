@@ -4,7 +4,7 @@
 NMP_ALIGNED_ROWS(p < q ? p : q)
 
 static void run(const nmp_op *op) {
-  nmp_run_aligned(op, nmp_aligned_row(op, rows));
+  nmp_run_aligned(op, NMP_ALIGNED(rows, op));
 }
 
 const nmp_op_type nmp_minimum_type = {.check = nmp_check_aligned, .run = run, .in_place = 1};

@@ -13,7 +13,8 @@ static nmp_rule check(const nmp_op *op) {
 static void run(const nmp_op *op) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   nmp_binary how = {0, 0, 0, 0, shift(op), y->lo, y->hi};
-  nmp_broadcast(op, op->kernels->mul[NMP_WIDE(a->bits)][NMP_WIDE(b->bits)][NMP_WIDE(y->bits)], &how);
+  nmp_broadcast(op, NMP_BY_3(NMP_IN_USE(op->kernels).mul, NMP_WIDE(a->bits), NMP_WIDE(b->bits), NMP_WIDE(y->bits)),
+                &how);
 }
 
 const nmp_op_type nmp_mul_type = {.check = check, .run = run, .in_place = 1};

@@ -9,8 +9,8 @@ static nmp_rule check(const nmp_op *op) {
 
 static void run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  op->kernels->requantize[NMP_WIDE(x->bits)][NMP_WIDE(y->bits)](y->data, x->data, x->size, y->exponent - x->exponent,
-                                                                y->lo, y->hi);
+  NMP_BY_2(NMP_IN_USE(op->kernels).requantize, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
+  (y->data, x->data, x->size, y->exponent - x->exponent, y->lo, y->hi);
 }
 
 const nmp_op_type nmp_requantize_type = {.check = check, .run = run, .in_place = 1};

@@ -45,9 +45,17 @@ static nmp_block simplify(const nmp_block *b) {
   return s;
 }
 
-void nmp_copy_block(void *to, const void *from, const nmp_block *block, size_t bytes) {
+/* The two innermost axes change places, and the result has no gaps. */
+static int is_matrix(const nmp_block *b) {
+  const uint32_t row = b->rank - 1;
+  return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
+}
+
+void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
   const nmp_block b = simplify(block);
-  const uint32_t row = b.rank - 1;
+  const int matrix = is_matrix(&b);
+  const uint32_t last = b.rank - 1, row = matrix ? last - 1 : last;
+  const size_t bytes = nmp_bytes(&op->out[0]);
   const ptrdiff_t unit = (ptrdiff_t)bytes;
   size_t rows = 1;
   for (uint32_t i = 0; i < row; i++) {
@@ -62,7 +70,13 @@ void nmp_copy_block(void *to, const void *from, const nmp_block *block, size_t b
       target += at * b.to[i];
       source += at * b.from[i];
     }
-    copy_row((uint8_t *)to + target * unit, (const uint8_t *)from + source * unit, (size_t)b.shape[row], b.to[row],
-             b.from[row], bytes);
+    uint8_t *y = (uint8_t *)to + target * unit;
+    const uint8_t *x = (const uint8_t *)from + source * unit;
+    if (matrix) {
+      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b.from[last], (size_t)b.shape[last],
+                                                             (size_t)b.shape[row]);
+    } else {
+      copy_row(y, x, (size_t)b.shape[row], b.to[row], b.from[row], bytes);
+    }
   }
 }

@@ -46,18 +46,28 @@ static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nm
                                                                             : 1;
 }
 
-size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = op->kernels->conv(c);
-  return kernel->scratch ? tasks_of(op, kernel, c) * kernel->scratch(c) : 0;
+/* Tasks that run at the same time. */
+static size_t workers_of(const nmp_op *op, size_t tasks) {
+  return tasks > 1 ? op->threads->threads : 1;
 }
 
-size_t nmp_conv_packed(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = op->kernels->conv(c);
+/* Workers do not share lines of a cache. */
+static size_t scratch_of(const nmp_conv_kernel *kernel, const nmp_conv *c) {
+  return (kernel->scratch(c) + 63) / 64 * 64;
+}
+
+size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
+  return kernel->scratch ? workers_of(op, tasks_of(op, kernel, c)) * scratch_of(kernel, c) : 0;
+}
+
+size_t nmp_conv_packed(const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
   return kernel->packed ? kernel->packed(c) : 0;
 }
 
-void nmp_conv_pack(const nmp_op *op, const nmp_conv *c, void *to) {
-  op->kernels->conv(c)->pack(c, to);
+void nmp_conv_pack(const nmp_conv *c, void *to) {
+  NMP_IN_USE(c->kernels).conv(c)->pack(c, to);
 }
 
 /* What a task needs to find its share. */
@@ -67,13 +77,15 @@ typedef struct shares {
   size_t tasks;
 } shares;
 
-static void run_share(void *context, size_t task) {
+static void run_share(void *context, size_t task, size_t worker) {
   const shares *s = (const shares *)context;
-  s->kernel->run(s->conv, task, s->tasks);
+  nmp_conv c = *s->conv;
+  c.scratch = s->kernel->scratch ? (uint8_t *)c.scratch + worker * scratch_of(s->kernel, &c) : NULL;
+  s->kernel->run(&c, task, s->tasks);
 }
 
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
-  shares s = {c, op->kernels->conv(c), 1};
+  shares s = {c, NMP_IN_USE(c->kernels).conv(c), 1};
   s.tasks = tasks_of(op, s.kernel, c);
   if (s.tasks > 1) {
     op->threads->parallel(op->threads->pool, run_share, &s, s.tasks);

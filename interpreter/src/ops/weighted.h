@@ -12,8 +12,8 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k);
 void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 
 size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c);
-size_t nmp_conv_packed(const nmp_op *op, const nmp_conv *c);
-void nmp_conv_pack(const nmp_op *op, const nmp_conv *c, void *to);
+size_t nmp_conv_packed(const nmp_conv *c);
+void nmp_conv_pack(const nmp_conv *c, void *to);
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c);
 
 #endif
