@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__
+from nmpconv import __version__, schedule
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.images import with_layout
@@ -21,7 +21,7 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
+from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory, ranges
 from nmpconv.passes.exponents import Method, provisional, saturating
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
@@ -36,7 +36,6 @@ Progress = Callable[[str, int, int], None]
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
-BANDS_SHARE = 0.01  # of all work, that bands of lines may cost where the target is a microcontroller
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
-    image inputs, by input name or one for all. outputs: where to cut the graph. target: of `nmpconv.targets`; the
-    memory plan is made for it.
+    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations, or of all of a
+    run where the target is a microcontroller. target: of `nmpconv.targets`; the memory plan is made for it. preprocess:
+    for image inputs, by input name or one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -128,8 +127,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = trace(_banded(slim, options), "INT", "bands")
-    planned = trace(_placed(planned, options), "PLANNED", "plan_memory")
+    planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
         slim, planned
@@ -145,8 +143,11 @@ def plan(model: Path, options: Options) -> Result:
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = _placed(_banded(provisional(graph, bits), options), options)
-    data = to_bytes(_blank(planned, weight_bits(options.bits)), _metadata(model, options, Recipe("none", False), 0))
+    width = weight_bits(options.bits)
+    planned = schedule.planned(
+        provisional(graph, bits), options.max_ram, options.target, lambda g, *_: g, lambda g: _blank(g, width)
+    )
+    data = to_bytes(_blank(planned, width), _metadata(model, options, Recipe("none", False), 0))
     return Result(data, replace(Report.of(planned), file_bytes=len(data)), planned)
 
 
@@ -155,16 +156,6 @@ def _blank(graph: Graph, bits: int) -> Graph:
     quant = saturating(bits, 0, None)
     zeros = {v.name: np.zeros(v.shape, quant.dtype) for v in graph.values.values() if v.is_const}
     return graph.with_values(*(replace(graph[n], data=x, dtype=quant.dtype, quant=quant) for n, x in zeros.items()))
-
-
-def _banded(graph: Graph, options: Options) -> Graph:
-    return graph if options.max_ram is None else bands.run(graph, options.max_ram)
-
-
-def _placed(graph: Graph, options: Options) -> Graph:
-    """On a PC RAM is plenty, and an op whose result overlaps its input copies that first."""
-    share = 0.0 if options.target in (None, "host") else BANDS_SHARE
-    return plan_memory.run(graph, options.max_ram, share=share)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:

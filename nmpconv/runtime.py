@@ -62,12 +62,11 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
 
 def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
-    model = _aligned(len(data))
-    model[:] = np.frombuffer(data, np.uint8)
+    model = _in_memory(data)
     try:
         found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
     except _nmp.Fault as fault:
-        raise _refused(fault, data, "") from None
+        raise _refused(fault, model.data.toreadonly(), "") from None
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 

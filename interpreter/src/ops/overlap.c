@@ -125,12 +125,12 @@ static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
   return p;
 }
 
-static int packs(const nmp_op *op, const nmp_conv *c, const lines *l) {
-  int found = nmp_conv_packed(op, c) > 0;
+static int packs(const nmp_conv *c, const lines *l) {
+  int found = nmp_conv_packed(c) > 0;
   for (int32_t done = 0; done < l->v.out && !found;) {
     const band b = next_even(l, done);
     const nmp_conv p = part(c, l, b);
-    found = nmp_conv_packed(op, &p) > 0;
+    found = nmp_conv_packed(&p) > 0;
     done += b.last - b.first;
   }
   return found;
@@ -151,7 +151,7 @@ size_t nmp_overlap_scratch(const nmp_op *op, const nmp_conv *c) {
     return 0; /* to be refused */
   }
   direct(&l);
-  if (packs(op, c, &l)) {
+  if (packs(c, &l)) {
     return align(input_bytes(op)) + nmp_conv_scratch(op, c);
   }
   for (int32_t done = 0; done < l.v.out;) {
@@ -167,7 +167,7 @@ size_t nmp_overlap_scratch(const nmp_op *op, const nmp_conv *c) {
 void nmp_overlap_run(const nmp_op *op, const nmp_conv *c) {
   lines l = lines_of(c, distance(op));
   direct(&l);
-  if (packs(op, c, &l)) {
+  if (packs(c, &l)) {
     nmp_conv apart = *c;
     apart.x = memcpy(op->scratch, c->x, input_bytes(op));
     apart.scratch = (uint8_t *)op->scratch + align(input_bytes(op));
