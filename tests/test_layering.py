@@ -147,6 +147,7 @@ INCLUDES: list[tuple[str, str]] = [
     ("src/op.h", r"gen/nmp_params\.h|kernels\.h|nmp\.h"),
     ("src/ops/*", r"(\.\./)?(?!(fb|model|cpu|crc)\.)\w+\.h"),
     ("src/op_table.c", r"model\.h|op\.h"),
+    ("src/decode.c", r"(model|gen/nmp_schema)\.h"),
     ("src/model.*", r"(model|fb|nmp|op|crc|fixed|gen/nmp_schema|gen/nmp_params)\.h"),
     ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
     ("src/nmp.c", r"(nmp|cpu|model|gen/nmp_schema)\.h"),

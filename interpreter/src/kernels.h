@@ -12,7 +12,9 @@
 
 #include "build.h"
 
-#define NMP_WIDE(bits) ((bits) == 16)
+#define NMP_WIDE(bits) NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, (bits) == 16) /* of activations */
+#define NMP_WIDE_WEIGHT(bits) NMP_ONE_WIDTH(NMP_WEIGHT_BITS, (bits) == 16)
+#define NMP_ONE_WIDTH(only, wide) ((only) ? (only) == 16 : (wide)) /* a constant where a build has one width */
 
 /* A sum of products is int32 when both factors are int8, else int64; at most NMP_K_MAX products keep it exact. */
 #define NMP_K_MAX 131071

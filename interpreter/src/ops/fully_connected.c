@@ -50,5 +50,9 @@ static void run(const nmp_op *op) {
   nmp_conv_run(op, &c);
 }
 
-const nmp_op_type nmp_fully_connected_type = {
-    .check = check, .scratch = scratch, .run = run, .work = work, .packed = packed, .pack = pack};
+const nmp_op_type nmp_fully_connected_type = {.check = check,
+                                              .scratch = scratch,
+                                              .run = run,
+                                              .work = work,
+                                              .packed = NMP_PACKED_WEIGHTS ? packed : NULL,
+                                              .pack = NMP_PACKED_WEIGHTS ? pack : NULL};

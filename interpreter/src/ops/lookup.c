@@ -20,7 +20,7 @@ static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   NMP_TRY(nmp_check_same_shape(x, y));
-  if (x->bits == 8) {
+  if (!NMP_WIDE(x->bits)) {
     return nmp_check_vector(&op->in[1], 256, y->bits, y->exponent);
   }
   NMP_REQUIRE(spacing(&op->in[1]) >= 0, "length of the table", op->in[1].size, (1 << (16 - COARSEST)) + 1);
@@ -36,7 +36,7 @@ static void run_fine(const nmp_op *op, int k) {
     const int32_t position = x[n] + 32768, i = position >> k, f = position & ((1 << k) - 1);
     const int64_t between = t[i] * ((int64_t)1 << k) + ((int64_t)t[i + 1] - t[i]) * f;
     const int32_t value = nmp_sat(nmp_rsh(between, k + FRACTION), y->lo, y->hi);
-    if (y->bits == 8) {
+    if (!NMP_WIDE(y->bits)) {
       ((int8_t *)y->data)[n] = (int8_t)value;
     } else {
       ((int16_t *)y->data)[n] = (int16_t)value;
@@ -46,7 +46,7 @@ static void run_fine(const nmp_op *op, int k) {
 
 static void run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  if (x->bits == 16 && spacing(&op->in[1]) < COARSEST) {
+  if (NMP_WIDE(x->bits) && spacing(&op->in[1]) < COARSEST) {
     run_fine(op, spacing(&op->in[1]));
     return;
   }
