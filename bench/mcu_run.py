@@ -1,9 +1,9 @@
 """One run of a file's bundle on a simulated microcontroller: instructions, stack, arena and flash.
 
-The program is interpreter/firmware/measure.c with what `nmpconv bundle` writes for the file. Instructions are exact: QEMU
-counts them (-icount). The stack is painted before a run and looked at after it. Flash is what the linker kept of the
-bundle and, for it, of the C and the compiler's library: code and constants, without the model, the board's start-up and
-what the program prints.
+The program is interpreter/firmware/measure.c with what `nmpconv bundle` writes for the file. Instructions are exact:
+QEMU counts them (-icount). The stack is painted before a run and looked at after it. Flash is all code and constants
+that the linker kept of the bundle and of the C and the compiler's library, without the model, the board's start-up and
+measure.c itself.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def c_schema_source(schema: Schema) -> str:
     if first[-1] > 255:
         raise ValueError("the places of fields are uint8")
     out += ["};", "", "static const uint8_t first[FB_TABLE_COUNT + 1] = {"]
-    out += [f"    {place}, /* {name} */" for place, name in zip(first, [*order, "the end"])]
+    out += [f"    {place}, /* {name} */" for place, name in zip(first, [*order, "the end"], strict=True)]
     return "\n".join([*out, "};", "", "const fb_schema nmp_schema = {fields, first};", ""])
 
 

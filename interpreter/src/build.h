@@ -54,6 +54,11 @@
 #define NMP_CONV_WINDOWS 1
 #endif
 
+/* 1: also convolutions that a CPU's vectors leave to the portable kernels, for what 32 bits do not hold. */
+#ifndef NMP_CONV_HARD
+#define NMP_CONV_HARD 1
+#endif
+
 /* The ops, a part of NMP_OPS (gen/nmp_params.h). */
 #ifndef NMP_BUILD_OPS
 #define NMP_BUILD_OPS NMP_OPS

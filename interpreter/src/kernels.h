@@ -66,7 +66,7 @@ typedef struct nmp_pixels {
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
-typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c);
+typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c); /* NULL: left out of this build */
 
 typedef NMP_GEMM(nmp_gemm_fn);
 typedef NMP_DEPTHWISE(nmp_depthwise_fn);

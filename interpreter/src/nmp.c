@@ -264,7 +264,7 @@ const char *nmp_status_text(nmp_status status) {
     case NMP_E_UNKNOWN_OP:
       return "an op that this version does not know";
     case NMP_E_NOT_BUILT:
-      return "an op that this build left out";
+      return "an op, a width or a kind of op that this build left out";
     case NMP_E_CPU:
       return "a CPU level that this machine or build does not have";
   }

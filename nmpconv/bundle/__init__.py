@@ -99,6 +99,7 @@ def _choices(model: Model) -> str:
         "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op in convolutions)),
+        "NMP_CONV_HARD": int(any(_is_hard(op, model) for op in weighted)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in _kinds(model)),
     }
     lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())
@@ -118,6 +119,18 @@ def _is_depthwise(op: Op, model: Model) -> bool:
     """One input and one output channel a group."""
     x, w = (model.tensors[i] for i in op.inputs[:2])
     return bool(op.params["groups"] == x.shape[-1] == w.shape[0])
+
+
+def _is_hard(op: Op, model: Model) -> bool:
+    """What vectors of 32 bits may leave to the portable kernels; conv_mve.c has the rule, which is a little milder."""
+    x, w = (model.tensors[i] for i in op.inputs[:2])
+    y, taps = model.tensors[op.outputs[0]], prod(w.shape[1:])
+    shift = y.exponents[0] - x.exponents[0] - max(w.exponents)
+    if op.kind == "conv_transpose" or shift < 0:
+        return True
+    if op.kind == "conv2d" and _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
+        return True
+    return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
 
 
 def _is_product(op: Op, model: Model) -> bool:

@@ -34,7 +34,8 @@ static nmp_rule check(const nmp_op *op) {
   }
   NMP_REQUIRE_BUILT(nmp_conv_is_direct(&c) == nmp_conv_is_product(&c), "a convolution that is no product of pixels", 0,
                     0);
-  return nmp_check_weights(op, w->shape[0], c.k);
+  NMP_TRY(nmp_check_weights(op, w->shape[0], c.k));
+  return nmp_conv_check(&c);
 }
 
 static size_t scratch(const nmp_op *op) {

@@ -44,6 +44,11 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->packed = op->packed;
 }
 
+nmp_rule nmp_conv_check(const nmp_conv *c) {
+  NMP_REQUIRE_BUILT(NMP_IN_USE(c->kernels).conv(c) != NULL, "a convolution that vectors do not compute", 0, 0);
+  return NMP_FINE;
+}
+
 static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nmp_conv *c) {
   return op->threads->parallel && op->threads->threads > 1 && kernel->tasks ? kernel->tasks(c, op->threads->threads)
                                                                             : 1;
