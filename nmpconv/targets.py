@@ -145,7 +145,7 @@ def _scratch(op: Op, model: Model, of: Callable[[_Sums], int]) -> int:
             depthwise=groups == x.shape[-1] == outputs and op.kind == "conv2d",
             per_channel=len(w.exponents) > 1,
             by_lines=_by_lines(op, model),
-            overlaps=_overlap(x, y),
+            overlaps=overlap(x, y),
         )
     )
 
@@ -164,6 +164,7 @@ def _by_lines(op: Op, model: Model) -> bool:
     return bool(whole and fits and (np.abs(np.asarray(b.data, np.int64)) < limit).all())
 
 
-def _overlap(a: Tensor, b: Tensor) -> bool:
+def overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two activations share bytes of the arena."""
     start, other = a.offset or 0, b.offset or 0
     return start < other + b.nbytes and other < start + a.nbytes

@@ -184,7 +184,7 @@ def c_schema_header(schema: Schema) -> str:
     out.append("enum {")
     out += [f"  FB_SLOT_{f.name.upper()} = {f.slot}," for f in schema.tables[schema.root] if f.kind == "scalar"]
     out += ["};", ""]
-    out += ["extern const fb_schema nmp_schema[FB_TABLE_COUNT];", ""]
+    out += ["extern const fb_schema nmp_schema;", ""]
     for name in _order(schema):
         if name not in schema.union[1]:
             for f in schema.tables[name]:
@@ -214,16 +214,15 @@ def c_schema_source(schema: Schema) -> str:
     order = _order(schema)
     number = {name: f"FB_{snake(name).upper()}" for name in order}
     out = [NOTICE, '#include "gen/nmp_schema.h"', ""]
+    out.append("static const fb_field fields[] = {")
+    first = [0]
     for name in order:
-        fields = schema.tables[name]
-        if not fields:
-            continue
-        out.append(f"static const fb_field fields_{snake(name)}[] = {{")
-        for f in fields:
+        slots = first[-1]
+        for f in schema.tables[name]:
             required = int(f.required)
             if f.kind == "union":
                 row = f"FB_KIND_UNION, {len(schema.union[1])}"
-                out.append("    {FB_KIND_SCALAR, 1, 0},")
+                out.append(f"    {{FB_KIND_SCALAR, 1, 0}}, /* {name}.{f.name}_type */")
             elif f.kind == "scalar":
                 row = f"FB_KIND_SCALAR, {SCALARS[f.type][0]}"
             elif f.kind == "string":
@@ -236,15 +235,14 @@ def c_schema_source(schema: Schema) -> str:
                 row = f"FB_KIND_TABLES, {number[f.type]}"
             else:
                 row = f"FB_KIND_VECTOR, {SCALARS[f.type][0]}"
-            out.append(f"    {{{row}, {required}}}, /* {f.name} */")
-        out += ["};", ""]
-    out.append("const fb_schema nmp_schema[FB_TABLE_COUNT] = {")
-    for name in order:
-        fields = schema.tables[name]
-        pointer = f"fields_{snake(name)}" if fields else "NULL"
-        slots = fields[-1].slot + 1 if fields else 0
-        out.append(f"    {{{pointer}, {slots}}}, /* {name} */")
-    return "\n".join([*out, "};", ""])
+            out.append(f"    {{{row}, {required}}}, /* {name}.{f.name} */")
+            slots = first[-1] + f.slot + 1
+        first.append(slots)
+    if first[-1] > 255:
+        raise ValueError("the places of fields are uint8")
+    out += ["};", "", "static const uint8_t first[FB_TABLE_COUNT + 1] = {"]
+    out += [f"    {place}, /* {name} */" for place, name in zip(first, [*order, "the end"], strict=True)]
+    return "\n".join([*out, "};", "", "const fb_schema nmp_schema = {fields, first};", ""])
 
 
 def c_params_header(schema: Schema) -> str:
@@ -271,8 +269,9 @@ def c_params_header(schema: Schema) -> str:
     out.append("union nmp_params {")
     out += [f"  nmp_{snake(m)}_params {snake(m)};" for m in members]
     out += ["};", ""]
-    out.append("/* Reads the parameters of an op of this kind from its verified table in the file. */")
-    out.append("void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params);")
+    out.append("/* Reads the parameters of an op of some kind from its verified table in the file. */")
+    out.append("typedef void nmp_decode_fn(const uint8_t *table, union nmp_params *params);")
+    out += [f"nmp_decode_fn nmp_{snake(m)}_decode;" for m in members]
     return "\n".join([*out, "", "#endif", ""])
 
 
@@ -280,11 +279,13 @@ def c_params_source(schema: Schema) -> str:
     """gen/nmp_params.c: decoding."""
     out = [NOTICE, '#include "gen/nmp_params.h"', "", '#include "fb.h"', ""]
     for m in schema.union[1]:
-        fields = schema.tables[m]
-        if not fields:
-            continue
-        out.append(f"static void decode_{snake(m)}(const uint8_t *table, nmp_{snake(m)}_params *p) {{")
-        for f in fields:
+        name = snake(m)
+        out.append(f"void nmp_{name}_decode(const uint8_t *table, union nmp_params *params) {{")
+        if schema.tables[m]:
+            out.append(f"  nmp_{name}_params *p = &params->{name};")
+        else:
+            out += ["  (void)table;", "  (void)params;"]
+        for f in schema.tables[m]:
             if f.kind == "vector" and f.type == "int":
                 out.append(f"  p->{f.name} = fb_ints(table, {f.slot}, &p->{f.name}_count);")
             elif f.kind == "scalar" and f.type in ("int", "bool"):
@@ -292,14 +293,6 @@ def c_params_source(schema: Schema) -> str:
             else:
                 raise ValueError(f"parameters are ints, bools and vectors of ints; {m}.{f.name} is not")
         out += ["}", ""]
-    out.append("void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params) {")
-    out.append("  switch (kind) {")
-    for m in schema.union[1]:
-        if schema.tables[m]:
-            out.append(f"    case NMP_OP_{snake(m).upper()}:")
-            out.append(f"      decode_{snake(m)}(table, &params->{snake(m)});")
-            out.append("      break;")
-    out += ["    default:", "      break;", "  }", "}", ""]
     return "\n".join(out)
 
 

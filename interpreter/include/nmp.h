@@ -31,7 +31,7 @@ typedef enum nmp_status {
   NMP_E_ARGUMENT = 20,   /* a null or misaligned pointer, or an index out of range */
   NMP_E_ARENA = 21,      /* the arena is smaller than nmp_info.arena_bytes */
   NMP_E_UNKNOWN_OP = 40, /* an op that this version does not know */
-  NMP_E_NOT_BUILT = 41,  /* an op that this build left out */
+  NMP_E_NOT_BUILT = 41,  /* an op, a width or a kind of op that this build left out */
   NMP_E_CPU = 42         /* a CPU level that this machine or build does not have */
 } nmp_status;
 
@@ -42,7 +42,7 @@ typedef struct nmp_fault {
   int32_t tensor;
   int64_t found;
   int64_t allowed;
-  const char *what; /* a static string naming the field or rule */
+  const char *what; /* a static string naming the field or rule; NULL in a build without NMP_FAULT_DETAILS (build.h) */
 } nmp_fault;
 
 typedef struct nmp_info {

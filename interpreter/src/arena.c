@@ -8,7 +8,6 @@
 #include "model.h"
 
 #define OVERLAP_STEPS 128 /* of verification */
-#define RULE(what, found, allowed) ((nmp_rule){what, found, allowed})
 
 typedef struct extent {
   uint32_t start, bytes, size;
@@ -36,11 +35,11 @@ static int is_const(const nmp_model *m, uint32_t tensor) {
 static nmp_status check_place(const nmp_model *m, uint32_t tensor, nmp_fault *fault) {
   extent e = extent_of(m, tensor);
   if (e.start % NMP_ALIGN != 0) {
-    return nmp_fail(fault, NMP_E_PLAN, -1, tensor, RULE("alignment of the offset", e.start, NMP_ALIGN));
+    return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_PLAN, "alignment of the offset", e.start, NMP_ALIGN));
   }
   if (e.start > m->arena_bytes || e.bytes > m->arena_bytes - e.start) {
-    return nmp_fail(fault, NMP_E_PLAN, -1, tensor,
-                    RULE("end in the arena", (int64_t)e.start + e.bytes, m->arena_bytes));
+    return nmp_fail(fault, -1, tensor,
+                    NMP_RULE(NMP_E_PLAN, "end in the arena", (int64_t)e.start + e.bytes, m->arena_bytes));
   }
   return NMP_OK;
 }
@@ -48,8 +47,8 @@ static nmp_status check_place(const nmp_model *m, uint32_t tensor, nmp_fault *fa
 /* What is alive while an op runs lies below its live_end, for its scratch is above. */
 static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, extent e, nmp_fault *fault) {
   if (op < m->ops.count && e.start + e.bytes > nmp_model_live_end(m, op)) {
-    return nmp_fail(fault, NMP_E_PLAN, op, tensor,
-                    RULE("live_end of the op", nmp_model_live_end(m, op), (int64_t)e.start + e.bytes));
+    return nmp_fail(fault, op, tensor,
+                    NMP_RULE(NMP_E_PLAN, "live_end of the op", nmp_model_live_end(m, op), (int64_t)e.start + e.bytes));
   }
   return NMP_OK;
 }
@@ -85,13 +84,13 @@ static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tenso
   for (uint32_t i = reader; i-- > 0 && status == NMP_OK;) {
     uint32_t output = nmp_model_output_of(m, i);
     if (!nmp_spend(needs, 1)) {
-      return nmp_fail(fault, NMP_E_LIMIT, reader, tensor, RULE("steps of verification", 0, 0));
+      return nmp_fail(fault, reader, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
     }
     if (output == tensor) {
       return NMP_OK;
     }
     if (overlap(e, extent_of(m, output))) {
-      return nmp_fail(fault, NMP_E_PLAN, i, tensor, RULE("overwritten before its last use, at offset", e.start, 0));
+      return nmp_fail(fault, i, tensor, NMP_RULE(NMP_E_PLAN, "overwritten before its last use, at offset", e.start, 0));
     }
     status = check_alive(m, i, tensor, e, fault);
   }
@@ -103,8 +102,8 @@ static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tenso
       return NMP_OK;
     }
   }
-  return nmp_fail(fault, NMP_E_ORDER, reader < m->ops.count ? (int64_t)reader : -1, tensor,
-                  RULE("read before it is produced", tensor, 0));
+  return nmp_fail(fault, reader < m->ops.count ? (int64_t)reader : -1, tensor,
+                  NMP_RULE(NMP_E_ORDER, "read before it is produced", tensor, 0));
 }
 
 /* The output touches an input only where an op that works in place has the same elements at the same bytes. */
@@ -123,12 +122,12 @@ static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_needs *needs
     in_place |= k == 0;
     const int same = nmp_op_table[fb_op_params_type(table)]->in_place && in_place && equal(out, in);
     if (!same && !is_part(m, op, k, needs) && !(k == 0 && may_overlap(m, op, needs))) {
-      return nmp_fail(fault, NMP_E_PLAN, op, output, RULE("output overlaps input", k, 0));
+      return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "output overlaps input", k, 0));
     }
   }
   const uint32_t live_end = nmp_model_live_end(m, op);
   if (live_end % NMP_ALIGN != 0 || live_end > m->arena_bytes) {
-    return nmp_fail(fault, NMP_E_PLAN, op, output, RULE("live_end of the op", live_end, m->arena_bytes));
+    return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "live_end of the op", live_end, m->arena_bytes));
   }
   return check_alive(m, op, output, out, fault);
 }
@@ -138,14 +137,14 @@ static nmp_status check_inputs(const nmp_model *m, nmp_needs *needs, nmp_fault *
   for (uint32_t i = 1; i < m->inputs.count; i++) {
     uint32_t tensor = nmp_model_port(m->inputs, i);
     if (!nmp_spend(needs, i)) {
-      return nmp_fail(fault, NMP_E_LIMIT, -1, tensor, RULE("steps of verification", 0, 0));
+      return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
     }
     if (tensor <= nmp_model_port(m->inputs, i - 1)) {
-      return nmp_fail(fault, NMP_E_ORDER, -1, tensor, RULE("inputs are not in order", tensor, 0));
+      return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_ORDER, "inputs are not in order", tensor, 0));
     }
     for (uint32_t k = 0; k < i; k++) {
       if (overlap(extent_of(m, tensor), extent_of(m, nmp_model_port(m->inputs, k)))) {
-        return nmp_fail(fault, NMP_E_PLAN, -1, tensor, RULE("inputs overlap", i, k));
+        return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_PLAN, "inputs overlap", i, k));
       }
     }
   }
@@ -162,7 +161,7 @@ static nmp_status check_order(const nmp_model *m, uint32_t op, nmp_fault *fault)
   }
   return output > before
              ? NMP_OK
-             : nmp_fail(fault, NMP_E_ORDER, op, output, RULE("outputs are not in order", output, before + 1));
+             : nmp_fail(fault, op, output, NMP_RULE(NMP_E_ORDER, "outputs are not in order", output, before + 1));
 }
 
 static nmp_status check_op(const nmp_model *m, uint32_t op, nmp_needs *needs, nmp_fault *fault) {

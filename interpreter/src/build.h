@@ -20,6 +20,54 @@
 #define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
 #endif
 
+/* 1: kernels may keep weights in an order of their own in the arena. Levels of microcontrollers do not. */
+#ifndef NMP_PACKED_WEIGHTS
+#ifdef __riscv_vector
+#define NMP_PACKED_WEIGHTS 1
+#else
+#define NMP_PACKED_WEIGHTS (!NMP_FIXED_CPU)
+#endif
+#endif
+
+/* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
+ * before. */
+#ifndef NMP_FAULT_DETAILS
+#define NMP_FAULT_DETAILS 1
+#endif
+
+/* Bits of activations, and of weights: 8, 16, or 0 for both. */
+#ifndef NMP_ACTIVATION_BITS
+#define NMP_ACTIVATION_BITS 0
+#endif
+#ifndef NMP_WEIGHT_BITS
+#define NMP_WEIGHT_BITS 0
+#endif
+
+/* The longest sum of products in a convolution. */
+#ifndef NMP_CONV_K_MAX
+#define NMP_CONV_K_MAX 131071
+#endif
+
+/* 1: kernels for depthwise convolutions. 0: they are computed as others with groups are. */
+#ifndef NMP_CONV_DEPTHWISE
+#define NMP_CONV_DEPTHWISE 1
+#endif
+
+/* 1: all convolutions. 0: those that are matrix products of pixels as they are (1x1, fully connected). */
+#ifndef NMP_CONV_WINDOWS
+#define NMP_CONV_WINDOWS 1
+#endif
+
+/* 1: also convolutions that a CPU's vectors leave to the portable kernels, for what 32 bits do not hold. */
+#ifndef NMP_CONV_HARD
+#define NMP_CONV_HARD 1
+#endif
+
+/* 1: results of convolutions may lie over their inputs (ops/overlap.h). */
+#ifndef NMP_CONV_OVERLAP
+#define NMP_CONV_OVERLAP 1
+#endif
+
 /* The ops, a part of NMP_OPS (gen/nmp_params.h). */
 #ifndef NMP_BUILD_OPS
 #define NMP_BUILD_OPS NMP_OPS

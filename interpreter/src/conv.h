@@ -16,7 +16,7 @@ struct nmp_conv {
   uint32_t images, groups;
   uint32_t in, out;                          /* channels of a pixel of x and of y */
   uint32_t k;                                /* products of a sum: KH * KW * in / groups */
-  uint8_t x_wide, w_wide, y_wide, bias_bits; /* NMP_WIDE of each; 8, 16 or 32 */
+  uint8_t x_wide, w_wide, y_wide, bias_bits; /* read by nmp_x_wide, ...; 8, 16 or 32 */
   const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
   const void *pad;                           /* [in], what padding holds; NULL: zeros */
   void *y;                                   /* [N,OH,OW,out] */
@@ -41,18 +41,35 @@ struct nmp_conv_kernel {
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
 };
 
+static inline int nmp_x_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, c->x_wide);
+}
+
+static inline int nmp_y_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, c->y_wide);
+}
+
+static inline int nmp_w_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_WEIGHT_BITS, c->w_wide);
+}
+
 static inline size_t nmp_conv_pixels(const nmp_conv *c) {
   return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;
 }
 
 static inline int nmp_conv_is_depthwise(const nmp_conv *c) {
-  return c->groups == c->in && c->groups == c->out;
+  return NMP_CONV_DEPTHWISE && c->groups == c->in && c->groups == c->out;
 }
 
 /* The pixels of x are the rows of a matrix product as they are. */
-static inline int nmp_conv_is_direct(const nmp_conv *c) {
+static inline int nmp_conv_is_product(const nmp_conv *c) {
   return c->k == c->in && c->groups == 1 && c->v.stride == 1 && c->h.stride == 1 && c->v.before == 0 &&
          c->v.after == 0 && c->h.before == 0 && c->h.after == 0;
+}
+
+/* The same of a convolution that this build has. */
+static inline int nmp_conv_is_direct(const nmp_conv *c) {
+  return !NMP_CONV_WINDOWS || nmp_conv_is_product(c);
 }
 
 static inline int nmp_conv_shift(const nmp_conv *c, size_t channel) {

@@ -30,7 +30,7 @@ static int is_ragged(const nmp_conv *c) {
 }
 
 static size_t linear_bytes(const nmp_conv *c) {
-  return words(c) * 2 << c->x_wide;
+  return words(c) * 2 << nmp_x_wide(c);
 }
 
 static size_t ends_bytes(const nmp_conv *c) {
@@ -87,24 +87,24 @@ static inline void copy(uint8_t *to, const uint8_t *from, size_t n) {
 static uint8_t *emit(const nmp_conv *c, uint8_t *to, size_t step, const uint8_t *x, size_t elements) {
   uint32_t *words = (uint32_t *)(void *)to;
   if (step == 0) {
-    copy(to, x, elements << c->x_wide);
-    return to + (elements << c->x_wide);
+    copy(to, x, elements << nmp_x_wide(c));
+    return to + (elements << nmp_x_wide(c));
   }
-  if (c->x_wide) {
-    words = c->w_wide   ? expand(words, 2, x, elements, 1, 1)
-            : step == 2 ? expand(words, 2, x, elements, 1, 0)
-                        : expand(words, 4, x, elements, 1, 0);
+  if (nmp_x_wide(c)) {
+    words = nmp_w_wide(c) ? expand(words, 2, x, elements, 1, 1)
+            : step == 2   ? expand(words, 2, x, elements, 1, 0)
+                          : expand(words, 4, x, elements, 1, 0);
   } else {
-    words = c->w_wide   ? expand(words, 2, x, elements, 0, 1)
-            : step == 2 ? expand(words, 2, x, elements, 0, 0)
-                        : expand(words, 4, x, elements, 0, 0);
+    words = nmp_w_wide(c) ? expand(words, 2, x, elements, 0, 1)
+            : step == 2   ? expand(words, 2, x, elements, 0, 0)
+                          : expand(words, 4, x, elements, 0, 0);
   }
   return (uint8_t *)words;
 }
 
 /* Taps in the padding, from channel `first` on. */
 static uint8_t *fill(const nmp_conv *c, uint8_t *to, size_t step, size_t first, int32_t taps) {
-  const size_t tap = c->in / c->groups, bytes = (size_t)taps * tap << c->x_wide;
+  const size_t tap = c->in / c->groups, bytes = (size_t)taps * tap << nmp_x_wide(c);
   if (c->pad) {
     for (; taps > 0; taps--) {
       to = emit(c, to, step, nmp_padding(c, first), tap);
@@ -126,7 +126,7 @@ static uint8_t *fill(const nmp_conv *c, uint8_t *to, size_t step, size_t first, 
 /* The patch of one pixel, emitted. */
 static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, size_t step) {
   const nmp_place at = nmp_locate(c, pixel);
-  const size_t tap = c->in / c->groups, first = group * tap, below = (size_t)c->h.in * c->in << c->x_wide;
+  const size_t tap = c->in / c->groups, first = group * tap, below = (size_t)c->h.in * c->in << nmp_x_wide(c);
   const int whole = c->h.dilation == 1 && c->groups == 1;
   int32_t left, right;
   nmp_clip(&c->h, at.x, &left, &right);
@@ -145,7 +145,7 @@ static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, siz
     if (whole) {
       to = emit(c, to, step, row, (size_t)(right - left) * tap);
     } else {
-      for (int32_t kx = left; kx < right; kx++, row += (size_t)c->h.dilation * c->in << c->x_wide) {
+      for (int32_t kx = left; kx < right; kx++, row += (size_t)c->h.dilation * c->in << nmp_x_wide(c)) {
         to = emit(c, to, step, row, tap);
       }
     }
@@ -158,12 +158,12 @@ static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, siz
 /* The patch of one pixel as it is, with zeros up to a whole word. */
 static const uint8_t *linear(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to) {
   if (nmp_conv_is_direct(c) && c->k % 4 == 0) {
-    return (const uint8_t *)c->x + (pixel * c->k << c->x_wide);
+    return (const uint8_t *)c->x + (pixel * c->k << nmp_x_wide(c));
   }
   if (c->k % 4) {
-    uint8_t *last = to + linear_bytes(c) - (4 << c->x_wide);
+    uint8_t *last = to + linear_bytes(c) - (4 << nmp_x_wide(c));
     dsp_store(last, 0);
-    if (c->x_wide) {
+    if (nmp_x_wide(c)) {
       dsp_store(last + 4, 0);
     }
   }
@@ -183,7 +183,7 @@ static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, 
 /* The last bytes of y, as far as they are y's own and not yet written: room for four patches. NULL: none. */
 static uint8_t *room_in_y(const nmp_conv *c) {
   const uint8_t *x = c->x;
-  const size_t images = c->images, read = images * (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide;
+  const size_t images = c->images, read = images * (size_t)c->v.in * (size_t)c->h.in * c->in << nmp_x_wide(c);
   uint8_t *y = c->y, *end = output(c, nmp_conv_pixels(c), 0);
   const size_t bytes = patch_bytes(c, 4);
   if (!is_narrow(c) || (size_t)(end - y) < bytes + 4 ||

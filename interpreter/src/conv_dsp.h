@@ -11,6 +11,12 @@
 /* What is done with the sums of a channel. */
 enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
 
+/* A constant 0 where a build has no such results. */
+static inline int is_mode(enum mode mode, enum mode one) {
+  const int possible = one == INT8 || one == POSITIVE8 ? NMP_ACTIVATION_BITS != 16 : NMP_ACTIVATION_BITS != 8;
+  return possible && mode == one;
+}
+
 /* The end of the sums of some channels, prepared once and used for all pixels.
  *
  * narrow: y = (start + products) >> shift, in int32: |start| and |products| are below 2^30.
@@ -52,11 +58,12 @@ void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
 
 /* Products that fit int32 with a start: int8 x int8 ones are at most 2^14, int16 x int8 ones 2^22. */
 static inline int is_narrow(const nmp_conv *c) {
-  return !c->w_wide && c->k <= (c->x_wide ? 256u : 65536u);
+  const uint32_t most = nmp_x_wide(c) ? 256 : 65536;
+  return !nmp_w_wide(c) && (NMP_CONV_K_MAX <= most || c->k <= most);
 }
 
 static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
-  return (uint8_t *)c->y + ((pixel * c->out + channel) << c->y_wide);
+  return (uint8_t *)c->y + ((pixel * c->out + channel) << nmp_y_wide(c));
 }
 
 /* A call with `n` values of one channel, `step` bytes apart: written out, since what has an address is not kept in
@@ -81,13 +88,13 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
 #define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
-  if (mode == POSITIVE8) {
+  if (is_mode(mode, POSITIVE8)) {
     DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
-  } else if (mode == INT8) {
+  } else if (is_mode(mode, INT8)) {
     DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
-  } else if (mode == POSITIVE16) {
+  } else if (is_mode(mode, POSITIVE16)) {
     DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
-  } else if (mode == INT16) {
+  } else if (is_mode(mode, INT16)) {
     DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
   } else {
     DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);

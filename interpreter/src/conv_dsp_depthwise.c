@@ -101,11 +101,11 @@ static void expand_inside_wide(uint32_t *to, const uint8_t *a, const uint8_t *b,
 }
 
 static uint32_t weight(const nmp_conv *c, size_t at) {
-  return c->w_wide ? ((const uint16_t *)c->w)[at] : (uint32_t)((const int8_t *)c->w)[at];
+  return nmp_w_wide(c) ? ((const uint16_t *)c->w)[at] : (uint32_t)((const int8_t *)c->w)[at];
 }
 
 static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
-  const size_t kernel = (size_t)c->h.kernel, lanes = c->x_wide ? 2 : 4, bits = c->x_wide ? 16 : 8;
+  const size_t kernel = (size_t)c->h.kernel, lanes = nmp_x_wide(c) ? 2 : 4, bits = nmp_x_wide(c) ? 16 : 8;
   uint32_t *to = q->table + 4;
   for (size_t kx = 0; kx < kernel; kx++) {
     uint32_t rows[3] = {0, 0, 0};
@@ -114,7 +114,7 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
         rows[ky] = rows[ky] << bits | (weight(c, (channel + i) * c->k + ky * kernel + kx) & ((1u << bits) - 1));
       }
     }
-    if (c->x_wide) {
+    if (nmp_x_wide(c)) {
       expand_column_wide(to, rows[0], rows[1], rows[2]);
       to += COLUMN_WIDE;
     } else {
@@ -122,8 +122,8 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
       to += COLUMN;
     }
   }
-  nmp_conv_dsp_prepare(c, channel, lanes, !c->x_wide, q->room, &q->e);
-  for (size_t i = 0; i < lanes && !c->x_wide; i++) {
+  nmp_conv_dsp_prepare(c, channel, lanes, !nmp_x_wide(c), q->room, &q->e);
+  for (size_t i = 0; i < lanes && !nmp_x_wide(c); i++) {
     q->table[i] = (uint32_t)q->e.start[i];
     to[i] = q->e.shift[i];
   }
@@ -188,7 +188,7 @@ static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uin
                      :
                      : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
   }
-  const size_t size = 1u << c->y_wide;
+  const size_t size = 1u << nmp_y_wide(c);
   end_narrow(c, &q->e, 0, p0, 0, 0, 0, 1, y, 0);
   end_narrow(c, &q->e, 1, p1, 0, 0, 0, 1, y + size, 0);
   end_narrow(c, &q->e, 2, p2, 0, 0, 0, 1, y + 2 * size, 0);
@@ -212,7 +212,7 @@ static void any_columns_wide(const nmp_conv *c, const quad *q, const uint32_t *x
         : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
   }
   end_wide(c, &q->e, 0, a, 0, 1, y, 0);
-  end_wide(c, &q->e, 1, b, 0, 1, y + (1u << c->y_wide), 0);
+  end_wide(c, &q->e, 1, b, 0, 1, y + (1u << nmp_y_wide(c)), 0);
 }
 
 /* A part of all rows: outputs from column ox on, and the columns under them, of which some are padding. */
@@ -242,22 +242,22 @@ static void expand_edge(const nmp_conv *c, const segment *s, int32_t iy, const u
   size_t steps[3];
   for (int32_t ky = 0; ky < 3; ky++, iy += c->v.dilation) {
     const int there = nmp_inside(&c->v, iy);
-    rows[ky] = there ? s->x + ((size_t)iy * (size_t)c->h.in * c->in << c->x_wide) : (const uint8_t *)pad;
-    steps[ky] = there ? (size_t)c->in << c->x_wide : 0;
+    rows[ky] = there ? s->x + ((size_t)iy * (size_t)c->h.in * c->in << nmp_x_wide(c)) : (const uint8_t *)pad;
+    steps[ky] = there ? (size_t)c->in << nmp_x_wide(c) : 0;
   }
-  expand_columns(to, rows, steps, s->inside, c->x_wide);
+  expand_columns(to, rows, steps, s->inside, nmp_x_wide(c));
 }
 
 /* The outputs of a row, whose columns are at x, up to the address `end`. */
 static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, const uint32_t *x, uint8_t *y,
                            const uint8_t *end) {
-  const size_t words = c->x_wide ? COLUMN_WIDE : COLUMN, x_step = (size_t)c->h.stride * words,
-               y_step = (size_t)c->out << c->y_wide;
-  if (c->x_wide) {
+  const size_t words = nmp_x_wide(c) ? COLUMN_WIDE : COLUMN, x_step = (size_t)c->h.stride * words,
+               y_step = (size_t)c->out << nmp_y_wide(c);
+  if (nmp_x_wide(c)) {
     for (; y < end; x += x_step, y += y_step) {
       any_columns_wide(c, q, x, y);
     }
-  } else if (mode == INT8) {
+  } else if (is_mode(mode, INT8)) {
     for (; y < end; x += x_step, y += y_step) {
       three_to_int8(x, q->table, y);
     }
@@ -274,29 +274,29 @@ static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, con
 
 /* A segment in all rows of an image. Columns of padding are the same in all of them. */
 static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pixel) {
-  const size_t words = c->x_wide ? COLUMN_WIDE : COLUMN, width = (size_t)c->h.in * c->in << c->x_wide;
+  const size_t words = nmp_x_wide(c) ? COLUMN_WIDE : COLUMN, width = (size_t)c->h.in * c->in << nmp_x_wide(c);
   const uint32_t pad = c->pad ? dsp_load(nmp_padding(c, q->e.first)) : 0;
   const uint8_t *pads[3] = {(const uint8_t *)&pad, (const uint8_t *)&pad, (const uint8_t *)&pad};
-  const size_t still[3] = {0, 0, 0}, below = (size_t)c->v.dilation * width, step = (size_t)c->in << c->x_wide;
-  const enum mode mode = q->e.bytes && !c->x_wide && c->h.kernel == 3 ? q->e.mode : OTHER;
+  const size_t still[3] = {0, 0, 0}, below = (size_t)c->v.dilation * width, step = (size_t)c->in << nmp_x_wide(c);
+  const enum mode mode = q->e.bytes && !nmp_x_wide(c) && c->h.kernel == 3 ? q->e.mode : OTHER;
   uint32_t *const columns = q->columns + s->before * words;
-  expand_columns(q->columns, pads, still, s->before, c->x_wide);
-  expand_columns(columns + s->inside * words, pads, still, s->after, c->x_wide);
+  expand_columns(q->columns, pads, still, s->before, nmp_x_wide(c));
+  expand_columns(columns + s->inside * words, pads, still, s->after, nmp_x_wide(c));
   for (int32_t oy = 0; oy < c->v.out; oy++, pixel += (size_t)c->h.out) {
     const int32_t iy = nmp_pixel(&c->v, oy, 0);
     uint8_t *y = output(c, pixel + (size_t)s->ox, q->e.first);
     if (iy >= 0 && iy + 2 * c->v.dilation < c->v.in && s->inside > 0) {
       const uint8_t *row = s->x + (size_t)iy * width;
-      (c->x_wide ? expand_inside_wide : expand_inside)(columns, row, row + below, row + 2 * below, step, s->inside);
+      (nmp_x_wide(c) ? expand_inside_wide : expand_inside)(columns, row, row + below, row + 2 * below, step, s->inside);
     } else {
       expand_edge(c, s, iy, &pad, columns);
     }
-    run_row(c, q, mode, q->columns, y, y + ((size_t)s->n * c->out << c->y_wide));
+    run_row(c, q, mode, q->columns, y, y + ((size_t)s->n * c->out << nmp_y_wide(c)));
   }
 }
 
 static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
-  const int32_t columns = COLUMN_WORDS / (c->x_wide ? COLUMN_WIDE : COLUMN),
+  const int32_t columns = COLUMN_WORDS / (nmp_x_wide(c) ? COLUMN_WIDE : COLUMN),
                 most = (columns - c->h.kernel) / c->h.stride + 1;
   const size_t plane = (size_t)c->v.in * (size_t)c->h.in * c->in, outputs = (size_t)c->v.out * (size_t)c->h.out;
   load_weights(c, channel, q);
@@ -310,7 +310,7 @@ static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
 
 /* The last channels overlap those before where they are no multiple. */
 static void run(const nmp_conv *c, size_t task, size_t tasks) {
-  const size_t lanes = c->x_wide ? 2 : 4;
+  const size_t lanes = nmp_x_wide(c) ? 2 : 4;
   (void)task;
   (void)tasks;
   for (size_t channel = 0; channel < c->out; channel += lanes) {
@@ -320,7 +320,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 
 const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {
   static const nmp_conv_kernel three_rows = {NULL, NULL, scratch, NULL, run};
-  const int wide = c->x_wide && c->out >= 2, narrow = !c->x_wide && !c->w_wide && c->out >= 4;
+  const int wide = nmp_x_wide(c) && c->out >= 2, narrow = !nmp_x_wide(c) && !nmp_w_wide(c) && c->out >= 4;
   return nmp_conv_is_depthwise(c) && (wide || narrow) && c->v.kernel == 3 && c->h.kernel <= KERNEL_MAX &&
                  c->h.stride < 8 && c->h.dilation == 1
              ? &three_rows

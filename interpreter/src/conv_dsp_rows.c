@@ -155,7 +155,7 @@ static size_t followed(const nmp_conv *c, const ends *e) {
 /* Channels i, ..., count - 1 of e, of four or two pixels, in int32. */
 DSP_INLINE void narrow(const nmp_conv *c, const ends *e, const uint32_t *x, size_t i, size_t count, size_t pixel,
                        int pixels) {
-  const size_t k = c->k, whole = k / 4, step = (size_t)c->out << c->y_wide, size = 1u << c->y_wide;
+  const size_t k = c->k, whole = k / 4, step = (size_t)c->out << nmp_y_wide(c), size = 1u << nmp_y_wide(c);
   const size_t simple = followed(c, e), groups = (k + 3) / 4;
   const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
   uint8_t *y = output(c, pixel, e->first + i);
@@ -207,13 +207,13 @@ void nmp_conv_dsp_two(const nmp_conv *c, const ends *e, const uint32_t *x, size_
 
 /* The same in int64, of two pixels. */
 void nmp_conv_dsp_two_wide(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
-  const size_t whole = c->k / 4, row = (size_t)c->k << c->w_wide, step = (size_t)c->out << c->y_wide;
+  const size_t whole = c->k / 4, row = (size_t)c->k << nmp_w_wide(c), step = (size_t)c->out << nmp_y_wide(c);
   const size_t simple = followed(c, e);
   const uint8_t *w = (const uint8_t *)c->w + e->first * row;
   uint8_t *y = output(c, pixel, e->first);
-  for (size_t i = 0; i < count; i++, w += row, y += 1u << c->y_wide) {
+  for (size_t i = 0; i < count; i++, w += row, y += 1u << nmp_y_wide(c)) {
     int64_t sums[2] = {0, 0};
-    times2_long(sums, x, w, i < simple ? (c->k + 3u) / 4 : whole, c->w_wide);
+    times2_long(sums, x, w, i < simple ? (c->k + 3u) / 4 : whole, nmp_w_wide(c));
     if (i >= simple) {
       const uint32_t *rest = x + whole * 4;
       uint32_t pair[2];

@@ -7,11 +7,11 @@
 #ifdef NMP_DSP
 
 static enum mode mode_of(const nmp_conv *c) {
-  const int32_t most = c->y_wide ? 32767 : 127;
+  const int32_t most = nmp_y_wide(c) ? 32767 : 127;
   if (c->hi != most || (c->lo != 0 && c->lo != -most - 1)) {
     return OTHER;
   }
-  return c->y_wide ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
+  return nmp_y_wide(c) ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
 }
 
 /* bits < 32 */
@@ -44,7 +44,8 @@ DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narro
 }
 
 void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
-  if (narrow) {
+  const int always = NMP_ACTIVATION_BITS == 8 && NMP_WEIGHT_BITS == 8 && NMP_CONV_K_MAX <= 65536;
+  if (always || narrow) {
     prepare(c, first, count, 1, room, e);
   } else {
     prepare(c, first, count, 0, room, e);
@@ -53,7 +54,7 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
   value = value < c->lo ? c->lo : value > c->hi ? c->hi : value;
-  if (c->y_wide) {
+  if (nmp_y_wide(c)) {
     *(int16_t *)(void *)y = (int16_t)value;
   } else {
     *(int8_t *)y = (int8_t)value;
@@ -67,7 +68,7 @@ void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t 
 void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) {
   const size_t n = c->k % 4;
   uint32_t word = 0;
-  if (c->w_wide) {
+  if (nmp_w_wide(c)) {
     const uint8_t *last = row + (c->k - n) * 2;
     const uint16_t *one = (const uint16_t *)(const void *)(last + (n - 1) / 2 * 4);
     pair[0] = n == 1 ? *one : dsp_load(last);
@@ -163,10 +164,10 @@ TIMES_WIDE(times_16_16, LOAD_16_16, ROW_16)
 /* Rows w0 and w1 of `n` groups of four weights; n is 1 or more. */
 static void times_wide(const nmp_conv *c, int64_t sums[2], const uint8_t *x, const uint8_t *w0, const uint8_t *w1,
                        size_t n) {
-  if (c->x_wide) {
-    (c->w_wide ? times_16_16 : times_16_8)(sums, x, w0, w1, n);
+  if (nmp_x_wide(c)) {
+    (nmp_w_wide(c) ? times_16_16 : times_16_8)(sums, x, w0, w1, n);
   } else {
-    (c->w_wide ? times_8_16 : times_8_8)(sums, x, w0, w1, n);
+    (nmp_w_wide(c) ? times_8_16 : times_8_8)(sums, x, w0, w1, n);
   }
 }
 
@@ -176,8 +177,8 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
   uint8_t *y = output(c, pixel, e->first + i);
   if (c->k % 4) {
     uint32_t x[2], w[2];
-    expand_four(&x[0], &x[1], patch + (whole << c->x_wide), c->x_wide, c->w_wide);
-    nmp_conv_dsp_tail(c, (const uint8_t *)c->w + ((e->first + i) * c->k << c->w_wide), w);
+    expand_four(&x[0], &x[1], patch + (whole << nmp_x_wide(c)), nmp_x_wide(c), nmp_w_wide(c));
+    nmp_conv_dsp_tail(c, (const uint8_t *)c->w + ((e->first + i) * c->k << nmp_w_wide(c)), w);
     sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
   }
   if (is_narrow(c)) {
@@ -216,7 +217,8 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
       sums[2] = e->start[i + 2];
       sums[3] = e->start[i + 3];
     }
-    (c->x_wide ? times_narrow_16 : times_narrow_8)(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0, k / 4);
+    (nmp_x_wide(c) ? times_narrow_16 : times_narrow_8)(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0,
+                                                       k / 4);
     for (size_t r = 0; r < step; r++) {
       end_single(c, e, i + r, patch, sums[r], pixel);
     }
@@ -225,7 +227,7 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
 
 /* Others by two, in int64. */
 static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const size_t row = (size_t)c->k << c->w_wide;
+  const size_t row = (size_t)c->k << nmp_w_wide(c);
   for (size_t i = 0, n; i < count; i += n) {
     const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * row;
     n = count - i < 2 ? 1 : 2;
@@ -240,7 +242,7 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
 }
 
 void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const int quick = e->bytes && count >= 4 && c->k % 4 == 0 && !c->x_wide;
+  const int quick = e->bytes && count >= 4 && c->k % 4 == 0 && !nmp_x_wide(c);
   (!is_narrow(c) ? single_wide : quick ? single_bytes : single_narrow)(c, e, patch, count, pixel);
 }
 

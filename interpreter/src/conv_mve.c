@@ -16,7 +16,7 @@
 #define DEPTHWISE_TAPS 256 /* whose sums stay in 32 bits */
 
 static nmp_conv_rows_fn *rows_of(const nmp_conv *c) {
-  return c->x_wide | c->w_wide ? nmp_conv_mve_wide : nmp_conv_mve_narrow;
+  return nmp_x_wide(c) | nmp_w_wide(c) ? nmp_conv_mve_wide : nmp_conv_mve_narrow;
 }
 
 /* The output pixels [first, last) of an axis whose windows hold no padding. */
@@ -59,19 +59,19 @@ static void step(const nmp_conv *c, nmp_place *at) {
 }
 
 static size_t patch_bytes(const nmp_conv *c) {
-  return (size_t)c->k << c->x_wide;
+  return (size_t)c->k << nmp_x_wide(c);
 }
 
 /* Patches that are gathered at a time. */
 static size_t patches(const nmp_conv *c) {
-  const size_t fit = PATCH_BYTES / patch_bytes(c), least = 1 + (c->x_wide | c->w_wide);
+  const size_t fit = PATCH_BYTES / patch_bytes(c), least = nmp_x_wide(c) | nmp_w_wide(c) ? 2 : 1;
   return fit < least ? least : fit < PATCHES ? fit : PATCHES;
 }
 
 static void run_patches(const nmp_conv *c) {
   const size_t pixels = nmp_conv_pixels(c), most = patches(c), outs = c->out / c->groups, bytes = patch_bytes(c);
-  const size_t run = (size_t)c->h.kernel * c->in << c->x_wide;
-  const size_t line = (size_t)c->v.dilation * (size_t)c->h.in * c->in << c->x_wide;
+  const size_t run = (size_t)c->h.kernel * c->in << nmp_x_wide(c);
+  const size_t line = (size_t)c->v.dilation * (size_t)c->h.in * c->in << nmp_x_wide(c);
   int32_t left = 0, right = 0, top = 0, bottom = 0; /* of the pixels whose patches are whole rows of x */
   uint8_t *patch = (uint8_t *)c->scratch + nmp_conv_mve_repeated(c);
   nmp_place at = {0, 0, 0};
@@ -143,11 +143,12 @@ static int claims(const nmp_conv *c) {
     if (c->pad || c->k > DEPTHWISE_TAPS) {
       return 0;
     }
-    if (c->x_wide && c->w_wide) {
+    if (nmp_x_wide(c) && nmp_w_wide(c)) {
       return least_shift(c) >= 9;
     }
-  } else if (c->x_wide | c->w_wide) {
-    const int shift = least_shift(c), room = shift + (c->x_wide && c->w_wide ? 1 : 9); /* products: 2^30, 2^22 */
+  } else if (nmp_x_wide(c) | nmp_w_wide(c)) {
+    const int shift = least_shift(c),
+              room = shift + (nmp_x_wide(c) && nmp_w_wide(c) ? 1 : 9); /* products: 2^30, 2^22 */
     return shift >= 0 && (room >= 17 || c->k < (1u << room));
   }
   return c->bias_bits < 32 || least_shift(c) >= 0;
@@ -155,7 +156,7 @@ static int claims(const nmp_conv *c) {
 
 const nmp_conv_kernel *nmp_conv_mve(const nmp_conv *c) {
   static const nmp_conv_kernel mve = {NULL, NULL, scratch, NULL, run};
-  return claims(c) ? &mve : nmp_conv_portable(c);
+  return claims(c) ? &mve : NMP_CONV_HARD ? nmp_conv_portable(c) : NULL;
 }
 
 #endif

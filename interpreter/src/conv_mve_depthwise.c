@@ -107,7 +107,7 @@ typedef void depthwise_fn(const eight *e, const taps *t, void *y, size_t pixels)
 
 /* Both factors int16. */
 static int is_split(const nmp_conv *c) {
-  return c->x_wide && c->w_wide;
+  return nmp_x_wide(c) && nmp_w_wide(c);
 }
 
 static inline int16x8_t load_eight(const void *x, int wide) {
@@ -120,8 +120,8 @@ static void lay_out(const nmp_conv *c, size_t first) {
   int16_t *to = (int16_t *)c->scratch;
   for (size_t t = 0; t < c->k; t++, to += NMP_MVE_LANES) {
     const size_t from = first * c->k + t;
-    const int16x8_t w = c->w_wide ? vldrhq_gather_shifted_offset_s16((const int16_t *)c->w + from, places)
-                                  : vldrbq_gather_offset_s16((const int8_t *)c->w + from, places);
+    const int16x8_t w = nmp_w_wide(c) ? vldrhq_gather_shifted_offset_s16((const int16_t *)c->w + from, places)
+                                      : vldrbq_gather_offset_s16((const int8_t *)c->w + from, places);
     vstrhq_s16(to, is_split(c) ? vshrq_n_s16(w, 8) : w);
     if (is_split(c)) {
       to += NMP_MVE_LANES;
@@ -138,7 +138,7 @@ static eight eight_of(const nmp_conv *c, size_t first) {
   if (c->bias_bits == 32) {
     bias = vld2q_s32((const int32_t *)c->bias + first);
   } else {
-    const int wide = NMP_WIDE(c->bias_bits);
+    const int wide = c->bias_bits == 16;
     const int16x8_t b = load_eight((const uint8_t *)c->bias + (first << wide), wide);
     bias = (int32x4x2_t){{vmovlbq_s16(b), vmovltq_s16(b)}};
   }
@@ -167,17 +167,17 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
                                             {depthwise_split_to8, depthwise_split_to16}};
   static const int16_t zeros[2 * NMP_MVE_LANES] = {0};
   const int split = is_split(c);
-  const int32_t pixel = (int32_t)c->in << c->x_wide, line = c->h.in * pixel, tap = NMP_MVE_LANES * 2 << split;
+  const int32_t pixel = (int32_t)c->in << nmp_x_wide(c), line = c->h.in * pixel, tap = NMP_MVE_LANES * 2 << split;
   int32_t left, right, top, bottom;
   clip(&c->h, from, &left, &right);
   taps t = {.column = c->h.dilation * pixel,
             .row = c->v.dilation * line - (right - left) * c->h.dilation * pixel,
             .w_row = (c->h.kernel - (right - left)) * tap,
             .x_step = c->h.stride * pixel,
-            .y_step = (int32_t)c->out << c->y_wide};
+            .y_step = (int32_t)c->out << nmp_y_wide(c)};
   image += nmp_pixel(&c->h, from, left) * pixel;
   y += from * t.y_step;
-  depthwise_fn *any = table[c->x_wide + split][c->y_wide];
+  depthwise_fn *any = table[nmp_x_wide(c) + split][nmp_y_wide(c)];
   for (int32_t oy = 0; oy < c->v.out; oy++, y += c->h.out * t.y_step) {
     clip(&c->v, oy, &top, &bottom);
     t.columns = right - left;
@@ -215,13 +215,13 @@ size_t nmp_conv_mve_depthwise_scratch(const nmp_conv *c) {
 
 /* The last eight channels may overlap those before: they come to the same. */
 void nmp_conv_mve_depthwise(const nmp_conv *c) {
-  const size_t x_image = (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide;
-  const size_t y_image = (size_t)c->v.out * (size_t)c->h.out * c->out << c->y_wide;
+  const size_t x_image = (size_t)c->v.in * (size_t)c->h.in * c->in << nmp_x_wide(c);
+  const size_t y_image = (size_t)c->v.out * (size_t)c->h.out * c->out << nmp_y_wide(c);
   for (size_t done = 0; done < c->out; done += NMP_MVE_LANES) {
     const size_t first = done + NMP_MVE_LANES <= c->out ? done : c->out - NMP_MVE_LANES;
     const eight e = eight_of(c, first);
-    const uint8_t *image = (const uint8_t *)c->x + (first << c->x_wide);
-    uint8_t *y = (uint8_t *)c->y + (first << c->y_wide);
+    const uint8_t *image = (const uint8_t *)c->x + (first << nmp_x_wide(c));
+    uint8_t *y = (uint8_t *)c->y + (first << nmp_y_wide(c));
     lay_out(c, first);
     for (uint32_t i = 0; i < c->images; i++, image += x_image, y += y_image) {
       depthwise_image(c, &e, image, y);

@@ -111,8 +111,8 @@ static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   static row_fn *const fast[2] = {row_64_bias8_y8, row_64_bias16_y8}; /* many products of a common kind */
   const size_t k = c->k, bias = c->bias_bits / 16;
   const int8_t *w = (const int8_t *)c->w + first * k;
-  const int in_64s = k % 64 == 0 && bias < 2 && !c->y_wide;
-  return (layer){in_64s ? fast[bias] : any[bias][c->y_wide],
+  const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
+  return (layer){in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
                  {w, w + k},
                  {w + 2 * k, w + 3 * k},
                  {4 * k - (k + 15) / 16 * 16, in_64s ? k / 64 - 1 : k},
@@ -139,29 +139,29 @@ static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t
   l.bias = bias;
   l.w01.second = count > 1 ? l.w01.second : l.w01.first;
   l.w23 = (pair){count > 2 ? l.w23.first : l.w01.first, l.w01.first};
-  for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << c->y_wide) {
+  for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << nmp_y_wide(c)) {
     l.row(&l, x, four);
-    memcpy(y, four, count << c->y_wide);
+    memcpy(y, four, count << nmp_y_wide(c));
   }
 }
 
 /* Both factors int8. The last four channels may overlap those before: they come to the same. */
 void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
   const uint8_t *from = x;
-  uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << c->y_wide);
+  uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << nmp_y_wide(c));
   if (count < 4) {
     rows_of_few(c, from, rows, first, count, y);
     return;
   }
   layer l = layer_of(c, first, count / 4);
   for (size_t r = 0; r < rows; r++) {
-    l.row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
+    l.row(&l, from + r * c->k, y + (r * c->out << nmp_y_wide(c)));
   }
   if (count % 4) {
     l = layer_of(c, first + count - 4, 1);
-    y += (count - 4) << c->y_wide;
+    y += (count - 4) << nmp_y_wide(c);
     for (size_t r = 0; r < rows; r++) {
-      l.row(&l, from + r * c->k, y + (r * c->out << c->y_wide));
+      l.row(&l, from + r * c->k, y + (r * c->out << nmp_y_wide(c)));
     }
   }
 }

@@ -92,7 +92,7 @@ typedef void two_rows_fn(walk *at, const void *w0, const void *w1, int32x4_t lo,
 static two_rows_fn *rows_for(const nmp_conv *c) {
   static two_rows_fn *const table[2][2][2] = {{{0}, {rows_8x16to8, rows_8x16to16}},
                                               {{rows_16x8to8, rows_16x8to16}, {rows_16x16to8, rows_16x16to16}}};
-  return table[c->x_wide][c->w_wide][c->y_wide];
+  return table[nmp_x_wide(c)][nmp_w_wide(c)][nmp_y_wide(c)];
 }
 
 /* The last channel of an odd count is a pair with itself. */
@@ -109,13 +109,13 @@ static void prepare(const nmp_conv *c, size_t first, size_t count, int32_t *ends
 /* At most PREPARED channels. */
 static void some_channels(const nmp_conv *c, const uint8_t *x, size_t rows, size_t first, size_t count, uint8_t *y) {
   two_rows_fn *run = rows_for(c);
-  const size_t x_row = c->k << c->x_wide, w_row = c->k << c->w_wide, y_row = c->out << c->y_wide;
+  const size_t x_row = c->k << nmp_x_wide(c), w_row = c->k << nmp_w_wide(c), y_row = c->out << nmp_y_wide(c);
   const uint8_t *w = (const uint8_t *)c->w + first * w_row;
   const int32x4_t lo = vdupq_n_s32(c->lo), hi = vdupq_n_s32(c->hi);
   const uint32x4_t places = {0, 1, c->out, c->out + 1};
   const size_t pairs = count / 2;
   int32_t ends[2 * PREPARED + 2];
-  walk at = {.hop = 2 * w_row - ((c->k + 7) / 8 * 8 << c->w_wide), .k = c->k};
+  walk at = {.hop = 2 * w_row - ((c->k + 7) / 8 * 8 << nmp_w_wide(c)), .k = c->k};
   prepare(c, first, count, ends);
   for (size_t r = 0; r < rows; r += 2, x += 2 * x_row, y += 2 * y_row) {
     at.x0 = x;
@@ -130,7 +130,7 @@ static void some_channels(const nmp_conv *c, const uint8_t *x, size_t rows, size
     if (count % 2) {
       const uint8_t *last = w + 2 * pairs * w_row;
       at.ends = ends + 4 * pairs;
-      at.y = y + (2 * pairs << c->y_wide);
+      at.y = y + (2 * pairs << nmp_y_wide(c));
       at.pairs = 1;
       at.live &= 0x0F0F;
       run(&at, last, last, lo, hi, places);
@@ -141,7 +141,7 @@ static void some_channels(const nmp_conv *c, const uint8_t *x, size_t rows, size
 void nmp_conv_mve_wide(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
   for (size_t done = 0; done < count; done += PREPARED) {
     const size_t n = count - done < PREPARED ? count - done : PREPARED;
-    some_channels(c, x, rows, first + done, n, (uint8_t *)c->y + ((pixel * c->out + first + done) << c->y_wide));
+    some_channels(c, x, rows, first + done, n, (uint8_t *)c->y + ((pixel * c->out + first + done) << nmp_y_wide(c)));
   }
 }
 

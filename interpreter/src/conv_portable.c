@@ -13,9 +13,9 @@ static size_t align(size_t bytes) {
 /* Depthwise: the addresses of the taps, then the weights of a tile of channels tap by tap. */
 static size_t scratch(const nmp_conv *c) {
   if (nmp_conv_is_depthwise(c)) {
-    return align(c->k * sizeof(void *)) + align((size_t)c->k * NMP_TILE_CHANNELS << c->w_wide);
+    return align(c->k * sizeof(void *)) + align((size_t)c->k * NMP_TILE_CHANNELS << nmp_w_wide(c));
   }
-  return nmp_conv_is_direct(c) ? 0 : align((size_t)NMP_TILE_ROWS * c->k << c->x_wide);
+  return nmp_conv_is_direct(c) ? 0 : align((size_t)NMP_TILE_ROWS * c->k << nmp_x_wide(c));
 }
 
 static void run_rows(const nmp_conv *c) {
@@ -24,9 +24,9 @@ static void run_rows(const nmp_conv *c) {
   for (size_t pixel = 0; pixel < pixels; pixel += NMP_TILE_ROWS) {
     const size_t rows = pixels - pixel < NMP_TILE_ROWS ? pixels - pixel : NMP_TILE_ROWS;
     for (size_t group = 0; group < c->groups; group++) {
-      const uint8_t *patches = direct ? (const uint8_t *)c->x + (pixel * c->k << c->x_wide) : c->scratch;
+      const uint8_t *patches = direct ? (const uint8_t *)c->x + (pixel * c->k << nmp_x_wide(c)) : c->scratch;
       for (size_t r = 0; r < rows && !direct; r++) {
-        nmp_gather(c, nmp_locate(c, pixel + r), group, (uint8_t *)c->scratch + (r * c->k << c->x_wide));
+        nmp_gather(c, nmp_locate(c, pixel + r), group, (uint8_t *)c->scratch + (r * c->k << nmp_x_wide(c)));
       }
       nmp_rows(c, patches, rows, group * out_per_group, out_per_group, pixel);
     }
@@ -38,7 +38,7 @@ static void transpose_weights(const nmp_conv *c, size_t first, size_t n, void *t
   for (size_t t = 0; t < c->k; t++) {
     for (size_t i = 0; i < n; i++) {
       const size_t from = (first + i) * c->k + t;
-      if (c->w_wide) {
+      if (nmp_w_wide(c)) {
         ((int16_t *)to)[t * n + i] = ((const int16_t *)c->w)[from];
       } else {
         ((int8_t *)to)[t * n + i] = ((const int8_t *)c->w)[from];
@@ -62,7 +62,7 @@ static void point(const nmp_conv *c, nmp_place at, size_t first, const void **ta
 }
 
 static void run_depthwise(const nmp_conv *c) {
-  const int sum_wide = NMP_WIDE_SUM(c->x_wide, c->w_wide);
+  const int sum_wide = NMP_WIDE_SUM(nmp_x_wide(c), nmp_w_wide(c));
   const size_t pixels = nmp_conv_pixels(c);
   const void **taps = (const void **)c->scratch;
   void *weights = (uint8_t *)c->scratch + align(c->k * sizeof(void *));
@@ -76,7 +76,7 @@ static void run_depthwise(const nmp_conv *c) {
       const size_t rows = pixels - pixel < NMP_TILE_ROWS ? pixels - pixel : NMP_TILE_ROWS;
       for (size_t r = 0; r < rows; r++) {
         point(c, nmp_locate(c, pixel + r), first, taps);
-        NMP_BY_2(NMP_IN_USE(c->kernels).depthwise, c->x_wide, c->w_wide)
+        NMP_BY_2(NMP_IN_USE(c->kernels).depthwise, nmp_x_wide(c), nmp_w_wide(c))
         ((uint8_t *)sums + r * n * (sum_wide ? 8 : 4), taps, weights, c->k, n);
       }
       nmp_scale_rows(c, &channels, sums, rows, first, n, pixel);

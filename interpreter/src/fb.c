@@ -10,6 +10,12 @@ typedef struct walk {
   uint32_t budget;
 } walk;
 
+static uint32_t fields_of(const walk *w, uint32_t number, const fb_field **fields) {
+  const uint8_t *first = w->schema->first + number;
+  *fields = w->schema->fields + first[0];
+  return (uint32_t)first[1] - first[0];
+}
+
 static int inside(const walk *w, uint32_t at, uint32_t bytes) {
   return at <= w->bytes && bytes <= w->bytes - at;
 }
@@ -41,7 +47,8 @@ static int string_inside(walk *w, uint32_t at) {
 
 /* The table's own frame: vtable and every known field's bytes lie inside. */
 static int frame_inside(const walk *w, uint32_t number, uint32_t at) {
-  const fb_schema *schema = &w->schema[number];
+  const fb_field *fields;
+  const uint32_t count = fields_of(w, number, &fields);
   uint32_t vtable = at - fb_load32(w->file + at); /* wraps like the signed offset that it is */
   if (vtable % 2 != 0 || !inside(w, vtable, 4)) {
     return 0;
@@ -52,8 +59,8 @@ static int frame_inside(const walk *w, uint32_t number, uint32_t at) {
       !inside(w, at, table_bytes)) {
     return 0;
   }
-  for (uint32_t i = 0; i < schema->count; i++) {
-    const fb_field *field = &schema->fields[i];
+  for (uint32_t i = 0; i < count; i++) {
+    const fb_field *field = &fields[i];
     const uint8_t *place = fb_slot(w->file + at, i);
     uint32_t width = field->kind == FB_KIND_SCALAR ? field->arg : 4;
     if (place == NULL) {
@@ -120,13 +127,15 @@ static int field_inside(walk *w, const fb_field *field, uint32_t member, uint32_
 
 /* The recursion is as deep as the schema, which the generator checks to be without loops. */
 static int table_inside(walk *w, uint32_t number, uint32_t at) {
+  const fb_field *fields;
+  const uint32_t count = fields_of(w, number, &fields);
   if (w->budget == 0 || !frame_inside(w, number, at)) {
     return 0;
   }
   w->budget--;
   const uint8_t *table = w->file + at;
-  for (uint32_t i = 0; i < w->schema[number].count; i++) {
-    const fb_field *field = &w->schema[number].fields[i];
+  for (uint32_t i = 0; i < count; i++) {
+    const fb_field *field = &fields[i];
     if (field->kind == FB_KIND_SCALAR) {
       continue;
     }

@@ -18,9 +18,10 @@ typedef struct fb_field {
   uint8_t kind, arg, required;
 } fb_field;
 
+/* The fields of all tables; those of table i are [first[i], first[i + 1]). */
 typedef struct fb_schema {
   const fb_field *fields;
-  uint8_t count;
+  const uint8_t *first;
 } fb_schema;
 
 typedef struct fb_vector {

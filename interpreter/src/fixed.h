@@ -19,6 +19,30 @@ static inline int64_t nmp_rsh(int64_t a, int s) {
   return a * ((int64_t)1 << -s);
 }
 
+/* 1: quotients of 64 bits come bit by bit, since the library's division takes 860 bytes of a microcontroller. */
+#ifndef NMP_SMALL_DIVISION
+#define NMP_SMALL_DIVISION (UINTPTR_MAX <= UINT32_MAX)
+#endif
+
+/* floor(a / b), b > 0; as many steps as the quotient has bits. */
+static inline int64_t nmp_quotient(int64_t a, int64_t b) {
+#if NMP_SMALL_DIVISION
+  uint64_t rest = a < 0 ? (uint64_t)-a : (uint64_t)a, part = (uint64_t)b, bit = 1, quotient = 0;
+  for (; part <= rest >> 1; part <<= 1) {
+    bit <<= 1;
+  }
+  for (; bit > 0; bit >>= 1, part >>= 1) {
+    if (rest >= part) {
+      rest -= part;
+      quotient |= bit;
+    }
+  }
+  return a < 0 ? -(int64_t)quotient - (rest > 0) : (int64_t)quotient;
+#else
+  return a / b - (a % b < 0);
+#endif
+}
+
 /* floor(num / den + 1/2), den > 0: a quotient rounded half up. |num| < 2^61, den < 2^61. */
 static inline int64_t nmp_div(int64_t num, int64_t den) {
   const int64_t a = 2 * num + den, b = 2 * den;
@@ -26,7 +50,7 @@ static inline int64_t nmp_div(int64_t num, int64_t den) {
     const int32_t x = (int32_t)a, y = (int32_t)b;
     return x / y - (x % y < 0);
   }
-  return a / b - (a % b < 0);
+  return nmp_quotient(a, b);
 }
 
 static inline int32_t nmp_sat(int64_t a, int32_t lo, int32_t hi) {

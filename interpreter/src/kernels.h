@@ -12,7 +12,9 @@
 
 #include "build.h"
 
-#define NMP_WIDE(bits) ((bits) == 16)
+#define NMP_WIDE(bits) NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, (bits) == 16) /* of activations */
+#define NMP_WIDE_WEIGHT(bits) NMP_ONE_WIDTH(NMP_WEIGHT_BITS, (bits) == 16)
+#define NMP_ONE_WIDTH(only, wide) ((only) ? (only) == 16 : (wide)) /* a constant where a build has one width */
 
 /* A sum of products is int32 when both factors are int8, else int64; at most NMP_K_MAX products keep it exact. */
 #define NMP_K_MAX 131071
@@ -74,7 +76,7 @@ typedef struct nmp_pixels {
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
-typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c);
+typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c); /* NULL: left out of this build */
 
 typedef NMP_GEMM(nmp_gemm_fn);
 typedef NMP_DEPTHWISE(nmp_depthwise_fn);

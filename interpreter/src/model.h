@@ -27,6 +27,11 @@ typedef struct nmp_needs {
   uint64_t budget;
 } nmp_needs;
 
+/* Of a legal dtype, which are int8, int16, int32. */
+static inline uint8_t nmp_dtype_bits(int8_t dtype) {
+  return (uint8_t)(8 << dtype);
+}
+
 /* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
 nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
                           nmp_fault *fault);
@@ -40,6 +45,7 @@ nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const
 /* arena.c: every read finds what was produced; everything lies inside the arena. */
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
 
+/* decode.c */
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
 
@@ -55,9 +61,10 @@ uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 /* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
 int nmp_spend(nmp_needs *needs, uint64_t steps);
 
-nmp_status nmp_fail(nmp_fault *fault, nmp_status status, int64_t op, int64_t tensor, nmp_rule rule);
+nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
 
 /* op_table.c: by kind; NULL for an op that this build leaves out. */
 extern const nmp_op_type *const nmp_op_table[NMP_OP_KINDS];
+extern nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS];
 
 #endif

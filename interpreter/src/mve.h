@@ -31,7 +31,7 @@ nmp_conv_rows_fn nmp_conv_mve_wide;
 
 /* Bytes at the start of the scratch, where nmp_conv_mve_narrow finds the only exponent of all channels repeated. */
 static inline size_t nmp_conv_mve_repeated(const nmp_conv *c) {
-  return c->exponent_step || (c->x_wide | c->w_wide) ? 0 : (c->out + 15) / 16 * 16;
+  return c->exponent_step || (nmp_x_wide(c) | nmp_w_wide(c)) ? 0 : (c->out + 15) / 16 * 16;
 }
 
 /* Depthwise convolutions of at least NMP_MVE_LANES channels. */

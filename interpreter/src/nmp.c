@@ -35,8 +35,8 @@ static int misaligned(const void *p) {
   return p == NULL || (uintptr_t)p % NMP_ALIGN != 0;
 }
 
-static nmp_status refuse(nmp_fault *fault, nmp_status status, const char *what, int64_t found, int64_t allowed) {
-  return nmp_fail(fault, status, -1, -1, (nmp_rule){what, found, allowed});
+static nmp_status refuse(nmp_fault *fault, nmp_rule rule) {
+  return nmp_fail(fault, -1, -1, rule);
 }
 
 /* The offset of what comes after each part of the arena. */
@@ -64,10 +64,11 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
   if (net->cpu == NULL) {
-    return refuse(fault, NMP_E_CPU, "CPU level", 0, 0);
+    return refuse(fault, NMP_RULE(NMP_E_CPU, "CPU level", 0, 0));
   }
   if (misaligned(file)) {
-    return refuse(fault, NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN);
+    return refuse(
+        fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN));
   }
   nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
   if (status == NMP_OK) {
@@ -78,7 +79,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   }
   *at = lay_out(m, &needs);
   if (at->end > SIZE_MAX) {
-    return refuse(fault, NMP_E_LIMIT, "bytes of the arena", (int64_t)at->end, (int64_t)(SIZE_MAX >> 1));
+    return refuse(fault, NMP_RULE(NMP_E_LIMIT, "bytes of the arena", (int64_t)at->end, (int64_t)(SIZE_MAX >> 1)));
   }
   info->major = fb_model_major(m->root);
   info->minor = fb_model_minor(m->root);
@@ -91,7 +92,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   info->activation_bytes = m->arena_bytes;
   info->scratch_bytes = needs.scratch;
   info->work = needs.work;
-  return refuse(fault, NMP_OK, NULL, 0, 0);
+  return refuse(fault, NMP_RULE(NMP_OK, NULL, 0, 0));
 }
 
 nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *options, nmp_info *info, nmp_fault *fault) {
@@ -100,7 +101,7 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;
   if (info == NULL) {
-    return refuse(fault, NMP_E_ARGUMENT, "info", 0, 0);
+    return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info", 0, 0));
   }
   return verify(&net, model, bytes, options, info, &at, fault);
 }
@@ -108,7 +109,7 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 /* The op, with everything that a run needs. */
 static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
   nmp_model_op(&net->model, i, op);
-  op->packed = net->packed ? net->packed + net->starts[i] : NULL;
+  op->packed = NMP_PACKED_WEIGHTS && net->packed ? net->packed + net->starts[i] : NULL;
   op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
   op->kernels = KERNELS(net);
   op->threads = &net->options;
@@ -145,14 +146,15 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;
   if (net == NULL || misaligned(arena)) {
-    return refuse(fault, NMP_E_ARGUMENT, "alignment of the arena", (int64_t)((uintptr_t)arena % NMP_ALIGN), NMP_ALIGN);
+    return refuse(
+        fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the arena", (int64_t)((uintptr_t)arena % NMP_ALIGN), NMP_ALIGN));
   }
   nmp_status status = verify(&made, model, bytes, options, &info, &at, fault);
   if (status != NMP_OK) {
     return status;
   }
   if (arena_bytes < info.arena_bytes) {
-    return refuse(fault, NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)info.arena_bytes);
+    return refuse(fault, NMP_RULE(NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)info.arena_bytes));
   }
   uint8_t *base = (uint8_t *)arena;
   made.model.arena = base + at.activations;
@@ -161,7 +163,7 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   made.ops = NULL;
   *net = (nmp_net *)arena;
   **net = made;
-  if (at.activations > at.packed) {
+  if (NMP_PACKED_WEIGHTS && at.activations > at.packed) {
     pack(*net, base + at.packed);
   }
   if (NMP_KEEP_OPS) {
@@ -262,7 +264,7 @@ const char *nmp_status_text(nmp_status status) {
     case NMP_E_UNKNOWN_OP:
       return "an op that this version does not know";
     case NMP_E_NOT_BUILT:
-      return "an op that this build left out";
+      return "an op, a width or a kind of op that this build left out";
     case NMP_E_CPU:
       return "a CPU level that this machine or build does not have";
   }

@@ -41,11 +41,23 @@ struct nmp_op {
   const nmp_options *threads; /* parallel may be NULL */
 };
 
-/* A rule that the file breaks: what, with what was found and what is allowed. what == NULL: fine. */
+/* A rule that the file breaks, and the status of that; or NMP_OK. With NMP_FAULT_DETAILS it says what, with what was
+ * found and what is allowed.
+ */
+#if NMP_FAULT_DETAILS
 typedef struct nmp_rule {
+  nmp_status status;
   const char *what;
   int64_t found, allowed;
 } nmp_rule;
+#define NMP_RULE(status, what, found, allowed) ((nmp_rule){status, what, (int64_t)(found), (int64_t)(allowed)})
+#else
+typedef struct nmp_rule {
+  nmp_status status;
+} nmp_rule;
+#define NMP_RULE(status, what, found, allowed) ((void)(found), (void)(allowed), (nmp_rule){status})
+#endif
+#define NMP_FINE NMP_RULE(NMP_OK, NULL, 0, 0)
 
 /* check, scratch, work and packed are called once, before there is an arena: only constants have data, and scratch and
  * packed are NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are

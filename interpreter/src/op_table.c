@@ -5,4 +5,7 @@
 
 NMP_BUILD_OPS(DECLARE)
 
+#define DECODE(name, NAME) [NMP_OP_##NAME] = nmp_##name##_decode,
+
 const nmp_op_type *const nmp_op_table[NMP_OP_KINDS] = {NMP_BUILD_OPS(ENTRY)};
+nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS] = {NMP_BUILD_OPS(DECODE)};

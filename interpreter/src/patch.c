@@ -25,7 +25,7 @@ nmp_place nmp_locate(const nmp_conv *c, size_t pixel) {
 
 /* Neighbouring taps are copied in one go. */
 void nmp_gather(const nmp_conv *c, nmp_place at, size_t group, uint8_t *patch) {
-  const size_t per_group = c->in / c->groups, first = group * per_group, tap = per_group << c->x_wide;
+  const size_t per_group = c->in / c->groups, first = group * per_group, tap = per_group << nmp_x_wide(c);
   for (int32_t ky = 0; ky < c->v.kernel; ky++) {
     const int32_t iy = nmp_pixel(&c->v, at.y, ky);
     int32_t run;

@@ -15,11 +15,11 @@ nmp_place nmp_locate(const nmp_conv *c, size_t pixel);
 /* The address of a channel of an input pixel; of what padding holds in a channel, when c->pad is not NULL. */
 static inline const uint8_t *nmp_element(const nmp_conv *c, nmp_place at, int32_t y, int32_t x, size_t channel) {
   const size_t pixel = at.image + ((size_t)y * (size_t)c->h.in + (size_t)x) * c->in;
-  return (const uint8_t *)c->x + ((pixel + channel) << c->x_wide);
+  return (const uint8_t *)c->x + ((pixel + channel) << nmp_x_wide(c));
 }
 
 static inline const uint8_t *nmp_padding(const nmp_conv *c, size_t channel) {
-  return (const uint8_t *)c->pad + (channel << c->x_wide);
+  return (const uint8_t *)c->pad + (channel << nmp_x_wide(c));
 }
 
 /* Copies the patch of one output pixel and group: KH * KW * in / groups elements. */

@@ -11,8 +11,8 @@ void nmp_channels_load(nmp_channels *channels, const nmp_conv *c, size_t first, 
 
 void nmp_scale_rows(const nmp_conv *c, const nmp_channels *channels, const void *sums, size_t rows, size_t first,
                     size_t count, size_t pixel) {
-  NMP_BY_2(NMP_IN_USE(c->kernels).scale, NMP_WIDE_SUM(c->x_wide, c->w_wide), c->y_wide)
-  ((uint8_t *)c->y + ((pixel * c->out + first) << c->y_wide), c->out, sums, rows, count, channels->bias,
+  NMP_BY_2(NMP_IN_USE(c->kernels).scale, NMP_WIDE_SUM(nmp_x_wide(c), nmp_w_wide(c)), nmp_y_wide(c))
+  ((uint8_t *)c->y + ((pixel * c->out + first) << nmp_y_wide(c)), c->out, sums, rows, count, channels->bias,
    channels->shift, c->lo, c->hi);
 }
 
@@ -22,8 +22,8 @@ void nmp_rows(const nmp_conv *c, const void *x, size_t rows, size_t first, size_
   for (size_t done = 0, n; done < count; done += n) {
     n = count - done < NMP_TILE_CHANNELS ? count - done : NMP_TILE_CHANNELS;
     nmp_channels_load(&channels, c, first + done, n);
-    NMP_BY_2(NMP_IN_USE(c->kernels).gemm, c->x_wide, c->w_wide)
-    (sums, x, c->k, (const uint8_t *)c->w + ((first + done) * c->k << c->w_wide), c->k, rows, n);
+    NMP_BY_2(NMP_IN_USE(c->kernels).gemm, nmp_x_wide(c), nmp_w_wide(c))
+    (sums, x, c->k, (const uint8_t *)c->w + ((first + done) * c->k << nmp_w_wide(c)), c->k, rows, n);
     nmp_scale_rows(c, &channels, sums, rows, first + done, n, pixel);
   }
 }

@@ -43,7 +43,7 @@ static void fail(const char *what, uint32_t op) {
 
 /* Where the checksum is, if the root table can still be found. */
 static uint8_t *checksum_place(uint8_t *file, size_t bytes) {
-  if (bytes < 8 || !fb_verify_root(nmp_schema, FB_MODEL, file, (uint32_t)bytes)) {
+  if (bytes < 8 || !fb_verify_root(&nmp_schema, FB_MODEL, file, (uint32_t)bytes)) {
     return NULL;
   }
   return (uint8_t *)(uintptr_t)fb_slot(fb_root(file), FB_SLOT_CHECKSUM);
@@ -166,8 +166,9 @@ static void add_place(seed *s, const uint8_t *p, uint32_t width) {
 }
 
 static void find_places(seed *s, uint32_t number, const uint8_t *table) {
-  for (uint32_t i = 0; i < nmp_schema[number].count; i++) {
-    const fb_field *field = &nmp_schema[number].fields[i];
+  const fb_field *fields = nmp_schema.fields + nmp_schema.first[number];
+  for (uint32_t i = 0; nmp_schema.first[number] + i < nmp_schema.first[number + 1]; i++) {
+    const fb_field *field = &fields[i];
     const uint8_t *p = fb_slot(table, i);
     if (p == NULL || field->kind == FB_KIND_STRING || field->kind == FB_KIND_STRINGS) {
       continue;

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
 from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
 from nmpconv.memory import scratch_bound
-from nmpconv.reader import Model, Port, read
+from nmpconv.ops import WEIGHTED
+from nmpconv.reader import Model, Op, Port, read
+from nmpconv.targets import overlap
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
@@ -32,15 +35,14 @@ def bundle(data: bytes | None) -> dict[str, bytes]:
     """Relative path to content. data: a .nmp file, None for the interpreter alone."""
     model = None if data is None else read(data)
     arena_bytes = 0 if model is None else arena_bound(model)
-    kinds = list(OP_TABLES) if model is None else sorted({op.kind for op in model.ops})
-    files = {f"src/{path}": text for path, text in _interpreter(kinds, whole=model is None)}
+    files = {f"src/{path}": text for path, text in _interpreter(model)}
     if data is not None and model is not None:
         files["src/model_data.h"] = _header(model, arena_bytes)
         files["src/model_data.c"] = _array(data)
         files["example/main.c"] = _example(model)
     for name in ("CMakeLists.txt", "library.properties", "library.json"):
         files[name] = _filled(name, VERSION=__version__)
-    files["README.md"] = _readme(model, kinds, arena_bytes)
+    files["README.md"] = _readme(model, arena_bytes)
     return {path: text.encode() for path, text in files.items()}
 
 
@@ -58,24 +60,79 @@ def _sources() -> Path:
     raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
 
 
-def _interpreter(kinds: Sequence[str], *, whole: bool) -> Iterator[tuple[str, str]]:
-    """The core, the public header among the others; of the ops only these. whole: with the kernels of PCs, too."""
+def _interpreter(model: Model | None) -> Iterator[tuple[str, str]]:
+    """The core, the public header among the others; with a model, no more than it needs on a microcontroller."""
     root = _sources()
     yield "nmp.h", (root / "include/nmp.h").read_text()
     for path in sorted([*root.glob("src/*.[ch]"), *root.glob("src/gen/*.[ch]")]):
-        if not whole and ON_PCS.match(path.name):
+        if model is not None and ON_PCS.match(path.name):
             continue
         text = path.read_text()
-        if not whole and path.name == "build.h":
-            text = _choices(kinds) + text
+        if model is not None and path.name == "build.h":
+            text = _choices(model) + text
         yield str(path.relative_to(root / "src")), text
-    yield from _ops(root / "src/ops", kinds)
+    yield from _ops(root / "src/ops", list(OP_TABLES) if model is None else _kinds(model))
 
 
-def _choices(kinds: Sequence[str]) -> str:
-    """What stands before the defaults of build.h."""
-    ops = " ".join(f"X({kind}, {kind.upper()})" for kind in kinds)
-    return f"#define NMP_FIXED_CPU 1\n#define NMP_NO_RVV 1\n#define NMP_KEEP_OPS 0\n#define NMP_BUILD_OPS(X) {ops}\n"
+def _choices(model: Model) -> str:
+    """build.h of a model: what stands before the defaults."""
+    weighted = [op for op in model.ops if op.kind in WEIGHTED]
+    parameters = {i for op in weighted for i in op.inputs[1:3]}
+    values = [t.dtype for i, t in enumerate(model.tensors) if i not in parameters and t.dtype != "int32"]
+    weights = [model.tensors[op.inputs[1]] for op in weighted]
+    convolutions = [op for op in model.ops if op.kind == "conv2d"]
+    choices = {
+        "NMP_FIXED_CPU": 1,
+        "NMP_NO_RVV": 1,
+        "NMP_KEEP_OPS": 0,
+        "NMP_FAULT_DETAILS": 0,
+        "NMP_ACTIVATION_BITS": _only_bits(values),
+        "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in weights]),
+        "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
+        "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op in convolutions)),
+        "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op in convolutions)),
+        "NMP_CONV_HARD": int(any(_is_hard(op, model) for op in weighted)),
+        "NMP_CONV_OVERLAP": int(
+            any(overlap(model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]) for op in convolutions)
+        ),
+        "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in _kinds(model)),
+    }
+    lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())
+    return f"/* Written by nmpconv bundle for one model; the defaults are below. */\n{lines}\n"
+
+
+def _kinds(model: Model) -> list[str]:
+    return sorted({op.kind for op in model.ops})
+
+
+def _only_bits(dtypes: Sequence[str]) -> int:
+    """8 or 16 where all are of that width, else 0."""
+    return {frozenset({"int8"}): 8, frozenset({"int16"}): 16}.get(frozenset(dtypes), 0)
+
+
+def _is_depthwise(op: Op, model: Model) -> bool:
+    """One input and one output channel a group."""
+    x, w = (model.tensors[i] for i in op.inputs[:2])
+    return bool(op.params["groups"] == x.shape[-1] == w.shape[0])
+
+
+def _is_hard(op: Op, model: Model) -> bool:
+    """What vectors of 32 bits may leave to the portable kernels; conv_mve.c has the rule, which is a little milder."""
+    x, w = (model.tensors[i] for i in op.inputs[:2])
+    y, taps = model.tensors[op.outputs[0]], prod(w.shape[1:])
+    shift = y.exponents[0] - x.exponents[0] - max(w.exponents)
+    if op.kind == "conv_transpose" or shift < 0:
+        return True
+    if op.kind == "conv2d" and _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
+        return True
+    return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
+
+
+def _is_product(op: Op, model: Model) -> bool:
+    """The pixels of the input are the rows of a matrix product as they are."""
+    p, w = op.params, model.tensors[op.inputs[1]]
+    padding = p["pad_top"] + p["pad_bottom"] + p["pad_left"] + p["pad_right"]
+    return bool(w.shape[1:3] == (1, 1) and p["groups"] == p["stride_h"] == p["stride_w"] == 1 and padding == 0)
 
 
 def _ops(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -154,9 +211,10 @@ def _example(model: Model) -> str:
     return _filled("main.c", VECTORS=vectors)
 
 
-def _readme(model: Model | None, kinds: Sequence[str], arena_bytes: int) -> str:
-    facts = ""
+def _readme(model: Model | None, arena_bytes: int) -> str:
+    facts, kinds = "", list(OP_TABLES)
     if model is not None:
+        kinds = _kinds(model)
         facts = f"""| | bytes |
 |---|---|
 | model: constant, may stay in flash | {model.file_bytes} |

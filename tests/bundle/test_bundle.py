@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from zoo_quick import converted
 
@@ -28,28 +27,6 @@ STRICT = [
 ]
 HERE = Path(__file__).parent
 RAN = "the outputs are those of the test vector\n"
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small convolutional net with one test vector."""
-    folder = tmp_path_factory.mktemp("bundle")
-    rng = np.random.default_rng(0)
-    np.save(folder / "x.npy", rng.normal(size=(8, 3, 8, 8)).astype(np.float32))
-    weights = {"w": rng.normal(0, 0.3, (8, 3, 3, 3)), "b": rng.normal(0, 1, 8), "v": rng.normal(0, 1, (5, 8))}
-    text = """<ir_version: 8, opset_import: ["" : 13]> net (float[1,3,8,8] x) => (float[1,5] y) {
-        c = Conv <pads = [1,1,1,1]> (x, w, b)
-        r = Relu (c)
-        g = GlobalAveragePool (r)
-        f = Flatten (g)
-        y = Gemm <transB = 1> (f, v)
-    }"""
-    net = onnx.parser.parse_model(text)
-    net.graph.initializer.extend(onnx.numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items())
-    onnx.save(net, folder / "net.onnx")
-    made = convert(folder / "net.onnx", {"": folder / "x.npy"}, Options(test_vectors=1), lambda *progress: None)
-    (folder / "net.nmp").write_bytes(made.data)
-    return folder / "net.nmp"
 
 
 def unpack(model: Path, folder: Path) -> Path:

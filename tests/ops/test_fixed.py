@@ -60,11 +60,14 @@ def test_quantize_saturates_what_is_not_finite() -> None:
     assert fixed.quantize([np.inf, -np.inf, 3.5, -3.5], 0, -128, 127).tolist() == [127, -128, 4, -3]
 
 
-def test_the_twin_in_c(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+@pytest.mark.parametrize("small_division", [0, 1])
+def test_the_twin_in_c(small_division: int, root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     """The limits, every rsh and sat and div of the tests above, by a small program of fixed.h."""
     program = tmp_path / "fixed"
     source = Path(__file__).with_name("fixed_lines.c")
-    subprocess.run([need_tool("cc", "gcc", "clang"), "-I", root / "interpreter/src", source, "-o", program], check=True)
+    choice = f"-DNMP_SMALL_DIVISION={small_division}"
+    compiler = [need_tool("cc", "gcc", "clang"), choice, "-I", root / "interpreter/src"]
+    subprocess.run([*compiler, source, "-o", program], check=True)
     shifts = [(a, s) for s in SHIFTS for a in arguments(s)]
     lines = [f"r {a} {s}" for a, s in shifts] + [f"d {a} {b}" for a, b in quotients()] + [f"s {a} 9" for a in ENDS]
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)

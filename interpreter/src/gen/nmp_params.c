@@ -3,7 +3,8 @@
 
 #include "fb.h"
 
-static void decode_conv2d(const uint8_t *table, nmp_conv2d_params *p) {
+void nmp_conv2d_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_conv2d_params *p = &params->conv2d;
   p->stride_h = fb_i32(table, 0, 1);
   p->stride_w = fb_i32(table, 1, 1);
   p->dilation_h = fb_i32(table, 2, 1);
@@ -15,7 +16,23 @@ static void decode_conv2d(const uint8_t *table, nmp_conv2d_params *p) {
   p->groups = fb_i32(table, 8, 1);
 }
 
-static void decode_average_pool(const uint8_t *table, nmp_average_pool_params *p) {
+void nmp_fully_connected_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_add_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_mul_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_average_pool_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_average_pool_params *p = &params->average_pool;
   p->kernel_h = fb_i32(table, 0, 1);
   p->kernel_w = fb_i32(table, 1, 1);
   p->stride_h = fb_i32(table, 2, 1);
@@ -27,7 +44,8 @@ static void decode_average_pool(const uint8_t *table, nmp_average_pool_params *p
   p->count_include_pad = fb_bool(table, 8, 0);
 }
 
-static void decode_max_pool(const uint8_t *table, nmp_max_pool_params *p) {
+void nmp_max_pool_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_max_pool_params *p = &params->max_pool;
   p->kernel_h = fb_i32(table, 0, 1);
   p->kernel_w = fb_i32(table, 1, 1);
   p->stride_h = fb_i32(table, 2, 1);
@@ -40,38 +58,56 @@ static void decode_max_pool(const uint8_t *table, nmp_max_pool_params *p) {
   p->pad_right = fb_i32(table, 9, 0);
 }
 
-static void decode_softmax(const uint8_t *table, nmp_softmax_params *p) {
+void nmp_requantize_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_lookup_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_softmax_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_softmax_params *p = &params->softmax;
   p->axis = fb_i32(table, 0, 0);
 }
 
-static void decode_concat(const uint8_t *table, nmp_concat_params *p) {
+void nmp_concat_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_concat_params *p = &params->concat;
   p->axis = fb_i32(table, 0, 0);
 }
 
-static void decode_pad(const uint8_t *table, nmp_pad_params *p) {
+void nmp_pad_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_pad_params *p = &params->pad;
   p->pads = fb_ints(table, 0, &p->pads_count);
 }
 
-static void decode_slice(const uint8_t *table, nmp_slice_params *p) {
+void nmp_slice_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_slice_params *p = &params->slice;
   p->starts = fb_ints(table, 0, &p->starts_count);
   p->steps = fb_ints(table, 1, &p->steps_count);
   p->sizes = fb_ints(table, 2, &p->sizes_count);
 }
 
-static void decode_reshape(const uint8_t *table, nmp_reshape_params *p) {
+void nmp_reshape_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_reshape_params *p = &params->reshape;
   p->shape = fb_ints(table, 0, &p->shape_count);
 }
 
-static void decode_transpose(const uint8_t *table, nmp_transpose_params *p) {
+void nmp_transpose_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_transpose_params *p = &params->transpose;
   p->perm = fb_ints(table, 0, &p->perm_count);
 }
 
-static void decode_gather(const uint8_t *table, nmp_gather_params *p) {
+void nmp_gather_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_gather_params *p = &params->gather;
   p->axis = fb_i32(table, 0, 0);
   p->index = fb_ints(table, 1, &p->index_count);
 }
 
-static void decode_resize(const uint8_t *table, nmp_resize_params *p) {
+void nmp_resize_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_resize_params *p = &params->resize;
   p->taps_h = fb_i32(table, 0, 1);
   p->taps_w = fb_i32(table, 1, 1);
   p->rows = fb_ints(table, 2, &p->rows_count);
@@ -80,7 +116,23 @@ static void decode_resize(const uint8_t *table, nmp_resize_params *p) {
   p->column_weights = fb_ints(table, 5, &p->column_weights_count);
 }
 
-static void decode_conv_transpose(const uint8_t *table, nmp_conv_transpose_params *p) {
+void nmp_sub_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_minimum_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_maximum_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_conv_transpose_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_conv_transpose_params *p = &params->conv_transpose;
   p->stride_h = fb_i32(table, 0, 1);
   p->stride_w = fb_i32(table, 1, 1);
   p->dilation_h = fb_i32(table, 2, 1);
@@ -92,73 +144,44 @@ static void decode_conv_transpose(const uint8_t *table, nmp_conv_transpose_param
   p->groups = fb_i32(table, 8, 1);
 }
 
-static void decode_normalize(const uint8_t *table, nmp_normalize_params *p) {
+void nmp_normalize_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_normalize_params *p = &params->normalize;
   p->axes = fb_ints(table, 0, &p->axes_count);
   p->epsilon = fb_i32(table, 1, 0);
   p->epsilon_shift = fb_i32(table, 2, 0);
 }
 
-static void decode_arg_max(const uint8_t *table, nmp_arg_max_params *p) {
+void nmp_batch_matmul_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_divide_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_greater_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_equal_decode(const uint8_t *table, union nmp_params *params) {
+  (void)table;
+  (void)params;
+}
+
+void nmp_arg_max_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_arg_max_params *p = &params->arg_max;
   p->axis = fb_i32(table, 0, 0);
   p->smallest = fb_bool(table, 1, 0);
   p->last = fb_bool(table, 2, 0);
 }
 
-static void decode_lrn(const uint8_t *table, nmp_lrn_params *p) {
+void nmp_lrn_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_lrn_params *p = &params->lrn;
   p->size = fb_i32(table, 0, 1);
   p->shift = fb_i32(table, 1, 0);
   p->offset = fb_i32(table, 2, 1);
   p->offset_shift = fb_i32(table, 3, 0);
-}
-
-void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params) {
-  switch (kind) {
-    case NMP_OP_CONV2D:
-      decode_conv2d(table, &params->conv2d);
-      break;
-    case NMP_OP_AVERAGE_POOL:
-      decode_average_pool(table, &params->average_pool);
-      break;
-    case NMP_OP_MAX_POOL:
-      decode_max_pool(table, &params->max_pool);
-      break;
-    case NMP_OP_SOFTMAX:
-      decode_softmax(table, &params->softmax);
-      break;
-    case NMP_OP_CONCAT:
-      decode_concat(table, &params->concat);
-      break;
-    case NMP_OP_PAD:
-      decode_pad(table, &params->pad);
-      break;
-    case NMP_OP_SLICE:
-      decode_slice(table, &params->slice);
-      break;
-    case NMP_OP_RESHAPE:
-      decode_reshape(table, &params->reshape);
-      break;
-    case NMP_OP_TRANSPOSE:
-      decode_transpose(table, &params->transpose);
-      break;
-    case NMP_OP_GATHER:
-      decode_gather(table, &params->gather);
-      break;
-    case NMP_OP_RESIZE:
-      decode_resize(table, &params->resize);
-      break;
-    case NMP_OP_CONV_TRANSPOSE:
-      decode_conv_transpose(table, &params->conv_transpose);
-      break;
-    case NMP_OP_NORMALIZE:
-      decode_normalize(table, &params->normalize);
-      break;
-    case NMP_OP_ARG_MAX:
-      decode_arg_max(table, &params->arg_max);
-      break;
-    case NMP_OP_LRN:
-      decode_lrn(table, &params->lrn);
-      break;
-    default:
-      break;
-  }
 }

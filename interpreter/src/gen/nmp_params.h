@@ -263,7 +263,34 @@ union nmp_params {
   nmp_lrn_params lrn;
 };
 
-/* Reads the parameters of an op of this kind from its verified table in the file. */
-void nmp_params_decode(enum nmp_op_kind kind, const uint8_t *table, union nmp_params *params);
+/* Reads the parameters of an op of some kind from its verified table in the file. */
+typedef void nmp_decode_fn(const uint8_t *table, union nmp_params *params);
+nmp_decode_fn nmp_conv2d_decode;
+nmp_decode_fn nmp_fully_connected_decode;
+nmp_decode_fn nmp_add_decode;
+nmp_decode_fn nmp_mul_decode;
+nmp_decode_fn nmp_average_pool_decode;
+nmp_decode_fn nmp_max_pool_decode;
+nmp_decode_fn nmp_requantize_decode;
+nmp_decode_fn nmp_lookup_decode;
+nmp_decode_fn nmp_softmax_decode;
+nmp_decode_fn nmp_concat_decode;
+nmp_decode_fn nmp_pad_decode;
+nmp_decode_fn nmp_slice_decode;
+nmp_decode_fn nmp_reshape_decode;
+nmp_decode_fn nmp_transpose_decode;
+nmp_decode_fn nmp_gather_decode;
+nmp_decode_fn nmp_resize_decode;
+nmp_decode_fn nmp_sub_decode;
+nmp_decode_fn nmp_minimum_decode;
+nmp_decode_fn nmp_maximum_decode;
+nmp_decode_fn nmp_conv_transpose_decode;
+nmp_decode_fn nmp_normalize_decode;
+nmp_decode_fn nmp_batch_matmul_decode;
+nmp_decode_fn nmp_divide_decode;
+nmp_decode_fn nmp_greater_decode;
+nmp_decode_fn nmp_equal_decode;
+nmp_decode_fn nmp_arg_max_decode;
+nmp_decode_fn nmp_lrn_decode;
 
 #endif

@@ -72,7 +72,7 @@ enum {
   FB_SLOT_CHECKSUM = 11,
 };
 
-extern const fb_schema nmp_schema[FB_TABLE_COUNT];
+extern const fb_schema nmp_schema;
 
 static inline const char *fb_tensor_name(const uint8_t *table) {
   return fb_string(table, 0);

@@ -28,14 +28,6 @@ static uint64_t work(const nmp_op *op) {
   return nmp_pool_work(op, p->kernel_h, p->kernel_w);
 }
 
-static void store(const nmp_tensor *y, size_t at, int32_t value) {
-  if (y->bits == 8) {
-    *(int8_t *)nmp_at(y, at) = (int8_t)value;
-  } else {
-    *(int16_t *)nmp_at(y, at) = (int16_t)value;
-  }
-}
-
 static void run(const nmp_op *op) {
   const nmp_average_pool_params *p = &op->params.average_pool;
   const nmp_pool pool = decode(op);
@@ -52,7 +44,7 @@ static void run(const nmp_op *op) {
       n = channels - first < TILE ? channels - first : TILE;
       NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &window, n);
       for (size_t c = 0; c < n; c++) {
-        store(y, at + first + c, nmp_sat(nmp_div(sums[c] * up, pixels * down), y->lo, y->hi));
+        nmp_store(y, at + first + c, nmp_div(sums[c] * up, pixels * down));
       }
       window.x = (const uint8_t *)window.x + n * nmp_bytes(x);
     }

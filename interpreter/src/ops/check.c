@@ -5,6 +5,8 @@ nmp_rule nmp_check_inputs(const nmp_op *op, uint32_t least, uint32_t most, uint3
   NMP_REQUIRE(op->input_count <= most, "number of inputs", op->input_count, most);
   for (uint32_t i = 0; i < plain; i++) {
     NMP_REQUIRE(op->in[i].bits == 8 || op->in[i].bits == 16, "bits of an input", op->in[i].bits, 16);
+    NMP_REQUIRE_BUILT(NMP_WIDE(op->in[i].bits) == (op->in[i].bits == 16), "bits of an input in this build",
+                      op->in[i].bits, NMP_ACTIVATION_BITS);
     NMP_REQUIRE(op->in[i].exponent_count == 1, "exponents of an input", op->in[i].exponent_count, 1);
   }
   return NMP_FINE;

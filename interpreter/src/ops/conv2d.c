@@ -17,12 +17,12 @@ static nmp_conv decode(const nmp_op *op) {
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 4, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
-  const int64_t groups = op->params.conv2d.groups;
+  const int32_t groups = op->params.conv2d.groups;
   NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
   NMP_REQUIRE(w->rank == 4, "rank of the weights", w->rank, 4);
   NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
   NMP_REQUIRE(groups >= 1, "groups", groups, 1);
-  NMP_REQUIRE(groups * w->shape[3] == x->shape[3], "input channels", x->shape[3], groups * w->shape[3]);
+  NMP_REQUIRE((int64_t)groups * w->shape[3] == x->shape[3], "input channels", x->shape[3], w->shape[3]);
   NMP_REQUIRE(w->shape[0] % groups == 0, "output channels of a group", w->shape[0] % groups, 0);
   NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
   NMP_REQUIRE(y->shape[3] == w->shape[0], "output channels", y->shape[3], w->shape[0]);
@@ -32,7 +32,10 @@ static nmp_rule check(const nmp_op *op) {
   if (op->input_count == 4) {
     NMP_TRY(nmp_check_vector(&op->in[3], x->shape[3], x->bits, x->exponent));
   }
-  return nmp_check_weights(op, w->shape[0], c.k);
+  NMP_REQUIRE_BUILT(nmp_conv_is_direct(&c) == nmp_conv_is_product(&c), "a convolution that is no product of pixels", 0,
+                    0);
+  NMP_TRY(nmp_check_weights(op, w->shape[0], c.k));
+  return nmp_conv_check(&c);
 }
 
 static int overlap(const nmp_op *op, int64_t at) {
@@ -43,7 +46,8 @@ static int overlap(const nmp_op *op, int64_t at) {
 /* The result shares bytes with the input. */
 static int overlaps(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  return x->offset < y->offset + y->size * nmp_bytes(y) && y->offset < x->offset + x->size * nmp_bytes(x);
+  return NMP_CONV_OVERLAP && x->offset < y->offset + y->size * nmp_bytes(y) &&
+         y->offset < x->offset + x->size * nmp_bytes(x);
 }
 
 static size_t scratch(const nmp_op *op) {
@@ -74,5 +78,10 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_conv2d_type = {
-    .check = check, .scratch = scratch, .run = run, .overlap = overlap, .work = work, .packed = packed, .pack = pack};
+const nmp_op_type nmp_conv2d_type = {.check = check,
+                                     .scratch = scratch,
+                                     .run = run,
+                                     .overlap = NMP_CONV_OVERLAP ? overlap : NULL,
+                                     .work = work,
+                                     .packed = NMP_PACKED_WEIGHTS ? packed : NULL,
+                                     .pack = NMP_PACKED_WEIGHTS ? pack : NULL};

@@ -23,7 +23,9 @@ static nmp_rule check(const nmp_op *op) {
   for (uint32_t i = 0; i + 1 < x->rank; i++) {
     NMP_REQUIRE(x->shape[i] == y->shape[i], "dimension of the output", y->shape[i], x->shape[i]);
   }
-  return nmp_check_weights(op, w->shape[0], w->shape[1]);
+  NMP_TRY(nmp_check_weights(op, w->shape[0], w->shape[1]));
+  const nmp_conv c = decode(op);
+  return nmp_conv_check(&c);
 }
 
 static size_t scratch(const nmp_op *op) {
@@ -50,5 +52,9 @@ static void run(const nmp_op *op) {
   nmp_conv_run(op, &c);
 }
 
-const nmp_op_type nmp_fully_connected_type = {
-    .check = check, .scratch = scratch, .run = run, .work = work, .packed = packed, .pack = pack};
+const nmp_op_type nmp_fully_connected_type = {.check = check,
+                                              .scratch = scratch,
+                                              .run = run,
+                                              .work = work,
+                                              .packed = NMP_PACKED_WEIGHTS ? packed : NULL,
+                                              .pack = NMP_PACKED_WEIGHTS ? pack : NULL};

@@ -20,7 +20,7 @@ static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   NMP_TRY(nmp_check_same_shape(x, y));
-  if (x->bits == 8) {
+  if (!NMP_WIDE(x->bits)) {
     return nmp_check_vector(&op->in[1], 256, y->bits, y->exponent);
   }
   NMP_REQUIRE(spacing(&op->in[1]) >= 0, "length of the table", op->in[1].size, (1 << (16 - COARSEST)) + 1);
@@ -31,7 +31,7 @@ static void run_elements(const nmp_op *op, const void *how, size_t first, size_t
   const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
   const size_t n = last - first;
   (void)how;
-  if (x->bits == 8) {
+  if (!NMP_WIDE(x->bits)) {
     NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))
     (nmp_at(y, first), nmp_at(x, first), table->data, n, y->lo, y->hi);
   } else {

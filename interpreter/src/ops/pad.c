@@ -21,7 +21,7 @@ static nmp_rule check(const nmp_op *op) {
 }
 
 static void fill(const nmp_tensor *y, const void *value) {
-  if (y->bits == 8) {
+  if (!NMP_WIDE(y->bits)) {
     memset(y->data, *(const uint8_t *)value, y->size);
   } else {
     for (size_t i = 0; i < y->size; i++) {

@@ -58,7 +58,7 @@ static uint64_t work(const nmp_op *op) {
 
 /* sums[c] += weight * x[c] */
 static void add_pixel(int64_t *sums, const nmp_tensor *x, size_t at, size_t n, int64_t weight) {
-  if (x->bits == 8) {
+  if (!NMP_WIDE(x->bits)) {
     const int8_t *from = nmp_at(x, at);
     for (size_t c = 0; c < n; c++) {
       sums[c] += weight * from[c];
@@ -74,7 +74,7 @@ static void add_pixel(int64_t *sums, const nmp_tensor *x, size_t at, size_t n, i
 static void store(const nmp_tensor *y, size_t at, const int64_t *sums, size_t n, int shift) {
   for (size_t c = 0; c < n; c++) {
     const int32_t value = nmp_sat(nmp_rsh(sums[c], shift), y->lo, y->hi);
-    if (y->bits == 8) {
+    if (!NMP_WIDE(y->bits)) {
       *(int8_t *)nmp_at(y, at + c) = (int8_t)value;
     } else {
       *(int16_t *)nmp_at(y, at + c) = (int16_t)value;

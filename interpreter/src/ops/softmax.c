@@ -8,7 +8,7 @@
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
-  const int32_t axis = op->params.softmax.axis, entries = x->bits == 8 ? 256 : 512;
+  const int32_t axis = op->params.softmax.axis, entries = !NMP_WIDE(x->bits) ? 256 : 512;
   NMP_TRY(nmp_check_same_shape(x, y));
   NMP_REQUIRE(axis >= 0, "axis", axis, 0);
   NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
@@ -27,7 +27,7 @@ static nmp_rule check(const nmp_op *op) {
 
 static int64_t exponential(const nmp_op *op, int32_t d) {
   const int32_t *t = (const int32_t *)op->in[1].data;
-  return op->in[0].bits == 8 ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
+  return !NMP_WIDE(op->in[0].bits) ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
 }
 
 /* One line of n elements from `first`, `step` apart. */

@@ -8,9 +8,12 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k) {
   const nmp_tensor *w = &op->in[1], *b = &op->in[2];
   NMP_REQUIRE(w->is_const, "constant weights", 0, 1);
   NMP_REQUIRE(w->bits == 8 || w->bits == 16, "bits of the weights", w->bits, 16);
+  NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "bits of the weights in this build", w->bits,
+                    NMP_WEIGHT_BITS);
   NMP_REQUIRE(w->exponent_count == 1 || (w->axis == 0 && w->exponent_count == (uint32_t)out),
               "exponents of the weights", w->exponent_count, out);
   NMP_REQUIRE(k <= NMP_K_MAX, "products of a sum", k, NMP_K_MAX);
+  NMP_REQUIRE_BUILT(k <= NMP_CONV_K_MAX, "products of a sum in this build", k, NMP_CONV_K_MAX);
   for (uint32_t c = 0; c < w->exponent_count; c++) {
     NMP_TRY(nmp_check_shift(base_shift(op) - w->exponents[c]));
   }
@@ -26,7 +29,7 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
     c->k *= (uint32_t)w->shape[i];
   }
   c->x_wide = NMP_WIDE(x->bits);
-  c->w_wide = NMP_WIDE(w->bits);
+  c->w_wide = NMP_WIDE_WEIGHT(w->bits);
   c->y_wide = NMP_WIDE(y->bits);
   c->bias_bits = b->bits;
   c->x = x->data;
@@ -42,6 +45,11 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->kernels = op->kernels;
   c->scratch = op->scratch;
   c->packed = op->packed;
+}
+
+nmp_rule nmp_conv_check(const nmp_conv *c) {
+  NMP_REQUIRE_BUILT(NMP_IN_USE(c->kernels).conv(c) != NULL, "a convolution that vectors do not compute", 0, 0);
+  return NMP_FINE;
 }
 
 static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nmp_conv *c) {

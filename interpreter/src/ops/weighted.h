@@ -11,6 +11,9 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k);
 /* What follows from the tensors x, w, b, y; the axes, images and groups are the caller's. */
 void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 
+/* This build has a kernel for it; after nmp_check_weights. */
+nmp_rule nmp_conv_check(const nmp_conv *c);
+
 size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c);
 size_t nmp_conv_packed(const nmp_conv *c);
 void nmp_conv_pack(const nmp_conv *c, void *to);

@@ -14,7 +14,7 @@ nmp_rule nmp_check_axis(const nmp_axis *a) {
   const int64_t extent = (int64_t)a->dilation * (a->kernel - 1) + 1;
   NMP_REQUIRE(padded <= INT32_MAX, "pixels with padding", padded, INT32_MAX);
   NMP_REQUIRE(extent <= padded, "extent of the kernel", extent, padded);
-  const int64_t out = (padded - extent) / a->stride + 1;
+  const int32_t out = (int32_t)(padded - extent) / a->stride + 1;
   NMP_REQUIRE(a->out == out, "output size", a->out, out);
   return NMP_FINE;
 }

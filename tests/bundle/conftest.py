@@ -1,0 +1,51 @@
+"""Small nets for bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from nmpconv.convert import Options, convert
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes a small convolutional net with one test vector."""
+
+    def made(*, kernel: int = 3, channels: int = 8, bits: str = "8") -> Path:
+        folder = tmp_path_factory.mktemp("bundle")
+        rng = np.random.default_rng(0)
+        np.save(folder / "x.npy", rng.normal(size=(8, 3, 8, 8)).astype(np.float32))
+        weights = {
+            "w": rng.normal(0, 0.3, (channels, 3, kernel, kernel)),
+            "b": rng.normal(0, 1, channels),
+            "v": rng.normal(0, 1, (5, channels)),
+        }
+        side = kernel // 2
+        text = f"""<ir_version: 8, opset_import: ["" : 13]> net (float[1,3,8,8] x) => (float[1,5] y) {{
+            c = Conv <pads = [{side},{side},{side},{side}]> (x, w, b)
+            r = Relu (c)
+            g = GlobalAveragePool (r)
+            f = Flatten (g)
+            y = Gemm <transB = 1> (f, v)
+        }}"""
+        net = onnx.parser.parse_model(text)
+        net.graph.initializer.extend(onnx.numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items())
+        onnx.save(net, folder / "net.onnx")
+        options = Options(bits=bits, widths="strict", test_vectors=1)
+        result = convert(folder / "net.onnx", {"": folder / "x.npy"}, options, lambda *progress: None)
+        (folder / "net.nmp").write_bytes(result.data)
+        return folder / "net.nmp"
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def model(make: Make) -> Path:
+    return make()

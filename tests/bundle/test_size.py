@@ -1,0 +1,101 @@
+"""What a bundle leaves out: bytes of flash on a microcontroller, and files that need it are refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from zoo_quick import converted
+
+from nmpconv.bundle import bundle
+
+FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
+AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
+FINE, NOT_BUILT = "0", "41"
+Make = Callable[..., Path]
+
+
+def _bench() -> ModuleType:
+    path = Path(__file__).resolve().parents[2] / "bench" / "mcu_run.py"
+    spec = importlib.util.spec_from_file_location("bench_mcu_run", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+BENCH = _bench()
+
+
+@pytest.fixture
+def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, Path], object]:
+    need_tool("arm-none-eabi-gcc")
+    need_tool("qemu-system-arm")
+    return lambda board, path: BENCH.measured(board, path, tmp_path)
+
+
+def test_a_small_net(measured: Callable[..., object], model: Path) -> None:
+    """int8, on a Cortex-M4: convolution, pooling, fully connected."""
+    found = measured("mps2-an386", model)
+    assert found.flash < 18000
+    assert found.stack < 1200
+    assert found.stack_create < 1800
+    assert 1000 < found.instructions < 100000
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    "name", ["mlperf_ad_autoencoder", "mlperf_ic_resnet8_nhwc", "mlperf_kws_dscnn", "mlperf_vww_mobilenet025_nchw"]
+)
+def test_flash_of_mlperf_tiny(name: str, zoo: Path, tmp_path: Path, measured: Callable[..., object]) -> None:
+    result, _ = converted(zoo, name, "8", tmp_path, widths="strict")
+    (tmp_path / "net.nmp").write_bytes(result.data)
+    assert measured("mps2-an386", tmp_path / "net.nmp").flash < FLASH
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+def test_instructions_of_small_layers(zoo: Path, tmp_path: Path, measured: Callable[..., object]) -> None:
+    """Ten fully connected layers, for which decoding an op counts most."""
+    result, _ = converted(zoo, "mlperf_ad_autoencoder", "8", tmp_path, widths="strict")
+    (tmp_path / "net.nmp").write_bytes(result.data)
+    assert measured("mps3-an547", tmp_path / "net.nmp").instructions < AD_ON_M55
+
+
+@pytest.fixture
+def created(tmp_path: Path, need_tool: Callable[..., str]) -> Callable[[Path, Path], str]:
+    """The status of nmp_create for a file, with the interpreter of another file's bundle."""
+    compiler = need_tool("gcc", "clang")
+
+    def status(own: Path, file: Path) -> str:
+        for path, content in bundle(own.read_bytes()).items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_bytes(content)
+        program = tmp_path / "refused"
+        sources = [*sorted((tmp_path / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
+        subprocess.run([compiler, "-std=c11", "-O1", f"-I{tmp_path / 'src'}", *sources, "-o", program], check=True)
+        return subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
+
+    return status
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"bits": "16"}, id="int16"),
+        pytest.param({"kernel": 3}, id="a window"),
+        pytest.param({"channels": 16}, id="a longer sum"),
+    ],
+)
+def test_what_is_left_out_is_refused(other: dict[str, int | str], make: Make, created: Callable[..., str]) -> None:
+    own = make(kernel=1)
+    assert created(own, own) == FINE
+    assert created(own, make(**{"kernel": 1, **other})) == NOT_BUILT
