@@ -352,7 +352,6 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
     }
     return;
   }
-  own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
   own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
   memset(own.scratch, 0, p.pitch * p.bytes);
   if (c->pad) {
