@@ -44,8 +44,9 @@ static plan plan_of(const nmp_conv *c) {
   p.factors = p.mode == QUADS ? 4 : 2;
   p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
   p.together = c->v.stride == 1 && c->v.dilation == 1 ? p.groups * p.factors - (size_t)c->v.kernel + 1 : 1;
-  p.strips =
-      (HAS_MASKS ? c->out * 5 >= strips * BLOCK * 4 : c->out % BLOCK == 0) || c->out / common * BLOCK > PERIOD_MAX;
+  /* Parts of vectors are better than copies that sort pixels, where there are masks. */
+  p.strips = HAS_MASKS ? c->out * 5 >= strips * BLOCK * 4 || (stride > 1 && c->out % LANES != 0) : c->out % BLOCK == 0;
+  p.strips |= c->out / common * BLOCK > PERIOD_MAX;
   p.copied = c->out != c->in;
   p.sorted = !p.strips && stride > 1 && c->out % LANES != 0;
   p.copied |= p.sorted;
