@@ -1,7 +1,7 @@
 /* int8: y = t[x + 128], a table of y's type. int16: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
  * y = sat(rsh(t[i] * 2^k + (t[i + 1] - t[i]) * f, k + 8)), a table of 2^(16-k) + 1 int32 with 8 bits below y's grid.
  */
-#include "check.h"
+#include "parts.h"
 
 #define FRACTION 8
 #define COARSEST 7 /* k of the smallest table */
@@ -27,14 +27,21 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_vector(&op->in[1], op->in[1].size, 32, y->exponent - FRACTION);
 }
 
-static void run(const nmp_op *op) {
+static void run_elements(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
+  const size_t n = last - first;
+  (void)how;
   if (x->bits == 8) {
-    NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))(y->data, x->data, table->data, x->size, y->lo, y->hi);
+    NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, y->lo, y->hi);
   } else {
     NMP_BY_1(NMP_IN_USE(op->kernels).chord, NMP_WIDE(y->bits))
-    (y->data, x->data, table->data, x->size, spacing(table), y->lo, y->hi);
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, spacing(table), y->lo, y->hi);
   }
+}
+
+static void run(const nmp_op *op) {
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_elements, NULL);
 }
 
 const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1};

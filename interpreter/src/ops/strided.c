@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "parts.h"
+
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   ptrdiff_t step = 1;
   for (uint32_t i = t->rank; i-- > 0;) {
@@ -73,39 +75,57 @@ static int is_matrix(const nmp_block *b) {
   return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
-/* The two innermost axes. */
-static void copy_plane(const nmp_op *op, uint8_t *to, const uint8_t *from, const nmp_block *b) {
+typedef struct copy {
+  nmp_block block; /* simplified */
+  uint8_t *to;
+  const uint8_t *from;
+} copy;
+
+/* n lines of the two innermost axes, or the only one. */
+static void copy_lines(const nmp_op *op, const nmp_block *b, uint8_t *to, const uint8_t *from, size_t n) {
   const uint32_t last = b->rank - 1;
-  const size_t bytes = nmp_bytes(&op->out[0]), n = (size_t)b->shape[last];
-  const size_t rows = last > 0 ? (size_t)b->shape[last - 1] : 1;
+  const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
   const ptrdiff_t unit = (ptrdiff_t)bytes;
-  const ptrdiff_t to_row = last > 0 ? b->to[last - 1] * unit : 0, from_row = last > 0 ? b->from[last - 1] * unit : 0;
   if (is_matrix(b)) {
-    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], n, rows);
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
     return;
   }
-  for (size_t i = 0; i < rows; i++, to += to_row, from += from_row) {
-    copy_row(to, from, n, b->to[last], b->from[last], bytes);
+  for (size_t i = 0; i < n; i++) {
+    copy_row(to, from, length, b->to[last], b->from[last], bytes);
+    if (last > 0) {
+      to += b->to[last - 1] * unit;
+      from += b->from[last - 1] * unit;
+    }
+  }
+}
+
+/* Units are lines along the last axis. */
+static void copy_part(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const copy *c = how;
+  const nmp_block *b = &c->block;
+  const uint32_t axis = b->rank > 1 ? b->rank - 2 : 0; /* of lines, in planes */
+  const size_t lines = b->rank > 1 ? (size_t)b->shape[axis] : 1;
+  const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t line = at % lines;
+    size_t rest = at / lines;
+    ptrdiff_t target = (ptrdiff_t)line * b->to[axis], source = (ptrdiff_t)line * b->from[axis];
+    for (uint32_t i = axis; i-- > 0;) {
+      const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
+      rest /= (size_t)b->shape[i];
+      target += index * b->to[i];
+      source += index * b->from[i];
+    }
+    n = lines - line < last - at ? lines - line : last - at;
+    copy_lines(op, b, c->to + target * unit, c->from + source * unit, n);
   }
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  const nmp_block b = simplify(block);
-  const uint32_t outer = b.rank > 2 ? b.rank - 2 : 0;
-  const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
-  size_t planes = 1;
-  for (uint32_t i = 0; i < outer; i++) {
-    planes *= (size_t)b.shape[i];
+  const copy c = {simplify(block), to, from};
+  size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
+  for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
+    lines *= (size_t)c.block.shape[i];
   }
-  for (size_t index = 0; index < planes; index++) {
-    size_t rest = index;
-    ptrdiff_t target = 0, source = 0;
-    for (uint32_t i = outer; i-- > 0;) {
-      const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b.shape[i]);
-      rest /= (size_t)b.shape[i];
-      target += at * b.to[i];
-      source += at * b.from[i];
-    }
-    copy_plane(op, (uint8_t *)to + target * unit, (const uint8_t *)from + source * unit, &b);
-  }
+  nmp_run_parts(op, lines, (uint64_t)lines * length * nmp_bytes(&op->out[0]), copy_part, &c);
 }
