@@ -12,8 +12,8 @@
  * Rows are read where they are in x, unless channels are repeated for a multiplier, or pixels are to be sorted by
  * column modulo the stride because vectors of lanes do not start with pixels.
  *
- * The bias and the rounding start the accumulator. Where that does not fit 32 bits, pack() says so and the portable
- * kernel runs.
+ * The bias (but with SPLIT) and the rounding start the accumulator. Where that does not fit 32 bits, pack() says so and
+ * the portable kernel runs.
  *
  * Products are made in one of three ways, by the widths of x and w:
  *   QUADS  8 x 8: 4 taps; x + 128 is unsigned, what is too much is taken off at the start

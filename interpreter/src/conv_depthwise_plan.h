@@ -44,8 +44,9 @@ static plan plan_of(const nmp_conv *c) {
   p.factors = p.mode == QUADS ? 4 : 2;
   p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
   p.together = c->v.stride == 1 && c->v.dilation == 1 ? p.groups * p.factors - (size_t)c->v.kernel + 1 : 1;
-  p.strips =
-      (HAS_MASKS ? c->out * 5 >= strips * BLOCK * 4 : c->out % BLOCK == 0) || c->out / common * BLOCK > PERIOD_MAX;
+  /* Parts of vectors are better than copies that sort pixels, where there are masks. */
+  p.strips = HAS_MASKS ? c->out * 5 >= strips * BLOCK * 4 || (stride > 1 && c->out % LANES != 0) : c->out % BLOCK == 0;
+  p.strips |= c->out / common * BLOCK > PERIOD_MAX;
   p.copied = c->out != c->in;
   p.sorted = !p.strips && stride > 1 && c->out % LANES != 0;
   p.copied |= p.sorted;
@@ -90,7 +91,7 @@ static size_t scratch(const nmp_conv *c) {
   return own > plain ? own : plain;
 }
 
-/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights; all blocks again for
+/* Packed: whether the portable kernel has to run, then for each block its NUMBERS and weights; all blocks again for
  * each further row that the lanes have room for, with the weights one factor later.
  */
 #define HEADER 64
@@ -101,7 +102,7 @@ static size_t weight_lanes(const plan *p) {
 
 /* Lanes of a block in packed. */
 static size_t block_lanes(const plan *p) {
-  return 2 * BLOCK + weight_lanes(p);
+  return NUMBERS(p->mode) * BLOCK + weight_lanes(p);
 }
 
 static size_t packed(const nmp_conv *c) {
@@ -117,8 +118,10 @@ static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t colu
   return c->w_wide ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
 }
 
-/* The accumulator's start and the last shift of a channel; 0 when they do not fit. */
-static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *start, int32_t *shift) {
+/* The accumulator's start and the last shift of a channel, and with SPLIT its bias, BLOCK apart; 0 when they do not
+ * fit.
+ */
+static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *numbers) {
   const int split = p->mode == SPLIT ? 8 : 0;
   const int64_t x_most = c->x_wide ? 32768 : 128;
   int64_t sum = 0, most = 0;
@@ -135,15 +138,19 @@ static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *s
     return 0;
   }
   s -= split;
-  int64_t begin = (int64_t)nmp_conv_bias(c, channel) * ((int64_t)1 << s) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
+  const int64_t bias = nmp_conv_bias(c, channel), bias_most = ((int64_t)1 << 30) - 1;
+  int64_t begin = (split ? 0 : bias * ((int64_t)1 << s)) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
   begin -= p->mode == QUADS ? 128 * sum : 0;
   const int64_t most_added = split ? (int64_t)c->k << 23 : p->mode == QUADS ? (int64_t)c->k << 16 : most;
   if (begin > INT32_MAX - most_added || begin < INT32_MIN + most_added) {
     return 0;
   }
-  *start = (int32_t)begin;
-  *shift = s;
-  return 1;
+  numbers[0] = (int32_t)begin;
+  numbers[BLOCK] = s;
+  if (split) {
+    numbers[2 * BLOCK] = (int32_t)bias; /* a shifted sum has 31 bits */
+  }
+  return !split || (bias >= -bias_most && bias <= bias_most);
 }
 
 /* The factors of a group's rows from `row` on, in one lane. part: of SPLIT, 0 for the high one. */
@@ -168,16 +175,17 @@ static void pack(const nmp_conv *c, void *to) {
     for (size_t i = 0; i < BLOCK; i++) {
       const size_t place = b % p.period * BLOCK + i, channel = p.strips ? place : place % c->out;
       if (channel >= c->out) {
-        for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
+        for (size_t t = 0; t < block_lanes(&p) / BLOCK; t++) {
           block[t * BLOCK + i] = 0;
         }
         continue;
       }
-      *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
+      *plain |= !start_of(c, &p, channel, &block[i]);
       for (size_t t = 0; t < lanes / BLOCK; t++) {
         const size_t tap = t / split;
         const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (ptrdiff_t)(b / p.period);
-        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
+        block[(NUMBERS(p.mode) + t) * BLOCK + i] =
+            (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
       }
     }
   }

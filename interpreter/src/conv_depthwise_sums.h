@@ -2,7 +2,8 @@
 enum { QUADS, PAIRS, SPLIT };
 
 #define BLOCK (4 * LANES)
-#define TAPS_MAX 128 /* SPLIT: 128 * 2^15 * 255 < 2^31 */
+#define NUMBERS(mode) ((mode) == SPLIT ? 3u : 2u) /* of a channel in front of its weights: start, shift, bias */
+#define TAPS_MAX 128                              /* SPLIT: 128 * 2^15 * 255 < 2^31 */
 
 /* The rows of a lane's factors; lines of so many elements, which is one line where a row is one long vector. */
 typedef struct source {
@@ -86,7 +87,7 @@ typedef struct span {
   size_t at[4], advance;     /* of the first block's vectors; lanes from a block to the next */
   size_t y_advance;          /* bytes */
   size_t blocks, each, last; /* elements that are stored of each, and of the last one */
-  const int32_t *weights[2]; /* of each row: starts, shifts, then the factors of each tap */
+  const int32_t *weights[2]; /* of each row: NUMBERS, then the factors of each tap */
   int32_t lo, hi;
 } span;
 typedef void sum_fn(const span *s, uint8_t *y0, uint8_t *y1);
@@ -122,7 +123,7 @@ static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, con
     }
     for (size_t tap = 0; tap < taps; tap++) {
       const int32_t *x = taps_x[tap] + at;
-      const size_t offset = (2 + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
+      const size_t offset = (NUMBERS(mode) + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
       NMP_UNROLL for (int r = 0; r < rows; r++) {
         vector factors = load(w[r] + offset);
         vector lower = mode == SPLIT ? load(w[r] + offset + BLOCK) : zero();
@@ -148,6 +149,9 @@ static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, con
       NMP_UNROLL for (size_t b = 0; b < count; b++) {
         const vector sum = mode == SPLIT ? add(high[r][b], shift_right_8(low[r][b])) : high[r][b];
         sums[r][b][j] = shift_right(sum, shift);
+        if (mode == SPLIT) {
+          sums[r][b][j] = add(sums[r][b][j], load(w[0] + 2 * BLOCK));
+        }
       }
     }
   }

@@ -132,27 +132,36 @@ static NMP_INLINE nmp_pixels channels_from(const nmp_pixels *window, size_t c, i
 }
 
 /* Calls STEP_(p) for the address of channel c of every pixel. */
-#define EACH_PIXEL(wide, STEP_)                                                               \
-  for (size_t r = 0; r < window->rows; r++) {                                                 \
+#define EACH_PIXEL(wide, ROWS_, COLUMNS_, STEP_)                                              \
+  for (size_t r = 0; r < (ROWS_); r++) {                                                      \
     const uint8_t *p = (const uint8_t *)window->x + ((c + r * window->row_stride) << (wide)); \
-    for (size_t column = 0; column < window->columns; column++) {                             \
+    for (size_t column = 0; column < (COLUMNS_); column++) {                                  \
       STEP_;                                                                                  \
       p += window->column_stride << (wide);                                                   \
     }                                                                                         \
   }
 
-#define FAST_MAX(bits, wide)                                           \
-  static NMP_MAX(fast_max_##bits) {                                    \
-    size_t c = 0;                                                      \
-    for (; c + (4 * LANES >> (wide)) <= n; c += 4 * LANES >> (wide)) { \
-      vector most = load((const uint8_t *)window->x + (c << (wide)));  \
-      EACH_PIXEL(wide, most = max##bits(most, load(p)))                \
-      save((uint8_t *)y + (c << (wide)), most);                        \
-    }                                                                  \
-    if (c < n) {                                                       \
-      const nmp_pixels rest = channels_from(window, c, wide);          \
-      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);          \
-    }                                                                  \
+/* Windows of 3 x 3 are known to the compiler. */
+#define FAST_MAX(bits, wide)                                                                              \
+  static NMP_INLINE void max_channels_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t rows, \
+                                             size_t columns) {                                            \
+    vector most = load((const uint8_t *)window->x + (c << (wide)));                                       \
+    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load(p)))                                      \
+    save(y + (c << (wide)), most);                                                                        \
+  }                                                                                                       \
+  static NMP_MAX(fast_max_##bits) {                                                                       \
+    const size_t step = 4 * LANES >> (wide);                                                              \
+    size_t c = 0;                                                                                         \
+    for (; c + step <= n && window->rows == 3 && window->columns == 3; c += step) {                       \
+      max_channels_##bits(y, window, c, 3, 3);                                                            \
+    }                                                                                                     \
+    for (; c + step <= n; c += step) {                                                                    \
+      max_channels_##bits(y, window, c, window->rows, window->columns);                                   \
+    }                                                                                                     \
+    if (c < n) {                                                                                          \
+      const nmp_pixels rest = channels_from(window, c, wide);                                             \
+      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);                                             \
+    }                                                                                                     \
   }
 
 FAST_MAX(8, 0)
@@ -161,14 +170,38 @@ FAST_MAX(16, 1)
 /* 256 pixels of int8 add up in int16. */
 static NMP_SUM(fast_sum_8) {
   size_t c = 0;
+  for (; c + 2 * STEP <= n && window->rows * window->columns <= 256; c += 2 * STEP) {
+    vector low = zero(), high = zero();
+    EACH_PIXEL(0, window->rows, window->columns, low = add16(low, load_wide(p));
+               high = add16(high, load_wide(p + STEP)))
+    save_wide(sums + c, low);
+    save_wide(sums + c + STEP, high);
+  }
   for (; c + STEP <= n && window->rows * window->columns <= 256; c += STEP) {
     vector sum = zero();
-    EACH_PIXEL(0, sum = add16(sum, load_wide(p)))
+    EACH_PIXEL(0, window->rows, window->columns, sum = add16(sum, load_wide(p)))
     save_wide(sums + c, sum);
   }
   if (c < n) {
     const nmp_pixels rest = channels_from(window, c, 0);
     sum_8(sums + c, &rest, n - c);
+  }
+}
+
+static NMP_SUM(fast_sum_16) {
+  size_t c = 0;
+  for (; c + 4 * LANES <= n; c += 4 * LANES) {
+    vector sum[4] = {zero(), zero(), zero(), zero()};
+    EACH_PIXEL(
+        1, window->rows, window->columns,
+        for (int i = 0; i < 4; i++) { sum[i] = add(sum[i], load_long(p + i * 2 * LANES)); })
+    for (int i = 0; i < 4; i++) {
+      save(sums + c + i * LANES, sum[i]);
+    }
+  }
+  if (c < n) {
+    const nmp_pixels rest = channels_from(window, c, 1);
+    sum_16(sums + c, &rest, n - c);
   }
 }
 
@@ -179,6 +212,7 @@ static void elements(nmp_kernels *kernels) {
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;
+  kernels->sum[1] = fast_sum_16;
 #define SET_ADD(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->add[A_WIDE][B_WIDE][Y_WIDE] = fast_add_##widths;
 #define SET_MUL(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->mul[A_WIDE][B_WIDE][Y_WIDE] = fast_mul_##widths;
   EACH_WIDTHS(SET_ADD)

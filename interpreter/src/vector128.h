@@ -69,6 +69,11 @@ static NMP_INLINE vector load_wide(const void *from) {
   return of16(vmovl_s8(vld1_s8(from)));
 }
 
+/* LANES of int16 as int32 */
+static NMP_INLINE vector load_long(const void *from) {
+  return vmovl_s16(vreinterpret_s16_u8(vld1_u8(from)));
+}
+
 static NMP_INLINE void save_narrow(void *to, vector v) {
   vst1_s8(to, vqmovn_s16(as16(v)));
 }

@@ -69,6 +69,11 @@ static NMP_INLINE vector load_wide(const void *from) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));
 }
 
+/* LANES of int16 as int32 */
+static NMP_INLINE vector load_long(const void *from) {
+  return _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)from));
+}
+
 static NMP_INLINE vector widen(vector lower_half) {
   return _mm256_cvtepi8_epi16(_mm256_castsi256_si128(lower_half));
 }

@@ -65,6 +65,11 @@ static NMP_INLINE vector load_wide(const void *from) {
   return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)from));
 }
 
+/* LANES of int16 as int32 */
+static NMP_INLINE vector load_long(const void *from) {
+  return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)from));
+}
+
 static NMP_INLINE vector widen(vector lower_half) {
   return _mm512_cvtepi8_epi16(_mm512_castsi512_si256(lower_half));
 }

@@ -23,9 +23,10 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
   const nmp_pool *pool = how;
   const nmp_tensor *y = &op->out[0];
   const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
+  nmp_pixels window = {NULL, 0, 0, 0, 0};
   for (size_t line = first, at = first * width * channels; line < last; line++) {
     for (size_t column = 0; column < width; column++, at += channels) {
-      const nmp_pixels window = nmp_pool_window(op, pool, line, column);
+      nmp_pool_next(op, pool, line, column, &window);
       NMP_BY_1(NMP_IN_USE(op->kernels).max, NMP_WIDE(y->bits))(nmp_at(y, at), &window, channels);
     }
   }

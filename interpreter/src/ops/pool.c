@@ -43,3 +43,16 @@ nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t line, 
   return (nmp_pixels){nmp_at(x, first), (size_t)(bottom - top), (size_t)(right - left), (size_t)pool->v.dilation * row,
                       (size_t)pool->h.dilation * channels};
 }
+
+static int is_whole(const nmp_axis *axis, int32_t position) {
+  return nmp_pixel(axis, position, 0) >= 0 && nmp_pixel(axis, position, axis->kernel - 1) < axis->in;
+}
+
+void nmp_pool_next(const nmp_op *op, const nmp_pool *pool, size_t line, size_t column, nmp_pixels *window) {
+  if (column == 0 || !is_whole(&pool->h, (int32_t)column) || !is_whole(&pool->h, (int32_t)column - 1)) {
+    *window = nmp_pool_window(op, pool, line, column);
+  } else {
+    const size_t step = (size_t)pool->h.stride * (size_t)op->in[0].shape[3];
+    window->x = (const uint8_t *)window->x + step * nmp_bytes(&op->in[0]);
+  }
+}

@@ -19,4 +19,7 @@ uint64_t nmp_pool_work(const nmp_op *op, int32_t kernel_h, int32_t kernel_w);
 /* The pixels of the window of the output pixel in a column of a line (counted through the batch), without padding. */
 nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t line, size_t column);
 
+/* From the window of the column before to the same of `column`. */
+void nmp_pool_next(const nmp_op *op, const nmp_pool *pool, size_t line, size_t column, nmp_pixels *window);
+
 #endif

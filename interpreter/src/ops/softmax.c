@@ -45,7 +45,8 @@ static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const int64_t up = (int64_t)1 << -y->exponent;
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    nmp_store(y, at, nmp_div(exponential(op, most - nmp_load(x, at)) * up, sum));
+    const int64_t part = exponential(op, most - nmp_load(x, at)) * up;
+    nmp_store(y, at, 2 * part < sum ? 0 : nmp_div(part, sum)); /* most of many classes: no division */
   }
 }
 
