@@ -141,7 +141,77 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
   }
 }
 
-TILES(TILES_14, bytes)
+INLINE V clamped(V packed, V lo, V hi) {
+  return _mm512_min_epi8(_mm512_max_epi8(packed, lo), hi);
+}
+
+/* Two sums of each of two pixels, or one of each of four, shifted: as 4 times 16 bytes. */
+INLINE V packed(const V *s, V shift0, V shift1) {
+  const V order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const V a = _mm512_srav_epi32(s[0], shift0), b = _mm512_srav_epi32(s[1], shift1);
+  const V c = _mm512_srav_epi32(s[2], shift0), d = _mm512_srav_epi32(s[3], shift1);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
+}
+
+INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  const V lo = _mm512_set1_epi8((char)b->lo), hi = _mm512_set1_epi8((char)b->hi);
+  const V shift0 = LOAD(b->panel->shift), shift1 = vectors == 2 ? LOAD(b->panel->shift + LANES) : shift0;
+  const __mmask32 mask = mask_of(b->channels);
+  const int pixels = 4 / vectors, last = count * vectors - 1;
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
+  UNROLL for (int r = 0; r < count; r += pixels) {
+    V four[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+      four[i] = acc[r * vectors + i < last ? r * vectors + i : last];
+    }
+    const V q = clamped(packed(four, shift0, shift1), lo, hi);
+    UNROLL for (int i = 0; i < pixels; i++) {
+      if (r + i >= count) {
+        break;
+      }
+      if (vectors == 2) {
+        _mm256_mask_storeu_epi8(y, mask, i ? _mm512_extracti64x4_epi64(q, 1) : _mm512_castsi512_si256(q));
+      } else {
+        _mm_mask_storeu_epi8(y, (__mmask16)mask,
+                             i == 0   ? _mm512_castsi512_si128(q)
+                             : i == 1 ? _mm512_extracti32x4_epi32(q, 1)
+                             : i == 2 ? _mm512_extracti32x4_epi32(q, 2)
+                                      : _mm512_extracti32x4_epi32(q, 3));
+      }
+      y = r + i + 1 == per ? second : y + step;
+    }
+  }
+}
+
+INLINE void finish_block_16(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const V lo = _mm512_set1_epi16((short)b->lo), hi = _mm512_set1_epi16((short)b->hi);
+  const V shift0 = LOAD(b->panel->shift), shift1 = LOAD(b->panel->shift + LANES);
+  const __mmask32 mask = mask_of(b->channels);
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
+  UNROLL for (int r = 0; r < count; r++) {
+    const V a0 = _mm512_srav_epi32(acc[r * vectors], shift0);
+    const V a1 = vectors == 2 ? _mm512_srav_epi32(acc[r * vectors + 1], shift1) : a0;
+    const V q = _mm512_permutexvar_epi64(order, _mm512_min_epi16(_mm512_max_epi16(_mm512_packs_epi32(a0, a1), lo), hi));
+    _mm512_mask_storeu_epi16(y, mask, q);
+    y = r + 1 == per ? second : y + step;
+  }
+}
+
+INLINE void finish_block(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  if (b->y_wide) {
+    finish_block_16(b, acc, count, per, vectors);
+  } else {
+    finish_block_8(b, acc, count, per, vectors);
+  }
+}
+
+#include "tile_block.h"
+
+TILES(TILES_2, bytes)
+BLOCKS(8, 7, 1)
 TILES(TILES_14, words)
 TILES(TILES_7, planes)
 TILES(TILES_2, wide_words)
@@ -149,7 +219,7 @@ TILES(TILES_2, wide_planes)
 TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
 JOIN_PRODUCT(7)
-PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
+PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles, &blocks)
 
 NMP_TARGET_END
 

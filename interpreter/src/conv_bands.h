@@ -19,6 +19,8 @@
 #define NMP_GRAIN 4     /* bytes of a grain on x86-64: 4 elements or 2 */
 #define NMP_ROWS_MAX 14 /* pixels of a tile */
 #define NMP_NR_MAX 32   /* channels of a panel */
+#define NMP_RUN_MAX 8   /* pixels of a run */
+#define NMP_BLOCK_VECTORS 28
 
 /* Products of int16 with 9 and 16 bits that fit into int32 for certain, two a grain. */
 #define NMP_GRAINS_MAX 255
@@ -35,8 +37,8 @@ typedef struct nmp_panel {
   int32_t bias[NMP_NR_MAX];
   int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
-  int32_t proven, lowest;         /* lowest: a weight is the least of its type */
-  int32_t highest;                /* a weight is at least 127.5 * 256 */
+  int32_t proven, lowest;         /* lowest: a weight is the least of its type (AArch64) */
+  int32_t highest;                /* a weight is at least 127.5 * 256 (AArch64) */
   int32_t unused[5];              /* so that the weights are aligned */
 } nmp_panel;
 
@@ -57,6 +59,31 @@ typedef void nmp_tile_fn(nmp_tile *t);
 /* y[r * c->out + i] = sat(rsh(sum[r * lanes + i], shift[i]) + bias[i]), i < n <= lanes */
 typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
 
+/* Pixels of y times the channels of a proven panel. Pixels are two runs of the same length, whose neighbours are
+ * equally far from each other; the runs may overlap, or be one.
+ */
+typedef struct nmp_block {
+  const uint8_t *x[2];      /* where the first pixel of each run begins, in the band */
+  uint8_t *y[2];            /* its first channel of the panel */
+  size_t x_step, y_step;    /* bytes to the next pixel */
+  const uint32_t *segments; /* distances in bytes from x */
+  size_t segment_count, grains;
+  const nmp_panel *panel;
+  uintptr_t next; /* the weights that are used later begin here; so many bytes of them are fetched with a grain */
+  size_t next_step;
+  size_t channels;
+  int32_t lo, hi;
+  int y_wide;
+} nmp_block;
+
+typedef void nmp_block_fn(const nmp_block *b);
+
+typedef struct nmp_blocks {
+  size_t most[2];                          /* pixels of a run, by vectors - 1 */
+  nmp_block_fn *functions[2][NMP_RUN_MAX]; /* [vectors - 1][pixels of a run - 1] */
+  nmp_block_fn *row;                       /* the first pixel, and this panel and all that follow */
+} nmp_blocks;
+
 typedef struct nmp_way {
   size_t rows;                               /* at most so many pixels in a tile */
   nmp_tile_fn *const (*tiles)[NMP_ROWS_MAX]; /* [vectors - 1][pixels - 1] */
@@ -71,8 +98,52 @@ typedef struct nmp_product {
   uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
   uint8_t grain;   /* bytes of x that an instruction takes of a pixel */
   void (*load)(void *to, const void *x, size_t n, size_t plane);
-  nmp_way ways[2]; /* [proven] */
+  nmp_way ways[2];          /* [proven] */
+  const nmp_blocks *blocks; /* instead, when all panels are proven; NULL: none */
 } nmp_product;
+
+/* The convolution as bands, segments and panels. A line is a row of output pixels; a single pixel where the pixels of x
+ * are the rows of the matrix as they are.
+ */
+typedef struct nmp_shape {
+  nmp_axis v, h;
+  uint32_t images;
+  int32_t v_hop, h_hop;                    /* rows and pixels of x from one of the band to the next */
+  size_t width;                            /* pixels of a band's row */
+  size_t row;                              /* elements of it */
+  size_t segments, per_segment;            /* elements */
+  size_t grains;                           /* of a segment */
+  size_t panels, panel_bytes, group_bytes; /* of a group; of all its panels */
+  size_t lines, plane;                     /* of a band; bytes */
+  int whole;                               /* rows of x are rows of the band */
+  int proven;                              /* all panels are, and the product has blocks; known once packed */
+} nmp_shape;
+
+typedef struct nmp_band {
+  const nmp_conv *c;
+  const nmp_product *p;
+  const nmp_shape *s;
+  uint8_t *bytes;
+  size_t plane; /* bytes */
+} nmp_band;
+
+#define NMP_BANDS_L1 16384u /* bytes of weights that are used for one tile after the other */
+
+static inline size_t nmp_bands_align(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/* Packed are the shape, the distances of segments, and the panels. */
+static inline size_t nmp_segments_at(void) {
+  return nmp_bands_align(sizeof(nmp_shape));
+}
+
+static inline size_t nmp_panels_at(const nmp_shape *s) {
+  return nmp_segments_at() + nmp_bands_align(s->segments * sizeof(uint32_t));
+}
+
+/* The panels [first, last) of all groups times the lines of a band, by the product's blocks. */
+void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y);
 
 size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p);
 void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to);

@@ -82,12 +82,13 @@ INLINE void wide_joined(nmp_tile *t, const int rows, const int vectors) {
   }
 }
 
-#define JOIN_PRODUCT(FEW)                                                                                         \
-  static const nmp_product join_product = {NMP_JOIN_ELEMENT,                                                      \
-                                           1,                                                                     \
-                                           0,                                                                     \
-                                           LANES,                                                                 \
-                                           NMP_JOIN_GRAIN,                                                        \
-                                           load_join,                                                             \
-                                           {{FEW, wide_joined_tiles, finish_wide}, {FEW, joined_tiles, finish}}}; \
+#define JOIN_PRODUCT(FEW)                                                                                        \
+  static const nmp_product join_product = {NMP_JOIN_ELEMENT,                                                     \
+                                           1,                                                                    \
+                                           0,                                                                    \
+                                           LANES,                                                                \
+                                           NMP_JOIN_GRAIN,                                                       \
+                                           load_join,                                                            \
+                                           {{FEW, wide_joined_tiles, finish_wide}, {FEW, joined_tiles, finish}}, \
+                                           NULL};                                                                \
   NMP_BANDS_KERNEL(join)
