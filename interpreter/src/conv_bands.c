@@ -249,17 +249,16 @@ static void load(const nmp_band *b, size_t element, const void *x, size_t n) {
 }
 
 static void load_padding(const nmp_band *b, size_t element, size_t pixels) {
-  const size_t in = b->c->in;
-  for (size_t i = 0; i < pixels; i++, element += in) {
-    if (b->c->pad) {
-      load(b, element, b->c->pad, in);
-    } else if (nmp_is_joined(b->p)) {
-      nmp_join_zeros(b->bytes + element * NMP_JOIN_ELEMENT, in);
-    } else {
-      for (size_t plane = 0; plane < b->p->planes; plane++) {
-        memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);
-      }
-    }
+  const size_t in = b->c->in, bytes = b->p->element;
+  for (size_t i = 0; i < pixels && b->c->pad; i++) {
+    load(b, element + i * in, b->c->pad, in);
+  }
+  if (nmp_is_joined(b->p) && !b->c->pad) {
+    nmp_join_zeros(b->bytes + element * bytes, pixels * in);
+    return;
+  }
+  for (size_t plane = 0; plane < b->p->planes && !b->c->pad && pixels > 0; plane++) {
+    memset(b->bytes + plane * b->plane + element * bytes, b->p->zero, pixels * in * bytes);
   }
 }
 

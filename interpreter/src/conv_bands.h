@@ -60,12 +60,14 @@ typedef void nmp_tile_fn(nmp_tile *t);
 typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
 
 /* Pixels of y times the channels of a proven panel. Pixels are two runs of the same length, whose neighbours are
- * equally far from each other; the runs may overlap, or be one.
+ * equally far from each other; the runs may overlap, or be one. Some such blocks follow each other.
  */
 typedef struct nmp_block {
   const uint8_t *x[2];      /* where the first pixel of each run begins, in the band */
   uint8_t *y[2];            /* its first channel of the panel */
   size_t x_step, y_step;    /* bytes to the next pixel */
+  size_t count;             /* blocks */
+  size_t x_hop, y_hop;      /* bytes to the next block */
   const uint32_t *segments; /* distances in bytes from x */
   size_t segment_count, grains;
   const nmp_panel *panel;

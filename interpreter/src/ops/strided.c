@@ -10,17 +10,39 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   }
 }
 
+/* Sizes of short rows are constants where calling a function would take longer than the copy. */
+static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+  if (n == 16) {
+    memcpy(to, from, 16);
+  } else if (n == 32) {
+    memcpy(to, from, 32);
+  } else if (n == 64) {
+    memcpy(to, from, 64);
+  } else {
+    memcpy(to, from, n);
+  }
+}
+
+/* Every second element is what a slice often leaves, and what compilers have vectors for. */
+#define COPY_STEPS(X)                                                    \
+  {                                                                      \
+    X *restrict ys = (X *)(void *)to;                                    \
+    const X *restrict xs = (const X *)(const void *)from;                \
+    for (size_t i = 0; i < n && to_step == 1 && from_step == 2; i++) {   \
+      ys[i] = xs[i * 2];                                                 \
+    }                                                                    \
+    for (size_t i = 0; i < n && (to_step != 1 || from_step != 2); i++) { \
+      ys[(ptrdiff_t)i * to_step] = xs[(ptrdiff_t)i * from_step];         \
+    }                                                                    \
+  }
+
 static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step, size_t bytes) {
   if (to_step == 1 && from_step == 1) {
-    memcpy(to, from, n * bytes);
+    copy_bytes(to, from, n * bytes);
   } else if (bytes == 1) {
-    for (size_t i = 0; i < n; i++) {
-      to[(ptrdiff_t)i * to_step] = from[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(uint8_t)
   } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[(ptrdiff_t)i * to_step] = ((const int16_t *)(const void *)from)[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(int16_t)
   }
 }
 
@@ -51,32 +73,39 @@ static int is_matrix(const nmp_block *b) {
   return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
+/* The two innermost axes. */
+static void copy_plane(const nmp_op *op, uint8_t *to, const uint8_t *from, const nmp_block *b) {
+  const uint32_t last = b->rank - 1;
+  const size_t bytes = nmp_bytes(&op->out[0]), n = (size_t)b->shape[last];
+  const size_t rows = last > 0 ? (size_t)b->shape[last - 1] : 1;
+  const ptrdiff_t unit = (ptrdiff_t)bytes;
+  const ptrdiff_t to_row = last > 0 ? b->to[last - 1] * unit : 0, from_row = last > 0 ? b->from[last - 1] * unit : 0;
+  if (is_matrix(b)) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], n, rows);
+    return;
+  }
+  for (size_t i = 0; i < rows; i++, to += to_row, from += from_row) {
+    copy_row(to, from, n, b->to[last], b->from[last], bytes);
+  }
+}
+
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
   const nmp_block b = simplify(block);
-  const int matrix = is_matrix(&b);
-  const uint32_t last = b.rank - 1, row = matrix ? last - 1 : last;
-  const size_t bytes = nmp_bytes(&op->out[0]);
-  const ptrdiff_t unit = (ptrdiff_t)bytes;
-  size_t rows = 1;
-  for (uint32_t i = 0; i < row; i++) {
-    rows *= (size_t)b.shape[i];
+  const uint32_t outer = b.rank > 2 ? b.rank - 2 : 0;
+  const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
+  size_t planes = 1;
+  for (uint32_t i = 0; i < outer; i++) {
+    planes *= (size_t)b.shape[i];
   }
-  for (size_t index = 0; index < rows; index++) {
+  for (size_t index = 0; index < planes; index++) {
     size_t rest = index;
     ptrdiff_t target = 0, source = 0;
-    for (uint32_t i = row; i-- > 0;) {
+    for (uint32_t i = outer; i-- > 0;) {
       const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b.shape[i]);
       rest /= (size_t)b.shape[i];
       target += at * b.to[i];
       source += at * b.from[i];
     }
-    uint8_t *y = (uint8_t *)to + target * unit;
-    const uint8_t *x = (const uint8_t *)from + source * unit;
-    if (matrix) {
-      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b.from[last], (size_t)b.shape[last],
-                                                             (size_t)b.shape[row]);
-    } else {
-      copy_row(y, x, (size_t)b.shape[row], b.to[row], b.from[row], bytes);
-    }
+    copy_plane(op, (uint8_t *)to + target * unit, (const uint8_t *)from + source * unit, &b);
   }
 }
