@@ -138,6 +138,7 @@ static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_
   return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
 }
 
+#ifdef NMP_AARCH64
 /* Whether one of n weights is among `least` to `most`. */
 static int has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
   int found = 0;
@@ -147,11 +148,14 @@ static int has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, 
   }
   return found;
 }
+#endif
 
 static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
   memset(panel, 0, sizeof(*panel));
+#ifdef NMP_AARCH64
   panel->lowest = has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
-  panel->highest = has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
+  panel->highest = c->w_wide && has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
+#endif
   panel->proven = 1;
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
