@@ -138,18 +138,20 @@ static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_
   return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
 }
 
-/* Whether one of n weights is the least of its type. */
-static int has_lowest(const nmp_conv *c, size_t first, size_t n) {
+/* Whether one of n weights is among `least` to `most`. */
+static int has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
   int found = 0;
   for (size_t i = first; i < first + n; i++) {
-    found |= c->w_wide ? ((const int16_t *)c->w)[i] == INT16_MIN : ((const int8_t *)c->w)[i] == INT8_MIN;
+    const int32_t w = c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
+    found |= w >= least && w <= most;
   }
   return found;
 }
 
 static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
   memset(panel, 0, sizeof(*panel));
-  panel->lowest = has_lowest(c, first * c->k, channels * c->k);
+  panel->lowest = has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
+  panel->highest = has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
   panel->proven = 1;
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
@@ -159,7 +161,7 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   for (size_t i = 0; i < channels && !panel->proven; i++) {
     int64_t sum, most;
     sum_weights(c, first + i, &sum, &most);
-    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : 0;
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : c->x_wide && c->w_wide ? (int32_t)sum : 0;
     panel->shift[i] = panel->scale_shift[i];
   }
 }
@@ -362,16 +364,22 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
   }
 }
 
+/* How many of n the tasks before this one have. */
+static size_t share(size_t n, size_t task, size_t tasks) {
+  return tasks == 1 ? n * task : n * task / tasks;
+}
+
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
   const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
-  const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
-  const size_t end = by_panels ? all : all * (task + 1) / tasks;
-  for (size_t line = by_panels ? 0 : all * task / tasks, n; line < end && first < last; line += n) {
-    const size_t image = line / lines;
+  const size_t first = by_panels ? share(panels, task, tasks) : 0,
+               last = by_panels ? share(panels, task + 1, tasks) : panels;
+  const size_t end = by_panels ? all : share(all, task + 1, tasks);
+  for (size_t line = by_panels ? 0 : share(all, task, tasks), n; line < end && first < last; line += n) {
+    const size_t image = s->images > 1 ? line / lines : 0;
     n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
     load_band(&b, image, line - image * lines, n);
     uint8_t *y = (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide);
