@@ -227,7 +227,7 @@ void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
     const size_t taps = s.segments / (size_t)s.v.kernel, ky = i / taps, kx = i % taps;
     segments[i] = (uint32_t)((ky * (size_t)s.v.dilation * s.row + kx * (size_t)s.h.dilation * c->in) * p->element);
   }
-  s.proven = p->blocks != NULL;
+  s.proven = p->blocks != NULL && s.grains > (p->planes == 2 ? 2 : 0); /* short segments have no time for addresses */
   for (size_t group = 0; group < c->groups; group++) {
     for (size_t panel = 0; panel < s.panels; panel++) {
       const size_t n = smaller(nr, channels - panel * nr), vectors = n > p->lanes ? 2 : 1;

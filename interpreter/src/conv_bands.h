@@ -68,6 +68,7 @@ typedef struct nmp_block {
   size_t x_step, y_step;    /* bytes to the next pixel */
   size_t count;             /* blocks */
   size_t x_hop, y_hop;      /* bytes to the next block */
+  size_t plane;             /* bytes to the plane of low parts */
   const uint32_t *segments; /* distances in bytes from x */
   size_t segment_count, grains;
   const nmp_panel *panel;

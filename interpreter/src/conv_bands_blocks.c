@@ -144,6 +144,7 @@ void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t li
   const size_t single = m.f.lines * m.f.width == 1, at_once = single ? s->panels : NMP_BANDS_L1 / s->panel_bytes + 1;
   nmp_block block = {.x_step = m.f.across,
                      .y_step = (size_t)c->out << c->y_wide,
+                     .plane = b->plane,
                      .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
                      .segment_count = s->segments,
                      .grains = s->grains,

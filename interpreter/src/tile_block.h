@@ -113,7 +113,8 @@ INLINE void row(const nmp_block *b, const int bytes) {
   }
 #define BLOCK_NAME(bytes, per, vectors) block_##bytes##_##per##_##vectors,
 #define BLOCKS_3(X, name, v) X(name, 1, v) X(name, 2, v) X(name, 3, v)
-#define BLOCKS_6(X, name, v) BLOCKS_3(X, name, v) X(name, 4, v) X(name, 5, v) X(name, 6, v)
+#define BLOCKS_4(X, name, v) BLOCKS_3(X, name, v) X(name, 4, v)
+#define BLOCKS_6(X, name, v) BLOCKS_4(X, name, v) X(name, 5, v) X(name, 6, v)
 #define BLOCKS_7(X, name, v) BLOCKS_6(X, name, v) X(name, 7, v)
 #define BLOCKS_8(X, name, v) BLOCKS_7(X, name, v) X(name, 8, v)
 

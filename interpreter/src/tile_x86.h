@@ -13,10 +13,12 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
-#ifndef __clang__
+#if defined(__SANITIZE_ADDRESS__)
+#define UNROLL /* it would compile for minutes */
+#elif !defined(__clang__)
 #define UNROLL _Pragma("GCC unroll 64")
 #elif __has_feature(address_sanitizer)
-#define UNROLL /* it would compile for minutes */
+#define UNROLL /* likewise */
 #else
 #define UNROLL _Pragma("clang loop unroll(full)")
 #endif
@@ -211,7 +213,7 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
   static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
 
 /* int8 goes as bytes or as words. */
-#define PRODUCTS(MANY, FEW, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks)                           \
+#define PRODUCTS(MANY, FEW, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, int16_blocks)             \
   static const nmp_product int8_product = {bytes_element,                                                            \
                                            1,                                                                        \
                                            bytes_zero,                                                               \
@@ -226,9 +228,14 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
   static const nmp_product int16_int8_product = {                                                                    \
       2,   1, 0, LANES, NMP_GRAIN, load_words_16, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
       NULL};                                                                                                         \
-  static const nmp_product int16_product =                                                                           \
-      {2,   2, 0, LANES, NMP_GRAIN, load_planes, {{2, wide_planes_tiles, finish_wide}, {FEW, planes_tiles, finish}}, \
-       NULL};                                                                                                        \
+  static const nmp_product int16_product = {2,                                                                       \
+                                            2,                                                                       \
+                                            0,                                                                       \
+                                            LANES,                                                                   \
+                                            NMP_GRAIN,                                                               \
+                                            load_planes,                                                             \
+                                            {{2, wide_planes_tiles, finish_wide}, {FEW, planes_tiles, finish}},      \
+                                            int16_blocks};                                                           \
   NMP_BANDS_KERNEL(int8)                                                                                             \
   NMP_BANDS_KERNEL(int8_int16)                                                                                       \
   NMP_BANDS_KERNEL(int16_int8)                                                                                       \

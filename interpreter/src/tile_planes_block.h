@@ -1,0 +1,124 @@
+/* The blocks of two planes, after tile_block.h: x = 256 high + low. acc is [run][pixel][plane][vector]. */
+
+INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, const uint8_t *w,
+                                 const int per, const int vectors) {
+  V factors[2];
+  UNROLL for (int v = 0; v < vectors; v++) {
+    factors[v] = LOAD(w + v * (int)sizeof(V));
+  }
+  UNROLL for (int i = 0; i < 4 * per; i++) {
+    const int r = i / 2, plane = i % 2;
+    const V grain = grain_of(pixel_of(x[plane][r / per], step, three, r % per));
+    UNROLL for (int v = 0; v < vectors; v++) {
+      V *sum = &acc[i * vectors + v];
+      *sum = DOT_WORDS(*sum, grain, factors[v]);
+      KEEP(*sum);
+    }
+  }
+  UNROLL for (int i = 0; i < 8; i++) {
+    x[i / 4][i / 2 % 2][i % 2] += NMP_GRAIN;
+    __asm__("" : "+r"(x[i / 4][i / 2 % 2][i % 2])); /* not a pointer for each pixel */
+  }
+}
+
+/* high + floor(low / 256), in the places of the first sums. */
+INLINE void join_planes(V *acc, const int count, const int vectors) {
+  UNROLL for (int i = 0; i < count; i++) {
+    const int high = i / vectors * 2 * vectors + i % vectors;
+    acc[i] = ADD(acc[high], SRA8(acc[high + vectors]));
+  }
+}
+
+INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const int per, const int vectors) {
+  const uint8_t *w = (const uint8_t *)(b->panel + 1);
+  const size_t step = b->x_step, three = 3 * step;
+  UNROLL for (int i = 0; i < 4 * per * vectors; i++) {
+    acc[i] = i / vectors % 2 == 0 ? LOAD(b->panel->start + i % vectors * LANES) : ZERO();
+  }
+  for (size_t s = 0; s < b->segment_count; s++) {
+    const uint8_t *x[2][2][2];
+    UNROLL for (int i = 0; i < 8; i++) {
+      x[i / 4][i / 2 % 2][i % 2] =
+          b->x[i / 2 % 2] + b->segments[s] + (size_t)(i / 4) * b->plane + (size_t)(i % 2) * 4 * step;
+    }
+    for (size_t i = b->grains; i > 0; i--, w += vectors * (int)sizeof(V)) {
+      planes_grain_of_runs(acc, x, step, three, w, per, vectors);
+      if (vectors == 2) {
+        _mm_prefetch((const void *)next, _MM_HINT_T1);
+        next += b->next_step;
+      }
+    }
+  }
+  join_planes(acc, 2 * per * vectors, vectors);
+  return next;
+}
+
+INLINE void planes_block(const nmp_block *blocks, const int per, const int vectors) {
+  nmp_block b = *blocks;
+  for (; b.count > 0; b.count--) {
+    V acc[NMP_BLOCK_VECTORS];
+    b.next = add_planes(acc, &b, b.next, per, vectors);
+    finish_block(&b, acc, 2 * per, per, vectors);
+    UNROLL for (int i = 0; i < 2; i++) {
+      b.x[i] += b.x_hop;
+      b.y[i] += b.y_hop;
+    }
+  }
+}
+
+/* A pixel times a panel, see row_panel; acc is [grain][plane][vector]. */
+#define PLANE_SUMS 4
+INLINE const uint8_t *planes_row_panel(const nmp_block *b, const int vectors) {
+  const uint8_t *w = (const uint8_t *)(b->panel + 1);
+  V acc[4 * PLANE_SUMS];
+  UNROLL for (int i = 0; i < 2 * PLANE_SUMS * vectors; i++) {
+    acc[i] = i < vectors ? LOAD(b->panel->start + i * LANES) : ZERO();
+  }
+  for (size_t s = 0; s < b->segment_count; s++) {
+    const uint8_t *x = b->x[0] + b->segments[s];
+    for (size_t left = b->grains, n; left > 0; left -= n, x += n * NMP_GRAIN) {
+      n = left < PLANE_SUMS ? 1 : PLANE_SUMS;
+      if (n == PLANE_SUMS) {
+        UNROLL for (int k = 0; k < PLANE_SUMS * vectors; k++, w += sizeof(V)) {
+          const int i = k / vectors * 2 * vectors + k % vectors;
+          acc[i] = DOT_WORDS(acc[i], grain_of(x + k / vectors * NMP_GRAIN), LOAD(w));
+          acc[i + vectors] = DOT_WORDS(acc[i + vectors], grain_of(x + b->plane + k / vectors * NMP_GRAIN), LOAD(w));
+        }
+      } else {
+        UNROLL for (int k = 0; k < vectors; k++, w += sizeof(V)) {
+          acc[k] = DOT_WORDS(acc[k], grain_of(x), LOAD(w));
+          acc[k + vectors] = DOT_WORDS(acc[k + vectors], grain_of(x + b->plane), LOAD(w));
+        }
+      }
+    }
+  }
+  UNROLL for (int i = 2 * PLANE_SUMS * vectors - 1; i >= 2 * vectors; i--) {
+    acc[i % (2 * vectors)] = ADD(acc[i % (2 * vectors)], acc[i]);
+  }
+  join_planes(acc, vectors, vectors);
+  finish_block(b, acc, 1, 1, vectors);
+  return w;
+}
+
+static void planes_row(const nmp_block *b) {
+  nmp_block at = *b;
+  for (size_t left = b->channels; left > 0; left -= at.channels) {
+    at.channels = left < 2 * LANES ? left : 2 * LANES;
+    at.panel = (const nmp_panel *)(const void *)(left > LANES ? planes_row_panel(&at, 2) : planes_row_panel(&at, 1));
+    at.y[0] += 2 * LANES << at.y_wide;
+  }
+}
+
+#define PLANES_BLOCK(name, per, vectors)                     \
+  static void name##_##per##_##vectors(const nmp_block *b) { \
+    planes_block(b, per, vectors);                           \
+  }
+#define PLANES_BLOCK_NAME(name, per, vectors) name##_##per##_##vectors,
+
+BLOCKS_4(PLANES_BLOCK, planes_block, 1)
+BLOCKS_3(PLANES_BLOCK, planes_block, 2)
+
+static const nmp_blocks planes_blocks = {
+    {4, 3},
+    {{BLOCKS_4(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_3(PLANES_BLOCK_NAME, planes_block, 2)}},
+    planes_row};
