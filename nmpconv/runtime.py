@@ -62,12 +62,11 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
 
 def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
-    model = _aligned(len(data))
-    model[:] = np.frombuffer(data, np.uint8)
+    model = _in_memory(data)
     try:
         found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
     except _nmp.Fault as fault:
-        raise _refused(fault, data, "") from None
+        raise _refused(fault, model.data.toreadonly(), "") from None
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
@@ -229,7 +228,7 @@ def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
     raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
 
 
-def _refused(fault: Any, data: memoryview, where: str) -> NmpError:
+def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
     status, text, what, found, allowed, op, tensor = fault.args
     try:

@@ -38,7 +38,8 @@ typedef struct nmp_panel {
   int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
   int32_t proven, lowest;         /* lowest: a weight is the least of its type */
-  int32_t unused[6];              /* so that the weights are aligned */
+  int32_t highest;                /* a weight is at least 127.5 * 256 */
+  int32_t unused[5];              /* so that the weights are aligned */
 } nmp_panel;
 
 /* Some pixels of y times the channels of a panel. */

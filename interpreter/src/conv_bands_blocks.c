@@ -14,7 +14,7 @@ typedef struct field {
   size_t lines, width, across, down;
   size_t most;           /* pixels of a run */
   size_t tiles;          /* blocks beside each other; none where a block is two lines */
-  size_t pixels, larger; /* of a block; so many blocks have one more */
+  size_t pixels, larger; /* of a block; so many blocks have two more */
 } field;
 
 static field field_of(const nmp_band *b, size_t lines) {
@@ -33,8 +33,9 @@ static field field_of(const nmp_band *b, size_t lines) {
     f.lines = 1;
   }
   f.tiles = f.width <= f.most ? f.lines == 1 : (f.width + 2 * f.most - 1) / (2 * f.most);
-  f.pixels = f.tiles > 1 ? f.width / f.tiles : f.width;
-  f.larger = f.tiles > 1 ? f.width % f.tiles : 0;
+  const size_t pairs = (f.width + 1) / 2;
+  f.pixels = 2 * (f.tiles > 1 ? pairs / f.tiles : pairs);
+  f.larger = f.tiles > 1 ? pairs % f.tiles : 0;
   return f;
 }
 
@@ -102,12 +103,17 @@ static void multiply_part(call *m, nmp_block *block, place at, size_t pixels, si
   multiply_strip(m, block, at, (place){at.line, at.pixel + pixels - per}, per, count);
 }
 
+/* Blocks have an even number of pixels, since their runs are equally long; the last one may lack one. */
 static void multiply_line(call *m, nmp_block *block, size_t line) {
   const size_t tiles = m->f.tiles ? m->f.tiles : 1, pixels = m->f.pixels, larger = m->f.larger;
+  const size_t odd = m->f.width % 2;
   if (larger > 0) {
-    multiply_part(m, block, (place){line, 0}, pixels + 1, larger);
+    multiply_part(m, block, (place){line, 0}, pixels + 2, larger);
   }
-  multiply_part(m, block, (place){line, larger * (pixels + 1)}, pixels, tiles - larger);
+  multiply_part(m, block, (place){line, larger * (pixels + 2)}, pixels, tiles - larger - odd);
+  if (odd) {
+    multiply_part(m, block, (place){line, m->f.width - (pixels - 1)}, pixels - 1, 1);
+  }
 }
 
 /* All pixels by some panels: blocks are two lines where those are short, otherwise parts of a line. Meanwhile the

@@ -24,6 +24,27 @@ def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_too
     return program
 
 
+# What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.
+FLAGS = {
+    "avx2": {"avx2", "pclmulqdq"},
+    "avxvnni": {"avx2", "pclmulqdq", "avx_vnni"},
+    "avx512vnni": {"avx2", "pclmulqdq", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "neon": {"asimd"},
+    "neondot": {"asimd", "asimddp"},
+}
+
+
+def test_all_levels_of_this_cpu_are_there(record_property: Callable[[str, object], None]) -> None:
+    """So that the tests that go through runtime.cpus() have run each level that they could."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        pytest.skip("this system has no /proc/cpuinfo")
+    lines = [line.split(":", 1) for line in info.read_text().splitlines() if ":" in line]
+    flags = {flag for name, value in lines if name.strip() in ("flags", "Features") for flag in value.split()}
+    assert runtime.cpus() == ["portable", *(level for level, needed in FLAGS.items() if needed <= flags)]
+    record_property("summary", f"CPU levels: {', '.join(runtime.cpus())}")
+
+
 def test_every_level_is_portable(check_kernels: Path) -> None:
     done = subprocess.run([check_kernels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
