@@ -221,7 +221,7 @@ TILES(TILES_7, wide_joined)
 #include "tile_join_block.h"
 #include "tile_planes_block.h"
 JOIN_PRODUCT(7, &join_blocks)
-PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks)
+PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks)
 
 NMP_TARGET_END
 

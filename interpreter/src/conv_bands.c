@@ -5,6 +5,7 @@
 #ifdef NMP_BANDS
 #include <string.h>
 
+#define SHORT_ROW 256      /* bytes of a band's row; to zero them all is faster than each row's ends */
 #define SLACK 64           /* bytes behind a band that a grain may reach */
 #define BAND_BYTES 131072u /* of a band, when the weights are as many */
 #define TASK_MACS 262144u  /* less is not worth a task */
@@ -236,6 +237,7 @@ void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
       s.proven = s.proven && at->proven;
     }
   }
+  s.single = s.proven && nmp_conv_is_direct(c) && nmp_conv_pixels(c) == 1;
   memcpy(to, &s, sizeof(s));
 }
 
@@ -250,6 +252,9 @@ static void load(const nmp_band *b, size_t element, const void *x, size_t n) {
 
 static void load_padding(const nmp_band *b, size_t element, size_t pixels) {
   const size_t in = b->c->in, bytes = b->p->element;
+  if (b->zeroed) {
+    return;
+  }
   for (size_t i = 0; i < pixels && b->c->pad; i++) {
     load(b, element + i * in, b->c->pad, in);
   }
@@ -283,11 +288,16 @@ static void load_row(const nmp_band *b, size_t element, const uint8_t *x) {
   }
 }
 
-static void load_band(const nmp_band *b, size_t image, size_t line, size_t lines) {
+static void load_band(nmp_band *b, size_t image, size_t line, size_t lines) {
   const nmp_shape *s = b->s;
   const size_t x_row = ((size_t)s->h.in * b->c->in) << b->c->x_wide, rows = band_rows(s, lines);
   const uint8_t *x = (const uint8_t *)b->c->x + image * (size_t)s->v.in * x_row;
   const int32_t top = (int32_t)line * s->v.stride - s->v.before;
+  const size_t bytes = s->row * b->p->element;
+  b->zeroed = !s->whole && !b->c->pad && !nmp_is_joined(b->p) && bytes <= SHORT_ROW;
+  for (size_t plane = 0; plane < b->p->planes && b->zeroed; plane++) {
+    memset(b->bytes + plane * b->plane, b->p->zero, rows * bytes);
+  }
   for (size_t r = 0, n; r < rows; r += n) {
     const int32_t iy = top + (int32_t)r * s->v_hop;
     n = 1;
@@ -301,7 +311,7 @@ static void load_band(const nmp_band *b, size_t image, size_t line, size_t lines
     }
   }
   for (size_t plane = 0; plane < b->p->planes; plane++) {
-    memset(b->bytes + plane * b->plane + rows * s->row * b->p->element, 0, SLACK);
+    memset(b->bytes + plane * b->plane + rows * bytes, 0, SLACK);
   }
 }
 
@@ -377,7 +387,13 @@ static size_t share(size_t n, size_t task, size_t tasks) {
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
+  nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
+  if (s->single) {
+    p->load(b.bytes, c->x, c->k, b.plane);
+    memset(b.bytes + c->k * p->element, 0, SLACK);
+    nmp_blocks_row(&b, share(panels, task, tasks), share(panels, task + 1, tasks));
+    return;
+  }
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
   const size_t first = by_panels ? share(panels, task, tasks) : 0,
                last = by_panels ? share(panels, task + 1, tasks) : panels;

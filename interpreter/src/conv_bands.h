@@ -120,6 +120,7 @@ typedef struct nmp_shape {
   size_t lines, plane;                     /* of a band; bytes */
   int whole;                               /* rows of x are rows of the band */
   int proven;                              /* all panels are, and the product has blocks; known once packed */
+  int single;                              /* and it is one pixel of x by one of y */
 } nmp_shape;
 
 typedef struct nmp_band {
@@ -128,6 +129,7 @@ typedef struct nmp_band {
   const nmp_shape *s;
   uint8_t *bytes;
   size_t plane; /* bytes */
+  int zeroed;   /* what is padding is there already */
 } nmp_band;
 
 #define NMP_BANDS_L1 16384u /* bytes of weights that are used for one tile after the other */
@@ -147,6 +149,9 @@ static inline size_t nmp_panels_at(const nmp_shape *s) {
 
 /* The panels [first, last) of all groups times the lines of a band, by the product's blocks. */
 void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y);
+
+/* The panels [first, last) times a pixel, all that there is. */
+void nmp_blocks_row(const nmp_band *b, size_t first, size_t last);
 
 size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p);
 void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to);

@@ -12,19 +12,19 @@ static size_t smaller(size_t a, size_t b) {
 /* The pixels of y that a band computes; in the band, their windows are so many bytes from each other. */
 typedef struct field {
   size_t lines, width, across, down;
-  size_t most;  /* pixels of a run */
-  size_t tiles; /* blocks beside each other; none where a block is two lines */
+  size_t most;           /* pixels of a run */
+  size_t tiles;          /* blocks beside each other; none where a block is two lines */
+  size_t pixels, larger; /* of a block; so many blocks have two more */
 } field;
 
 static field field_of(const nmp_band *b, size_t lines) {
   const nmp_shape *s = b->s;
   const size_t element = b->p->element, in = b->c->in;
-  field f = {lines,
-             (size_t)s->h.out,
-             (size_t)(s->h.stride / s->h_hop) * in * element,
-             (size_t)(s->v.stride / s->v_hop) * s->row * element,
-             b->p->blocks->most[b->c->out / b->c->groups > b->p->lanes],
-             0};
+  field f = {.lines = lines,
+             .width = (size_t)s->h.out,
+             .across = (size_t)(s->h.stride / s->h_hop) * in * element,
+             .down = (size_t)(s->v.stride / s->v_hop) * s->row * element,
+             .most = b->p->blocks->most[b->c->out / b->c->groups > b->p->lanes]};
   if (f.width == 1) {
     f.across = f.down;
   }
@@ -33,6 +33,9 @@ static field field_of(const nmp_band *b, size_t lines) {
     f.lines = 1;
   }
   f.tiles = f.width <= f.most ? f.lines == 1 : (f.width + 2 * f.most - 1) / (2 * f.most);
+  const size_t pairs = (f.width + 1) / 2;
+  f.pixels = 2 * (f.tiles > 1 ? pairs / f.tiles : pairs);
+  f.larger = f.tiles > 1 ? pairs % f.tiles : 0;
   return f;
 }
 
@@ -64,9 +67,13 @@ static void multiply_strip(call *m, nmp_block *block, place run0, place run1, si
   const nmp_conv *c = m->b->c;
   const nmp_blocks *blocks = m->b->p->blocks;
   const size_t channels = c->out / c->groups, lanes = m->b->p->lanes;
-  const size_t bytes = 2 * per * (block->x_step + block->y_step), most = STRIP_BYTES / bytes + 1;
+  const size_t bytes = 2 * per * (block->x_step + block->y_step);
+  size_t most = count;
   const uint8_t *x[2] = {x_at(m, run0), x_at(m, run1)};
   uint8_t *y[2] = {m->y + y_at(m, run0), m->y + y_at(m, run1)};
+  while (most > 1 && most * bytes > STRIP_BYTES) {
+    most = (most + 1) / 2;
+  }
   for (size_t n; count > 0; count -= n) {
     n = block->count = smaller(count, most);
     for (size_t k = m->first; k < m->last; k++) {
@@ -98,9 +105,11 @@ static void multiply_part(call *m, nmp_block *block, place at, size_t pixels, si
 
 /* Blocks have an even number of pixels, since their runs are equally long; the last one may lack one. */
 static void multiply_line(call *m, nmp_block *block, size_t line) {
-  const size_t tiles = m->f.tiles ? m->f.tiles : 1, pairs = (m->f.width + 1) / 2, larger = pairs % tiles;
-  const size_t pixels = pairs / tiles * 2, odd = m->f.width % 2;
-  multiply_part(m, block, (place){line, 0}, pixels + 2, larger);
+  const size_t tiles = m->f.tiles ? m->f.tiles : 1, pixels = m->f.pixels, larger = m->f.larger;
+  const size_t odd = m->f.width % 2;
+  if (larger > 0) {
+    multiply_part(m, block, (place){line, 0}, pixels + 2, larger);
+  }
   multiply_part(m, block, (place){line, larger * (pixels + 2)}, pixels, tiles - larger - odd);
   if (odd) {
     multiply_part(m, block, (place){line, m->f.width - (pixels - 1)}, pixels - 1, 1);
@@ -125,15 +134,22 @@ static void multiply_panels(call *m, nmp_block *block) {
   }
 }
 
-/* A single pixel: by all panels at once. */
-static void multiply_row(call *m, nmp_block *block) {
-  const nmp_conv *c = m->b->c;
-  const size_t nr = 2 * (size_t)m->b->p->lanes;
-  block->x[0] = m->x;
-  block->y[0] = m->y + ((m->first * nr) << c->y_wide);
-  block->panel = (const nmp_panel *)(const void *)(m->panels + m->first * m->b->s->panel_bytes);
-  block->channels = smaller(c->out / c->groups, m->last * nr) - m->first * nr;
-  m->b->p->blocks->row(block);
+void nmp_blocks_row(const nmp_band *b, size_t first, size_t last) {
+  const nmp_conv *c = b->c;
+  const uint8_t *packed = (const uint8_t *)c->packed;
+  const size_t channel = first * 2 * b->p->lanes;
+  const nmp_block row = {
+      .x = {b->bytes},
+      .y = {(uint8_t *)c->y + (channel << c->y_wide)},
+      .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
+      .segment_count = b->s->segments,
+      .grains = b->s->grains,
+      .panel = (const nmp_panel *)(const void *)(packed + nmp_panels_at(b->s) + first * b->s->panel_bytes),
+      .channels = smaller(c->out, last * 2 * b->p->lanes) - channel,
+      .lo = c->lo,
+      .hi = c->hi,
+      .y_wide = c->y_wide};
+  b->p->blocks->row(&row);
 }
 
 void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y) {
@@ -141,7 +157,7 @@ void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t li
   const nmp_shape *s = b->s;
   const uint8_t *packed = (const uint8_t *)c->packed;
   call m = {.b = b, .f = field_of(b, lines)};
-  const size_t single = m.f.lines * m.f.width == 1, at_once = single ? s->panels : NMP_BANDS_L1 / s->panel_bytes + 1;
+  const size_t at_once = NMP_BANDS_L1 / s->panel_bytes + 1;
   nmp_block block = {.x_step = m.f.across,
                      .y_step = (size_t)c->out << c->y_wide,
                      .plane = b->plane,
@@ -159,11 +175,7 @@ void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t li
     m.x = b->bytes + group * (c->in / c->groups) * b->p->element;
     m.panels = packed + nmp_panels_at(s) + group * s->group_bytes;
     m.y = y + ((group * (c->out / c->groups)) << c->y_wide);
-    if (single) {
-      multiply_row(&m, &block);
-    } else {
-      multiply_panels(&m, &block);
-    }
+    multiply_panels(&m, &block);
   }
 }
 #endif

@@ -212,15 +212,15 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
   LIST(TILE, name, 2)     \
   static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
 
-/* int8 goes as bytes or as words. */
-#define PRODUCTS(MANY, FEW, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, int16_blocks)             \
+/* int8 goes as bytes or as words, INT8 pixels at a time where it has no blocks. */
+#define PRODUCTS(MANY, FEW, INT8, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, int16_blocks)       \
   static const nmp_product int8_product = {bytes_element,                                                            \
                                            1,                                                                        \
                                            bytes_zero,                                                               \
                                            LANES,                                                                    \
                                            NMP_GRAIN,                                                                \
                                            load_int8,                                                                \
-                                           {{2, int8_tiles, nmp_bands_finish_any}, {2, int8_tiles, finish}},         \
+                                           {{INT8, int8_tiles, nmp_bands_finish_any}, {INT8, int8_tiles, finish}},   \
                                            int8_blocks};                                                             \
   static const nmp_product int8_int16_product =                                                                      \
       {2,   1, 0, LANES, NMP_GRAIN, load_words_8, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
