@@ -218,7 +218,8 @@ TILES(TILES_2, wide_words)
 TILES(TILES_2, wide_planes)
 TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
-JOIN_PRODUCT(7)
+#include "tile_join_block.h"
+JOIN_PRODUCT(7, &join_blocks)
 PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles, &blocks)
 
 NMP_TARGET_END

@@ -138,18 +138,20 @@ static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_
   return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
 }
 
-/* Whether one of n weights is the least of its type. */
-static int has_lowest(const nmp_conv *c, size_t first, size_t n) {
+/* Whether one of n weights is among `least` to `most`. */
+static int has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
   int found = 0;
   for (size_t i = first; i < first + n; i++) {
-    found |= c->w_wide ? ((const int16_t *)c->w)[i] == INT16_MIN : ((const int8_t *)c->w)[i] == INT8_MIN;
+    const int32_t w = c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
+    found |= w >= least && w <= most;
   }
   return found;
 }
 
 static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
   memset(panel, 0, sizeof(*panel));
-  panel->lowest = has_lowest(c, first * c->k, channels * c->k);
+  panel->lowest = has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
+  panel->highest = has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
   panel->proven = 1;
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
@@ -159,7 +161,7 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   for (size_t i = 0; i < channels && !panel->proven; i++) {
     int64_t sum, most;
     sum_weights(c, first + i, &sum, &most);
-    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : 0;
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : c->x_wide && c->w_wide ? (int32_t)sum : 0;
     panel->shift[i] = panel->scale_shift[i];
   }
 }
@@ -243,17 +245,16 @@ static void load(const nmp_band *b, size_t element, const void *x, size_t n) {
 }
 
 static void load_padding(const nmp_band *b, size_t element, size_t pixels) {
-  const size_t in = b->c->in;
-  for (size_t i = 0; i < pixels; i++, element += in) {
-    if (b->c->pad) {
-      load(b, element, b->c->pad, in);
-    } else if (nmp_is_joined(b->p)) {
-      nmp_join_zeros(b->bytes + element * NMP_JOIN_ELEMENT, in);
-    } else {
-      for (size_t plane = 0; plane < b->p->planes; plane++) {
-        memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);
-      }
-    }
+  const size_t in = b->c->in, bytes = b->p->element;
+  for (size_t i = 0; i < pixels && b->c->pad; i++) {
+    load(b, element + i * in, b->c->pad, in);
+  }
+  if (nmp_is_joined(b->p) && !b->c->pad) {
+    nmp_join_zeros(b->bytes + element * bytes, pixels * in);
+    return;
+  }
+  for (size_t plane = 0; plane < b->p->planes && !b->c->pad && pixels > 0; plane++) {
+    memset(b->bytes + plane * b->plane + element * bytes, b->p->zero, pixels * in * bytes);
   }
 }
 

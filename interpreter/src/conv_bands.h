@@ -38,7 +38,8 @@ typedef struct nmp_panel {
   int32_t unit[NMP_NR_MAX]; /* conv_join.h: what the sum is shifted by as it is joined, the first part of its shift */
   int8_t scale_shift[NMP_NR_MAX]; /* as in the file */
   int32_t proven, lowest;         /* lowest: a weight is the least of its type */
-  int32_t unused[6];              /* so that the weights are aligned */
+  int32_t highest;                /* a weight is at least 127.5 * 256 */
+  int32_t unused[5];              /* so that the weights are aligned */
 } nmp_panel;
 
 /* Some pixels of y times the channels of a panel. */
@@ -59,12 +60,14 @@ typedef void nmp_tile_fn(nmp_tile *t);
 typedef void nmp_finish_fn(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y);
 
 /* Pixels of y times the channels of a proven panel. Pixels are two runs of the same length, whose neighbours are
- * equally far from each other; the runs may overlap, or be one.
+ * equally far from each other; the runs may overlap, or be one. Some such blocks follow each other.
  */
 typedef struct nmp_block {
   const uint8_t *x[2];      /* where the first pixel of each run begins, in the band */
   uint8_t *y[2];            /* its first channel of the panel */
   size_t x_step, y_step;    /* bytes to the next pixel */
+  size_t count;             /* blocks */
+  size_t x_hop, y_hop;      /* bytes to the next block */
   const uint32_t *segments; /* distances in bytes from x */
   size_t segment_count, grains;
   const nmp_panel *panel;

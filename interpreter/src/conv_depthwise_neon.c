@@ -8,6 +8,6 @@
 #include "vector128.h"
 
 #define CHOOSE nmp_depthwise_neon
-#include "conv_depthwise.h"
+#include "conv_depthwise_neon.h"
 
 #endif

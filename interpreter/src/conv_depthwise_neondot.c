@@ -12,7 +12,7 @@ NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
 #include "vector128.h"
 
 #define CHOOSE nmp_depthwise_neondot
-#include "conv_depthwise.h"
+#include "conv_depthwise_neon.h"
 
 NMP_TARGET_END
 #endif

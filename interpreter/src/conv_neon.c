@@ -137,12 +137,14 @@ INLINE void wide(nmp_tile *t, const int rows, const int vectors) {
 }
 
 TILES(TILES_2, bytes)
-TILES(TILES_2, narrow)
+TILES_2(TILE, narrow, 1)
+TILES_2(TILE, narrow, 2)
+nmp_tile_fn *const nmp_neon_words[2][NMP_ROWS_MAX] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
 TILES(TILES_2, wide)
 
 #define LANES (PANEL / 2)
 #define OF_WORDS(load) \
-  {2, 1, 0, LANES, GRAIN, load, {{ROWS, wide_tiles, finish_wide}, {ROWS, narrow_tiles, finish}}, NULL}
+  {2, 1, 0, LANES, GRAIN, load, {{ROWS, wide_tiles, finish_wide}, {ROWS, nmp_neon_words, finish}}, NULL}
 static const nmp_product int8_product = {
     1, 1, 0, LANES, GRAIN, load_bytes, {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}}, NULL};
 static const nmp_product int8_int16_product = OF_WORDS(load_wide_bytes);

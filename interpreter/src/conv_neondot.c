@@ -38,13 +38,18 @@ INLINE const uint8_t *add_grains(int32x4_t *acc, const uint8_t *const *at, size_
     ADD_GRAIN(2)
     ADD_GRAIN(3)
   }
-  for (; i < n; i++, w += quads * 16, offset += GRAIN) {
+  if (i < n) { /* 16 bytes, too: behind a band there are as many */
     UNROLL for (int r = 0; r < rows; r++) {
-      int32_t grain;
-      memcpy(&grain, at[r] + offset, GRAIN);
-      x[r] = vreinterpretq_s8_s32(vdupq_n_s32(grain));
+      x[r] = LOAD_16(at[r] + offset);
     }
     ADD_GRAIN(0)
+    if (n - i > 1) {
+      ADD_GRAIN(1)
+    }
+    if (n - i > 2) {
+      ADD_GRAIN(2)
+    }
+    w += (n - i) * (size_t)quads * 16;
   }
   return w;
 }
@@ -76,6 +81,9 @@ NMP_BANDS_KERNEL(int8)
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_neondot(const nmp_conv *c) {
-  return c->x_wide || c->w_wide || nmp_conv_is_depthwise(c) ? nmp_conv_neon(c) : &int8;
+  if (nmp_conv_is_depthwise(c)) {
+    return nmp_conv_portable(c);
+  }
+  return c->x_wide || c->w_wide ? nmp_conv_neondot_words(c) : &int8;
 }
 #endif

@@ -173,7 +173,9 @@ static NMP_SUM(fast_sum_8) {
 }
 
 static void elements(nmp_kernels *kernels) {
+#ifdef NMP_X86
   kernels->crc = nmp_crc32_x86;
+#endif
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;

@@ -88,7 +88,7 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 void nmp_kernels_neon(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
-  kernels->lookup[0][0] = fast_lookup_8to8;
+  kernels->lookup[0] = fast_lookup_8to8;
   kernels->scale[0][0] = fast_scale_32to8;
   kernels->scale[0][1] = fast_scale_32to16;
   kernels->scale[1][0] = fast_scale_64to8;

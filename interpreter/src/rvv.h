@@ -30,7 +30,7 @@ nmp_conv_choose_fn nmp_conv_rvv_depthwise; /* NULL: none of its own */
   .gemm = NMP_TABLE_2(nmp_rvv_gemm), .depthwise = NMP_TABLE_2(nmp_rvv_depthwise),                                     \
   .scale = {{nmp_rvv_scale_32to8, nmp_rvv_scale_32to16}, {nmp_rvv_scale_64to8, nmp_rvv_scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(nmp_rvv_requantize), .add = NMP_TABLE_3(nmp_rvv_add), .mul = NMP_TABLE_3(nmp_rvv_mul), \
-  .lookup[0] = {nmp_rvv_lookup_8to8, nmp_rvv_lookup_8to16}, .max = NMP_TABLE_1(nmp_rvv_max),                          \
+  .lookup = {nmp_rvv_lookup_8to8, nmp_rvv_lookup_8to16}, .max = NMP_TABLE_1(nmp_rvv_max),                             \
   .sum = NMP_TABLE_1(nmp_rvv_sum), .conv = nmp_conv_rvv
 
 #endif

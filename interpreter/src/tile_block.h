@@ -31,11 +31,11 @@ INLINE void add_grain_of_runs(V *acc, const uint8_t *(*x)[2], size_t step, size_
   }
 }
 
-INLINE void block(const nmp_block *b, const int bytes, const int per, const int vectors) {
+/* A block's sums, from those that the panel starts with. Returns how far weights are fetched. */
+INLINE uintptr_t add_block(V *acc, const nmp_block *b, uintptr_t next, const int bytes, const int per,
+                           const int vectors) {
   const uint8_t *w = (const uint8_t *)(b->panel + 1);
   const size_t step = b->x_step, three = 3 * step;
-  uintptr_t next = b->next;
-  V acc[NMP_BLOCK_VECTORS];
   UNROLL for (int i = 0; i < 2 * per * vectors; i++) {
     acc[i] = LOAD(b->panel->start + i % vectors * LANES);
   }
@@ -50,7 +50,20 @@ INLINE void block(const nmp_block *b, const int bytes, const int per, const int 
       }
     }
   }
-  finish_block(b, acc, 2 * per, per, vectors);
+  return next;
+}
+
+INLINE void block(const nmp_block *blocks, const int bytes, const int per, const int vectors) {
+  nmp_block b = *blocks;
+  for (; b.count > 0; b.count--) {
+    V acc[NMP_BLOCK_VECTORS];
+    b.next = add_block(acc, &b, b.next, bytes, per, vectors);
+    finish_block(&b, acc, 2 * per, per, vectors);
+    UNROLL for (int i = 0; i < 2; i++) {
+      b.x[i] += b.x_hop;
+      b.y[i] += b.y_hop;
+    }
+  }
 }
 
 /* A pixel times a panel: in each vector several sums, since an addition has to wait for the one before. Returns where

@@ -31,24 +31,39 @@ INLINE V rest_of(V high, V low) {
   return SUB(low, SLL16(high));
 }
 
-INLINE void join_sums(V *high, V *low, const nmp_tile *t, const int rows, const int vectors) {
-  const uint8_t *w = (const uint8_t *)(t->panel + 1);
-  const size_t step = (size_t)vectors * NMP_JOIN_GRAIN * LANES;
-  size_t room = 0;
-  UNROLL for (int i = 0; i < rows * vectors; i++) {
-    low[i] = LOAD(t->panel->start + i % vectors * LANES);
+/* Both sums before any product; returns where the products' weights are. */
+INLINE const uint8_t *join_start(V *high, V *low, const nmp_panel *panel, const int count, const int vectors) {
+  const uint8_t *w = (const uint8_t *)(panel + 1);
+  UNROLL for (int i = 0; i < count; i++) {
+    low[i] = LOAD(panel->start + i % vectors * LANES);
     high[i] = LOAD(w + i % vectors * (int)sizeof(V));
   }
-  w += vectors * (int)sizeof(V);
-  room = NMP_JOIN_GRAINS;
+  return w + vectors * (int)sizeof(V);
+}
+
+/* Both for further products. */
+INLINE const uint8_t *join_again(V *high, const V *low, const uint8_t *w, const int count, const int vectors) {
+  UNROLL for (int i = 0; i < count; i++) {
+    high[i] = ADD(ADD(high[i], SRA16(rest_of(high[i], low[i]))), LOAD(w + i % vectors * (int)sizeof(V)));
+  }
+  return w + vectors * (int)sizeof(V);
+}
+
+/* floor(S / 2^unit) */
+INLINE V join_end(V high, V low, const int32_t *units) {
+  const V unit = LOAD(units);
+  return ADD(SLLV(high, SUB(BROADCAST(16), unit)), SRAV(rest_of(high, low), unit));
+}
+
+INLINE void join_sums(V *high, V *low, const nmp_tile *t, const int rows, const int vectors) {
+  const uint8_t *w = join_start(high, low, t->panel, rows * vectors, vectors);
+  const size_t step = (size_t)vectors * NMP_JOIN_GRAIN * LANES;
+  size_t room = NMP_JOIN_GRAINS;
   for (size_t s = 0; s < t->segment_count; s++) {
     size_t offset = t->segments[s];
     for (size_t done = 0, n; done < t->grains; done += n, room -= n) {
       if (room == 0) {
-        UNROLL for (int i = 0; i < rows * vectors; i++) {
-          high[i] = ADD(ADD(high[i], SRA16(rest_of(high[i], low[i]))), LOAD(w + i % vectors * (int)sizeof(V)));
-        }
-        w += vectors * (int)sizeof(V);
+        w = join_again(high, low, w, rows * vectors, vectors);
         room = NMP_JOIN_GRAINS;
       }
       n = t->grains - done < room ? t->grains - done : room;
@@ -63,9 +78,7 @@ INLINE void joined(nmp_tile *t, const int rows, const int vectors) {
   V high[NMP_ROWS_MAX], low[NMP_ROWS_MAX];
   join_sums(high, low, t, rows, vectors);
   UNROLL for (int i = 0; i < rows * vectors; i++) {
-    const V unit = LOAD(t->panel->unit + i % vectors * LANES);
-    const V whole = SLLV(high[i], SUB(BROADCAST(16), unit));
-    STORE(t->sums + i * LANES, ADD(whole, SRAV(rest_of(high[i], low[i]), unit)));
+    STORE(t->sums + i * LANES, join_end(high[i], low[i], t->panel->unit + i % vectors * LANES));
   }
 }
 
@@ -82,7 +95,7 @@ INLINE void wide_joined(nmp_tile *t, const int rows, const int vectors) {
   }
 }
 
-#define JOIN_PRODUCT(FEW)                                                                                        \
+#define JOIN_PRODUCT(FEW, join_blocks)                                                                           \
   static const nmp_product join_product = {NMP_JOIN_ELEMENT,                                                     \
                                            1,                                                                    \
                                            0,                                                                    \
@@ -90,5 +103,5 @@ INLINE void wide_joined(nmp_tile *t, const int rows, const int vectors) {
                                            NMP_JOIN_GRAIN,                                                       \
                                            load_join,                                                            \
                                            {{FEW, wide_joined_tiles, finish_wide}, {FEW, joined_tiles, finish}}, \
-                                           NULL};                                                                \
+                                           join_blocks};                                                         \
   NMP_BANDS_KERNEL(join)

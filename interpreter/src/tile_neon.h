@@ -17,6 +17,9 @@
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
 
+/* Of conv_neon.c: proven panels of words, of 8 channels or 4, in grains of 8 bytes. */
+extern nmp_tile_fn *const nmp_neon_words[2][NMP_ROWS_MAX];
+
 #define LOAD_GRAIN(p) vld1_s8((const int8_t *)(p))
 
 static inline void load_bytes(void *to, const void *x, size_t n, size_t plane) {
@@ -99,7 +102,8 @@ static inline void finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows,
 
 /* Lists of tiles with 1.. pixels, as in tile_x86.h. */
 #define TILES_2(X, name, v) X(name, 1, v) X(name, 2, v)
-#define TILES_4(X, name, v) TILES_2(X, name, v) X(name, 3, v) X(name, 4, v)
+#define TILES_3(X, name, v) TILES_2(X, name, v) X(name, 3, v)
+#define TILES_4(X, name, v) TILES_3(X, name, v) X(name, 4, v)
 #define TILE(name, rows, vectors)                      \
   static void name##_##rows##_##vectors(nmp_tile *t) { \
     name(t, rows, vectors);                            \

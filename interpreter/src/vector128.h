@@ -122,8 +122,6 @@ static NMP_INLINE vector shift_right_8(vector a) {
   return vshrq_n_s32(a, 8);
 }
 
-#define WORDS_APART /* products of int16 add up lane by lane: conv_depthwise.h need not interleave rows */
-#define QUADS_ZERO 0
 #ifdef DOTPROD
 #define HAS_QUADS 1
 static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
@@ -138,7 +136,7 @@ static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
 }
 #endif
 
-/* Lane i of `to`: byte i of each of 4 rows. Those of words are never interleaved. */
+/* Lane i of `to`: byte i of each of 4 rows. */
 static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
   const int8x16x2_t ab = vzipq_s8(as8(load(rows[0] + at)), as8(load(rows[1] + at)));
   const int8x16x2_t cd = vzipq_s8(as8(load(rows[2] + at)), as8(load(rows[3] + at)));
@@ -147,12 +145,6 @@ static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows,
     save(to + i * 2 * LANES, of16(all.val[0]));
     save(to + i * 2 * LANES + LANES, of16(all.val[1]));
   }
-}
-
-static NMP_INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
-  (void)to;
-  (void)rows;
-  (void)at;
 }
 
 static NMP_INLINE void save_some(void *to, vector v, size_t bytes) {

@@ -72,13 +72,13 @@ static nmp_axis some_axis(int32_t most) {
 static void fill_shape(nmp_conv *c) {
   const uint32_t kind = next_random() % 8;
   c->v = some_axis(6);
-  c->h = some_axis(kind == 0 ? 40 : 9);
+  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into bands */
   c->images = 1 + (next_random() % 4 == 0);
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;
   c->out = some(72) * c->groups;
   if (kind == 2 || kind == 3) {
-    c->groups = c->in = some(300);
+    c->groups = c->in = some(kind == 2 ? 300 : 60);
     c->out = c->groups * (uint32_t)(up_to(4) ? 1 : 1 + up_to(4));
   }
   if (kind >= 6) {

@@ -153,10 +153,6 @@ static void check_scale(size_t n, int fill) {
 static void check_elementwise(size_t n, int fill) {
   static const int exponents[][3] = {{0, 0, 1},   {3, 0, 5},   {0, 14, 30}, {15, 0, 9},
                                      {0, 30, 31}, {0, 1, -15}, {0, 0, 47},  {0, 0, 0}};
-  int32_t *table = tail(TABLE, 513 * 4);
-  for (size_t i = 0; i < 513; i++) {
-    table[i] = (int32_t)next_random();
-  }
   for (int w = 0; w < 8; w++) {
     const int wa = w >> 2, wb = w >> 1 & 1, wy = w & 1;
     const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
@@ -172,9 +168,24 @@ static void check_elementwise(size_t n, int fill) {
         EACH("requantize", wa * 2 + wy, n, n, n << wy, requantize[wa][wy], a, n, exponents[e][2], lo / 2, hi);
       }
     }
-    if (wb == 0) {
-      EACH("lookup", wa * 2 + wy, n, n, n << wy, lookup[wa][wy], a, table, n, lo, hi);
+  }
+}
+
+/* Tables of any values, and of those that y has. */
+static void check_tables(size_t n, int fill) {
+  for (int wy = 0; wy < 2; wy++) {
+    const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
+    for (int k = benchmark ? 7 : n < 600 ? 5 : 0; k < 8; k++) { /* fine tables are large */
+      const size_t samples = ((size_t)65536 >> k) + 1;
+      int32_t *table = tail(TABLE, samples * 4);
+      for (size_t i = 0; i < samples; i++) {
+        table[i] = (int32_t)next_random() >> ((n / 2) % 2 ? 0 : k + 1);
+      }
+      const int16_t *x = integers(A, n, 1, fill);
+      EACH("chord", wy, n, n, n << wy, chord[wy], x, table, n, k, lo, hi / 2);
     }
+    const void *x = integers(A, n, 0, fill), *table = integers(TABLE, 256, wy, RANDOM);
+    EACH("lookup", wy, n, n, n << wy, lookup[wy], x, table, n, lo, hi);
   }
 }
 
@@ -216,8 +227,8 @@ static void check_transpose(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm,    check_depthwise, check_scale,    check_elementwise,
-                                                     check_windows, check_crc,       check_transpose};
+static void (*const checks[])(size_t n, int fill) = {check_gemm,   check_depthwise, check_scale, check_elementwise,
+                                                     check_tables, check_windows,   check_crc,   check_transpose};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);

@@ -4,7 +4,7 @@
 #include "parts.h"
 
 #define FRACTION 8
-#define COARSEST 7 /* k of the smallest table, which the kernels know */
+#define COARSEST 7 /* k of the smallest table */
 
 /* k of an int16 table, -1 when it has none of the legal sizes */
 static int spacing(const nmp_tensor *table) {
@@ -27,32 +27,17 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_vector(&op->in[1], op->in[1].size, 32, y->exponent - FRACTION);
 }
 
-/* Tables that are finer than what the kernels know. */
-static void run_fine(const nmp_op *op, int k, size_t first, size_t last) {
-  const nmp_tensor *y = &op->out[0];
-  const int16_t *x = op->in[0].data;
-  const int32_t *t = op->in[1].data;
-  for (size_t n = first; n < last; n++) {
-    const int32_t position = x[n] + 32768, i = position >> k, f = position & ((1 << k) - 1);
-    const int64_t between = t[i] * ((int64_t)1 << k) + ((int64_t)t[i + 1] - t[i]) * f;
-    const int32_t value = nmp_sat(nmp_rsh(between, k + FRACTION), y->lo, y->hi);
-    if (y->bits == 8) {
-      ((int8_t *)y->data)[n] = (int8_t)value;
-    } else {
-      ((int16_t *)y->data)[n] = (int16_t)value;
-    }
-  }
-}
-
 static void run_elements(const nmp_op *op, const void *how, size_t first, size_t last) {
-  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
+  const size_t n = last - first;
   (void)how;
-  if (x->bits == 16 && spacing(&op->in[1]) < COARSEST) {
-    run_fine(op, spacing(&op->in[1]), first, last);
-    return;
+  if (x->bits == 8) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, y->lo, y->hi);
+  } else {
+    NMP_BY_1(NMP_IN_USE(op->kernels).chord, NMP_WIDE(y->bits))
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, spacing(table), y->lo, y->hi);
   }
-  NMP_BY_2(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
-  (nmp_at(y, first), nmp_at(x, first), op->in[1].data, last - first, y->lo, y->hi);
 }
 
 static void run(const nmp_op *op) {

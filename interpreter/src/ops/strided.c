@@ -12,17 +12,39 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   }
 }
 
+/* Sizes of short rows are constants where calling a function would take longer than the copy. */
+static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+  if (n == 16) {
+    memcpy(to, from, 16);
+  } else if (n == 32) {
+    memcpy(to, from, 32);
+  } else if (n == 64) {
+    memcpy(to, from, 64);
+  } else {
+    memcpy(to, from, n);
+  }
+}
+
+/* Every second element is what a slice often leaves, and what compilers have vectors for. */
+#define COPY_STEPS(X)                                                    \
+  {                                                                      \
+    X *restrict ys = (X *)(void *)to;                                    \
+    const X *restrict xs = (const X *)(const void *)from;                \
+    for (size_t i = 0; i < n && to_step == 1 && from_step == 2; i++) {   \
+      ys[i] = xs[i * 2];                                                 \
+    }                                                                    \
+    for (size_t i = 0; i < n && (to_step != 1 || from_step != 2); i++) { \
+      ys[(ptrdiff_t)i * to_step] = xs[(ptrdiff_t)i * from_step];         \
+    }                                                                    \
+  }
+
 static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step, size_t bytes) {
   if (to_step == 1 && from_step == 1) {
-    memcpy(to, from, n * bytes);
+    copy_bytes(to, from, n * bytes);
   } else if (bytes == 1) {
-    for (size_t i = 0; i < n; i++) {
-      to[(ptrdiff_t)i * to_step] = from[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(uint8_t)
   } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[(ptrdiff_t)i * to_step] = ((const int16_t *)(const void *)from)[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(int16_t)
   }
 }
 
@@ -53,9 +75,23 @@ static int is_matrix(const nmp_block *b) {
   return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
+/* n rows of a plane, which the two innermost axes make. */
+static void copy_plane(const nmp_op *op, uint8_t *to, const uint8_t *from, const nmp_block *b, size_t n) {
+  const uint32_t last = b->rank - 1;
+  const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
+  const ptrdiff_t unit = (ptrdiff_t)bytes;
+  const ptrdiff_t to_row = last > 0 ? b->to[last - 1] * unit : 0, from_row = last > 0 ? b->from[last - 1] * unit : 0;
+  if (is_matrix(b)) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
+    return;
+  }
+  for (size_t i = 0; i < n; i++, to += to_row, from += from_row) {
+    copy_row(to, from, length, b->to[last], b->from[last], bytes);
+  }
+}
+
 typedef struct copy {
   nmp_block block; /* simplified */
-  int matrix;
   uint8_t *to;
   const uint8_t *from;
 } copy;
@@ -64,35 +100,24 @@ typedef struct copy {
 static void copy_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
   const copy *c = how;
   const nmp_block *b = &c->block;
-  const uint32_t inner = b->rank - 1, outer = c->matrix ? inner - 1 : inner;
-  const size_t bytes = nmp_bytes(&op->out[0]), per_index = c->matrix ? (size_t)b->shape[outer] : 1;
-  const ptrdiff_t unit = (ptrdiff_t)bytes;
-  for (size_t at = first, n; at < last; at += n) {
-    const size_t line = at % per_index;
-    size_t rest = at / per_index;
+  const size_t per_plane = b->rank > 1 ? (size_t)b->shape[b->rank - 2] : 1;
+  const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
+  for (size_t row = first, n; row < last; row += n) {
+    size_t rest = row;
     ptrdiff_t target = 0, source = 0;
-    n = per_index - line < last - at ? per_index - line : last - at;
-    for (uint32_t i = outer; i-- > 0;) {
-      const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
+    n = per_plane - row % per_plane < last - row ? per_plane - row % per_plane : last - row;
+    for (uint32_t i = b->rank - 1; i-- > 0;) {
+      const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b->shape[i]);
       rest /= (size_t)b->shape[i];
-      target += index * b->to[i];
-      source += index * b->from[i];
+      target += at * b->to[i];
+      source += at * b->from[i];
     }
-    uint8_t *y = c->to + target * unit;
-    const uint8_t *x = c->from + source * unit;
-    if (c->matrix) {
-      y += (ptrdiff_t)line * b->to[outer] * unit;
-      x += (ptrdiff_t)line * b->from[outer] * unit;
-      NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(y, x, (size_t)b->from[inner], (size_t)b->shape[inner], n);
-    } else {
-      copy_row(y, x, (size_t)b->shape[inner], b->to[inner], b->from[inner], bytes);
-    }
+    copy_plane(op, c->to + target * unit, c->from + source * unit, b, n);
   }
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  copy c = {simplify(block), 0, to, from};
-  c.matrix = is_matrix(&c.block);
+  const copy c = {simplify(block), to, from};
   size_t rows = 1, length = (size_t)c.block.shape[c.block.rank - 1];
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
     rows *= (size_t)c.block.shape[i];

@@ -1,12 +1,8 @@
-/* Step 1 of conv_depthwise.h, which includes this: rows of x in the ring. */
+/* Step 1 of conv_depthwise_neon.h, which includes this: rows of x in the ring. */
 
-/* 1. x in the ring's type */
 static void convert(uint8_t *restrict to, const void *from, size_t n, const nmp_conv *c, const plan *p) {
   if (p->mode == QUADS) {
-    const uint8_t *restrict x = from;
-    for (size_t i = 0; i < n; i++) {
-      to[i] = x[i] ^ QUADS_ZERO;
-    }
+    memcpy(to, from, n);
   } else if (c->x_wide) {
     memcpy(to, from, n * 2);
   } else {
