@@ -66,7 +66,7 @@ def needs(data: bytes) -> dict[str, int]:
     try:
         found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
     except _nmp.Fault as fault:
-        raise _refused(fault, data, "") from None
+        raise _refused(fault, model.data.toreadonly(), "") from None
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from nmpconv import runtime
 from nmpconv.memory import SCRATCH
 from nmpconv.ops import WEIGHTED
-from nmpconv.reader import Model, Op
+from nmpconv.reader import Model, Op, Tensor
 
 HOST = "host"
 HANDLE = 256  # most bytes of a handle on a 32-bit machine
@@ -34,7 +36,9 @@ class Needs:
 
 @dataclass(frozen=True)
 class _Sums:
-    """A convolution or fully connected layer: k factors a sum, so many channels a group, pixels of y."""
+    """A convolution or fully connected layer: k factors a sum, so many channels a group, pixels of y. overlaps: y has
+    bytes of x and is computed in bands.
+    """
 
     k: int
     inner: int
@@ -43,9 +47,12 @@ class _Sums:
     pixels: int
     x_wide: int
     w_wide: int
+    y_wide: int
     direct: bool
     depthwise: bool
     per_channel: bool
+    by_lines: bool  # 3x3 depthwise, as rv32 has a way of its own for
+    overlaps: bool
 
 
 def _align(size: int, to: int = 16) -> int:
@@ -68,7 +75,8 @@ def _dsp_rows(c: _Sums) -> int:
     words = -(-c.k // 4) * 2
     ends = _align(5 * min(c.channels, 64), 8)
     narrow = not c.w_wide and c.k <= (256 if c.x_wide else 65536)
-    four = c.pixels >= 4 and narrow and 16 * words + ends <= 640
+    low = c.overlaps or c.pixels * c.outputs << c.y_wide < 128 * words
+    four = c.pixels >= 4 and narrow and 16 * words + ends <= (1280 if low else 640)
     patches = (16 if four else 8 if c.pixels >= 2 else 0) * words
     linear = 0 if c.direct and c.k % 4 == 0 else words * 2 << c.x_wide
     ragged = c.inner % 4 or c.k % 4
@@ -85,7 +93,8 @@ def _mve(c: _Sums) -> int:
 
 
 def _rv32(c: _Sums) -> int:
-    """3x3 depthwise needs none, others do."""
+    if c.by_lines:
+        return 0
     if c.depthwise or c.pixels < 4:
         return _portable(c)
     pairs = c.outputs // c.channels * ((c.channels + 1) // 2)
@@ -131,8 +140,30 @@ def _scratch(op: Op, model: Model, of: Callable[[_Sums], int]) -> int:
             prod(y.shape[:-1]),
             int(x.dtype == "int16"),
             int(w.dtype == "int16"),
+            int(y.dtype == "int16"),
             direct=k == x.shape[-1] and groups == 1 and not spread and not padded,
             depthwise=groups == x.shape[-1] == outputs and op.kind == "conv2d",
             per_channel=len(w.exponents) > 1,
+            by_lines=_by_lines(op, model),
+            overlaps=_overlap(x, y),
         )
     )
+
+
+def _by_lines(op: Op, model: Model) -> bool:
+    """conv_rv32_depthwise.c: 3x3, one width, and ends that fit 32 bits."""
+    x, w, b = (model.tensors[i] for i in op.inputs[:3])
+    y, p = model.tensors[op.outputs[0]], op.params
+    if op.kind != "conv2d" or len(op.inputs) > 3 or w.shape[1:] != (3, 3, 1) or {x.dtype, w.dtype} != {y.dtype}:
+        return False
+    shifts = y.exponents[0] - x.exponents[0] - np.array(w.exponents, np.int64)
+    least, most = (1, 29) if x.dtype == "int8" else (4, 45)
+    fits = shifts.min() >= least and shifts.max() <= most
+    limit = 2**29 >> shifts if fits and x.dtype == "int8" else np.array(2**29)
+    whole = p["groups"] == x.shape[-1] == w.shape[0] and p["dilation_h"] == p["dilation_w"] == 1
+    return bool(whole and fits and (np.abs(np.asarray(b.data, np.int64)) < limit).all())
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    start, other = a.offset or 0, b.offset or 0
+    return start < other + b.nbytes and other < start + a.nbytes

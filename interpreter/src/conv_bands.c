@@ -364,16 +364,22 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
   }
 }
 
+/* How many of n the tasks before this one have. */
+static size_t share(size_t n, size_t task, size_t tasks) {
+  return tasks == 1 ? n * task : n * task / tasks;
+}
+
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
   const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
-  const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
-  const size_t end = by_panels ? all : all * (task + 1) / tasks;
-  for (size_t line = by_panels ? 0 : all * task / tasks, n; line < end && first < last; line += n) {
-    const size_t image = line / lines;
+  const size_t first = by_panels ? share(panels, task, tasks) : 0,
+               last = by_panels ? share(panels, task + 1, tasks) : panels;
+  const size_t end = by_panels ? all : share(all, task + 1, tasks);
+  for (size_t line = by_panels ? 0 : share(all, task, tasks), n; line < end && first < last; line += n) {
+    const size_t image = s->images > 1 ? line / lines : 0;
     n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
     load_band(&b, image, line - image * lines, n);
     uint8_t *y = (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide);

@@ -32,7 +32,7 @@ static field field_of(const nmp_band *b, size_t lines) {
     f.width *= lines;
     f.lines = 1;
   }
-  f.tiles = f.width <= f.most && f.lines > 1 ? 0 : (f.width + 2 * f.most - 1) / (2 * f.most);
+  f.tiles = f.width <= f.most ? f.lines == 1 : (f.width + 2 * f.most - 1) / (2 * f.most);
   return f;
 }
 
@@ -151,7 +151,7 @@ void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t li
                      .hi = c->hi,
                      .y_wide = c->y_wide};
   for (size_t panel = first, n; panel < last; panel += n) {
-    const size_t group = panel / s->panels;
+    const size_t group = c->groups > 1 ? panel / s->panels : 0;
     m.first = panel - group * s->panels;
     n = smaller(smaller(at_once, last - panel), s->panels - m.first);
     m.last = m.first + n;

@@ -6,7 +6,6 @@
 
 #ifdef NMP_RV32
 
-#include "fixed.h"
 #include "patch.h"
 
 #define PIXELS 4
@@ -154,75 +153,18 @@ static void gather_all(const nmp_conv *c, size_t pixel, size_t pixels, size_t gr
   }
 }
 
-/* y[p] = VALUE, clipped. */
-#define EACH_PIXEL(Y, VALUE)                         \
-  {                                                  \
-    Y *y = (Y *)c->y + at;                           \
-    for (size_t p = 0; p < pixels; p++, y += step) { \
-      const int32_t v = (VALUE);                     \
-      *y = (Y)(v < lo ? lo : v > hi ? hi : v);       \
-    }                                                \
-  }
-#define EACH(VALUE)              \
-  if (c->y_wide) {               \
-    EACH_PIXEL(int16_t, (VALUE)) \
-  } else {                       \
-    EACH_PIXEL(int8_t, (VALUE))  \
-  }
-#define EXACTLY(sum) nmp_sat(nmp_rsh((sum), shift) + bias, lo, hi)
-
-static void end_narrow(const nmp_conv *c, const int32_t *sums, size_t pixel, size_t pixels, size_t channel) {
-  const size_t step = c->out, at = pixel * step + channel;
-  const int shift = nmp_conv_shift(c, channel);
-  const int32_t bias = nmp_conv_bias(c, channel), lo = c->lo, hi = c->hi;
-  if (nmp_conv_rv32_fits_8(shift, bias)) {
-    const int32_t start = bias * (1 << shift) + (1 << (shift - 1));
-    EACH((sums[p] + start) >> shift)
-  } else {
-    EACH(EXACTLY(sums[p]))
-  }
-}
-
-/* Sums are -(high * 2^16 + low). */
-static void end_wide(const nmp_conv *c, const nmp_sums_rv32 *sums, size_t pixel, size_t pixels, size_t channel) {
-  const size_t step = c->out, at = pixel * step + channel;
-  const int shift = nmp_conv_shift(c, channel);
-  const int32_t bias = nmp_conv_bias(c, channel), lo = c->lo, hi = c->hi;
-  const int32_t *low = sums->low, *high = sums->high;
-  if (nmp_conv_rv32_fits_16(shift, bias, c->k)) {
-    const nmp_end_rv32 e = nmp_conv_rv32_end(shift, bias);
-    EACH(nmp_conv_rv32_end_16(e, low[p], high[p]))
-  } else {
-    EACH(EXACTLY(-((int64_t)high[p] * 65536 + low[p])))
-  }
-}
-
-/* The channels of a group, of up to four pixels whose patches are there. by_fours: NULL, or a flag of each pair. */
-static void run_block(const nmp_conv *c, const uint8_t *patches, const uint8_t *by_fours, size_t pixel, size_t pixels,
-                      size_t first, size_t last) {
-  static nmp_block_rv32 *const blocks[2][2][2] = {
-      {{nmp_block_8x8_pairs, nmp_block_8x8_fours}, {nmp_block_8x16, NULL}},
-      {{nmp_block_16x8, NULL}, {nmp_block_16x16_pairs, nmp_block_16x16_fours}}};
-  nmp_block_rv32 *const *block = blocks[c->x_wide][c->w_wide];
-  const size_t row = c->k << c->w_wide, unit = c->x_wide == c->w_wide ? 2 : 4;
-  const uint8_t *w = (const uint8_t *)c->w + first * row;
-  nmp_sums_rv32 sums[2];
-  for (size_t channel = first; channel < last; channel += 2, w += 2 * row) {
-    const size_t two = channel + 1 < last, fours = by_fours && *by_fours++;
-    block[fours](sums, patches, w, w + (two ? row : 0), c->k, c->k - c->k % (fours ? 4 : unit));
-    for (size_t i = 0; i <= two; i++) {
-      if (is_wide(c)) {
-        end_wide(c, &sums[i], pixel, pixels, channel + i);
-      } else {
-        end_narrow(c, sums[i].low, pixel, pixels, channel + i);
-      }
-    }
-  }
+static void run_channels(const nmp_conv *c, const uint8_t *patches, const uint8_t *by_fours, size_t pixel,
+                         size_t pixels, size_t group) {
+  nmp_channels_rv32 *compute = c->x_wide   ? c->w_wide ? nmp_conv_rv32_16x16 : nmp_conv_rv32_16x8
+                               : c->w_wide ? nmp_conv_rv32_8x16
+                                           : nmp_conv_rv32_8x8;
+  const size_t channels = out_per_group(c), first = group * channels;
+  compute(c, patches, by_fours ? by_fours + group * pairs(c) : NULL, pixel, pixels, first, first + channels);
 }
 
 static void run(const nmp_conv *c, size_t task, size_t tasks) {
   uint8_t *patches = c->scratch, *by_fours = flags(c) ? patches + patches_bytes(c) : NULL;
-  const size_t all = nmp_conv_pixels(c), channels = out_per_group(c);
+  const size_t all = nmp_conv_pixels(c);
   (void)task;
   (void)tasks;
   look_at_weights(c, by_fours);
@@ -230,8 +172,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
     const size_t pixels = all - pixel < PIXELS ? all - pixel : PIXELS;
     for (size_t group = 0; group < c->groups; group++) {
       gather_all(c, pixel, pixels, group, patches);
-      run_block(c, patches, by_fours ? by_fours + group * pairs(c) : NULL, pixel, pixels, group * channels,
-                (group + 1) * channels);
+      run_channels(c, patches, by_fours, pixel, pixels, group);
     }
   }
 }

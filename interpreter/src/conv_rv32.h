@@ -1,4 +1,4 @@
-/* Blocks of four pixels and two channels of a matrix product on a plain 32-bit RISC-V. */
+/* What the convolutions of a plain 32-bit RISC-V share. */
 #ifndef NMP_CONV_RV32_H
 #define NMP_CONV_RV32_H
 
@@ -7,20 +7,12 @@
 
 #ifdef NMP_RV32
 
-/* Sums of a channel, of four pixels. int8 x int8: low holds them. Else a sum is -(high * 2^16 + low). */
-typedef struct nmp_sums_rv32 {
-  int32_t low[4], high[4];
-} nmp_sums_rv32;
-
-/* sums: of two channels. x: k steps of four pixels, as nmp_conv_rv32 lays them out. `grouped` of the k products, a
- * multiple of the kernel's group, are added up in groups without a look at their overflow; what is left is added up one
- * by one.
+/* Channels [first, last) of up to four pixels. patches: k steps of four pixels, as conv_rv32.c lays them out. by_fours:
+ * for each pair of channels, whether groups of four products fit a word; NULL: none.
  */
-typedef void nmp_block_rv32(nmp_sums_rv32 *sums, const void *x, const void *w0, const void *w1, size_t k,
-                            size_t grouped);
-nmp_block_rv32 nmp_block_8x8_fours, nmp_block_8x8_pairs;
-nmp_block_rv32 nmp_block_16x16_fours, nmp_block_16x16_pairs;
-nmp_block_rv32 nmp_block_16x8, nmp_block_8x16;
+typedef void nmp_channels_rv32(const nmp_conv *c, const void *patches, const uint8_t *by_fours, size_t pixel,
+                               size_t pixels, size_t first, size_t last);
+nmp_channels_rv32 nmp_conv_rv32_8x8, nmp_conv_rv32_16x16, nmp_conv_rv32_16x8, nmp_conv_rv32_8x16;
 
 /* A sum of 65535 int8 products is below 2^30: so is what it starts at. */
 static inline int nmp_conv_rv32_fits_8(int shift, int32_t bias) {

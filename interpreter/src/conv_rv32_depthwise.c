@@ -8,7 +8,6 @@
  * those of int16 products are negated, in two words as in conv_rv32_blocks.c.
  */
 #include "conv_rv32.h"
-#include "fixed.h"
 
 #ifdef NMP_RV32
 

@@ -203,7 +203,7 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
   };
   const nmp_rvv_head *head = c->packed;
   tile_fn *compute = table[head->sums][c->x_wide][c->w_wide];
-  uint8_t *patches = (uint8_t *)c->scratch + task * scratch(c);
+  uint8_t *patches = c->scratch;
   const size_t outs = out_per_group(c), all = tiles(c);
   for (size_t i = all * task / of; i < all * (task + 1) / of; i++) {
     for (size_t group = 0; group < c->groups; group++) {

@@ -1,4 +1,6 @@
-/* Depthwise convolutions with RISC-V's vectors: a vector of channels of an output pixel, tap by tap. */
+/* Depthwise convolutions with RISC-V's vectors: a vector of channels of an output pixel, tap by tap. Of 3x3 int8 ones,
+ * pixels of a line whose windows hold no padding go together, for the weights to stay in registers.
+ */
 #include "conv_rvv.h"
 
 #ifdef NMP_RVV
@@ -66,6 +68,37 @@ PIXEL_64(pixel_64_8x16, int8_t, int16_t, LOAD_8_M1, LOAD_16_M1)
 PIXEL_64(pixel_64_16x8, int16_t, int8_t, LOAD_16_M1, LOAD_8_M1)
 PIXEL_64(pixel_64_16x16, int16_t, int16_t, LOAD_16_M1, LOAD_16_M1)
 
+/* The products of a tap, and what is between the taps of a pixel. */
+#define EACH_OF_9(DO) \
+  DO(0, 0, 0) DO(1, 0, 1) DO(2, 0, 2) DO(3, 1, 0) DO(4, 1, 1) DO(5, 1, 2) DO(6, 2, 0) DO(7, 2, 1) DO(8, 2, 2)
+#define WEIGHTS(t, row, column) const vint8m1_t w##t = __riscv_vle8_v_i8m1(w + (t) * (size_t)c->out, vl);
+#define TAP(t, row, column)                                                                                        \
+  sum = __riscv_vwadd_wv_i32m4(                                                                                    \
+      sum, __riscv_vwmul_vv_i16m2(w##t, __riscv_vle8_v_i8m1(x + (row) * at->line + (column) * at->pixel, vl), vl), \
+      vl);
+
+/* `pixels` from this one on, whose windows are whole. */
+static void line_of_three(const nmp_conv *c, const window *at, size_t pixel, size_t pixels) {
+  const size_t step = (size_t)c->h.stride * c->in;
+  for (size_t channel = 0, vl; channel < c->out; channel += vl) {
+    vl = __riscv_vsetvl_e32m4(c->out - channel);
+    const int8_t *w = (const int8_t *)at->w + channel, *x = (const int8_t *)at->x + channel;
+    EACH_OF_9(WEIGHTS)
+    for (size_t i = 0; i < pixels; i++, x += step) {
+      vint32m4_t sum = __riscv_vmv_v_x_i32m4(0, vl);
+      EACH_OF_9(TAP)
+      nmp_rvv_end_32(c, output(c, pixel + i, channel), sum, channel, vl);
+    }
+  }
+}
+
+/* How many pixels of a line from this one on have windows without padding, as it has. */
+static size_t whole_windows(const nmp_conv *c, size_t pixel) {
+  const int32_t column = (int32_t)(pixel % (size_t)c->h.out), reach = (c->h.kernel - 1) * c->h.dilation;
+  const int32_t last = (c->h.in - 1 - reach + c->h.before) / c->h.stride;
+  return (size_t)((last < c->h.out - 1 ? last : c->h.out - 1) - column + 1);
+}
+
 static window window_of(const nmp_conv *c, size_t pixel) {
   const nmp_place at = nmp_locate(c, pixel);
   const size_t element = (size_t)1 << c->x_wide, tap = (size_t)c->out << c->w_wide;
@@ -92,10 +125,18 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
   };
   const nmp_rvv_head *head = c->packed;
   pixel_fn *compute = table[head->sums != NMP_RVV_32][c->x_wide][c->w_wide];
-  const size_t pixels = nmp_conv_pixels(c);
-  for (size_t pixel = pixels * task / of; pixel < pixels * (task + 1) / of; pixel++) {
+  const int three = c->v.kernel == 3 && c->h.kernel == 3 && compute == pixel_32_8x8;
+  const size_t pixels = nmp_conv_pixels(c), end = pixels * (task + 1) / of;
+  for (size_t pixel = pixels * task / of, n; pixel < end; pixel += n) {
     const window at = window_of(c, pixel);
-    compute(c, &at, pixel);
+    n = 1;
+    if (three && at.rows == 3 && at.columns == 3) {
+      const size_t whole = whole_windows(c, pixel);
+      n = whole < end - pixel ? whole : end - pixel;
+      line_of_three(c, &at, pixel, n);
+    } else {
+      compute(c, &at, pixel);
+    }
   }
 }
 

@@ -21,7 +21,8 @@ from nmpconv.reader import Model, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|tile_|vector")  # weights packed in RAM
+# Their weights are packed in RAM.
+ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|conv_join|tile_|vector")
 HANDLE = 640  # bytes that a handle takes at most
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)

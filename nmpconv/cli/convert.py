@@ -99,8 +99,9 @@ def command(
         typer.Option(
             min=1,
             metavar="BYTES",
-            help="Most RAM for activations: a stretch of layers is computed in bands of rows where that is needed. "
-            "The outputs stay the same, the work grows.",
+            help="Most RAM for activations, with --target of a microcontroller for a whole run: results lie over their "
+            "inputs, and stretches of layers are computed in bands of rows, where that is needed. The outputs stay the "
+            "same, the work grows.",
             rich_help_panel=QUANTIZATION,
             show_default=False,
         ),
@@ -161,7 +162,7 @@ def command(
     ] = False,
     machine: Annotated[
         options.Target | None,
-        typer.Option("--target", help="The machine that the file is for: its RAM is shown, the file names it."),
+        typer.Option("--target", help="The machine that the memory plan is for: its RAM is shown, the file names it."),
     ] = None,
     json: options.Json = False,
 ) -> None:

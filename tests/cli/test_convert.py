@@ -85,6 +85,18 @@ def test_target_is_in_the_file(cli) -> None:
     assert cli(*CONVERT, "--target", "cortex-m3").code == ExitCode.USAGE
 
 
+def test_max_ram_of_a_microcontroller_is_all_of_a_run(cli) -> None:
+    def arena(*flags: str) -> int:
+        ran = cli(*CONVERT, "--dry-run", "--json", "--target", "cortex-m4", *flags)
+        return ran.json["ram"][0]["arena"]
+
+    plain = arena()
+    assert arena("--max-ram", str(plain - 64)) <= plain - 64
+    ran = cli(*CONVERT, "--dry-run", "--target", "cortex-m4", "--max-ram", "600")
+    assert ran.code == ExitCode.UNSUPPORTED
+    assert "of 600 are for scratch and handle" in ran.err
+
+
 def test_targets_of_the_command_are_those_that_are_known() -> None:
     assert tuple(target.value for target in options.Target) == targets.TARGETS
 

@@ -36,6 +36,7 @@ NETS = {
 BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-serial", "null")}
 TARGETS = {"mps2-an386": "cortex-m4", "mps3-an547": "cortex-m55", "rv32": "rv32"}
 BAD = {"lost": 0.001, "flipped": 0.001}
+LEAST = {"ic": (33792, 49152), "kws": (8640, 16000), "vww": (37248, 55296)}  # activations; without overlaps
 Build = Callable[..., Path]
 Model = Callable[[str, str], Path]
 
@@ -111,6 +112,23 @@ def test_bench_on_simulated_boards(
     macs = sum(op["macs"] for op in found["ops"])
     assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most
     assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])
+
+
+@pytest.mark.parametrize("board", simulator.MACHINES)
+@pytest.mark.parametrize("net", ["ic", "kws", "vww"])
+def test_results_over_their_own_inputs(
+    zoo: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, net: str, board: str
+) -> None:
+    """The least memory without computing anything twice: the bytes of this machine."""
+    least, apart = LEAST[net]
+    made, _ = converted(zoo, NETS[net], "8", tmp_path, widths="strict", max_ram=least)
+    model = tmp_path / f"{net}.nmp"
+    model.write_bytes(made.data)
+    assert made.report.banded_macs == 0 and made.report.arena_bytes <= least < apart * 0.7
+    folder = build(board).parent
+    monkeypatch.setattr(simulator, "_folders", lambda: [folder])
+    assert main(["bench", str(model), "--device", f"sim:{board}", "--runs", "1", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["verified"] is True
 
 
 @pytest.mark.parametrize("board", BY_HAND)

@@ -75,52 +75,57 @@ static int is_matrix(const nmp_block *b) {
   return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
-/* n rows of a plane, which the two innermost axes make. */
-static void copy_plane(const nmp_op *op, uint8_t *to, const uint8_t *from, const nmp_block *b, size_t n) {
-  const uint32_t last = b->rank - 1;
-  const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
-  const ptrdiff_t unit = (ptrdiff_t)bytes;
-  const ptrdiff_t to_row = last > 0 ? b->to[last - 1] * unit : 0, from_row = last > 0 ? b->from[last - 1] * unit : 0;
-  if (is_matrix(b)) {
-    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
-    return;
-  }
-  for (size_t i = 0; i < n; i++, to += to_row, from += from_row) {
-    copy_row(to, from, length, b->to[last], b->from[last], bytes);
-  }
-}
-
 typedef struct copy {
   nmp_block block; /* simplified */
   uint8_t *to;
   const uint8_t *from;
 } copy;
 
-/* Units are rows along the last axis. */
-static void copy_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
+/* n lines of the two innermost axes, or the only one. */
+static void copy_lines(const nmp_op *op, const nmp_block *b, uint8_t *to, const uint8_t *from, size_t n) {
+  const uint32_t last = b->rank - 1;
+  const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
+  const ptrdiff_t unit = (ptrdiff_t)bytes;
+  if (is_matrix(b)) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
+    return;
+  }
+  for (size_t i = 0; i < n; i++) {
+    copy_row(to, from, length, b->to[last], b->from[last], bytes);
+    if (last > 0) {
+      to += b->to[last - 1] * unit;
+      from += b->from[last - 1] * unit;
+    }
+  }
+}
+
+/* Units are lines along the last axis. */
+static void copy_part(const nmp_op *op, const void *how, size_t first, size_t last) {
   const copy *c = how;
   const nmp_block *b = &c->block;
-  const size_t per_plane = b->rank > 1 ? (size_t)b->shape[b->rank - 2] : 1;
+  const uint32_t axis = b->rank > 1 ? b->rank - 2 : 0; /* of lines, in planes */
+  const size_t lines = b->rank > 1 ? (size_t)b->shape[axis] : 1;
   const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
-  for (size_t row = first, n; row < last; row += n) {
-    size_t rest = row;
-    ptrdiff_t target = 0, source = 0;
-    n = per_plane - row % per_plane < last - row ? per_plane - row % per_plane : last - row;
-    for (uint32_t i = b->rank - 1; i-- > 0;) {
-      const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b->shape[i]);
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t line = at % lines;
+    size_t rest = at / lines;
+    ptrdiff_t target = (ptrdiff_t)line * b->to[axis], source = (ptrdiff_t)line * b->from[axis];
+    for (uint32_t i = axis; i-- > 0;) {
+      const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
       rest /= (size_t)b->shape[i];
-      target += at * b->to[i];
-      source += at * b->from[i];
+      target += index * b->to[i];
+      source += index * b->from[i];
     }
-    copy_plane(op, c->to + target * unit, c->from + source * unit, b, n);
+    n = lines - line < last - at ? lines - line : last - at;
+    copy_lines(op, b, c->to + target * unit, c->from + source * unit, n);
   }
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
   const copy c = {simplify(block), to, from};
-  size_t rows = 1, length = (size_t)c.block.shape[c.block.rank - 1];
+  size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
-    rows *= (size_t)c.block.shape[i];
+    lines *= (size_t)c.block.shape[i];
   }
-  nmp_run_parts(op, rows, (uint64_t)rows * length * nmp_bytes(&op->out[0]), copy_rows, &c);
+  nmp_run_parts(op, lines, (uint64_t)lines * length * nmp_bytes(&op->out[0]), copy_part, &c);
 }

@@ -21,7 +21,10 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   c->in = (uint32_t)x->shape[x->rank - 1];
   c->out = (uint32_t)w->shape[0];
-  c->k = w->size / c->out;
+  c->k = 1;
+  for (uint32_t i = 1; i < w->rank; i++) {
+    c->k *= (uint32_t)w->shape[i];
+  }
   c->x_wide = NMP_WIDE(x->bits);
   c->w_wide = NMP_WIDE(w->bits);
   c->y_wide = NMP_WIDE(y->bits);
