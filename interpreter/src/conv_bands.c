@@ -8,7 +8,7 @@
 #define SHORT_ROW 256      /* bytes of a band's row; to zero them all is faster than each row's ends */
 #define SLACK 64           /* bytes behind a band that a grain may reach */
 #define BAND_BYTES 131072u /* of a band, when the weights are as many */
-#define TASK_MACS 262144u  /* less is not worth a task */
+#define TASK_MACS 131072u  /* less is not worth a task */
 
 static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;
