@@ -71,7 +71,7 @@ lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
 LINT_FIRMWARE := $(MAKE) --no-print-directory -s -C interpreter/firmware lint OUT=../../build/lint
 
 lint-c:
-	@for cc in gcc clang clang-16; do \
+	@for cc in gcc clang clang-16 aarch64-linux-gnu-gcc; do \
 	  if command -v $$cc > /dev/null; then \
 	    echo "$$cc $(WARNINGS)"; \
 	    for file in $$(find interpreter/src -name '*.c'); do \

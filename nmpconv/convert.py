@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__
+from nmpconv import __version__, schedule
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.images import with_layout
@@ -21,8 +21,8 @@ from nmpconv.errors import UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, bands, drop_channels, fold_input, plan_memory, ranges
-from nmpconv.passes.exponents import Method, provisional
+from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory, ranges
+from nmpconv.passes.exponents import Method, provisional, saturating
 from nmpconv.passes.quantize import Rounding, integers
 from nmpconv.passes.trace import Trace
 from nmpconv.passes.widths import activation_bits, weight_bits
@@ -44,8 +44,9 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations. preprocess: for
-    image inputs, by input name or one for all. outputs: where to cut the graph.
+    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations, or of all of a
+    run where the target is a microcontroller. target: of `nmpconv.targets`; the memory plan is made for it. preprocess:
+    for image inputs, by input name or one for all. outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -59,6 +60,7 @@ class Options:
     bias_bits: int = 0
     drop_channels: bool = True
     max_ram: int | None = None
+    target: str | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -125,8 +127,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = trace(_banded(slim, options), "INT", "bands")
-    planned = trace(plan_memory.run(planned), "PLANNED", "plan_memory")
+    planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
         slim, planned
@@ -137,18 +138,24 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
 
 
 def plan(model: Path, options: Options) -> Result:
-    """What needs no images (--dry-run): import, float passes, widths, memory. Exponents mean nothing yet."""
+    """What needs no images: import, float passes, widths, memory. Exponents mean nothing yet, constants are zeros."""
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
     bits = activation_bits(graph, options.bits, options.widths)
-    planned = plan_memory.run(_banded(provisional(graph, bits), options))
-    weights = sum(v.size for v in graph.values.values() if v.is_const) * weight_bits(options.bits) // 8
-    return Result(b"", replace(Report.of(planned), file_bytes=weights), planned)
+    width = weight_bits(options.bits)
+    planned = schedule.planned(
+        provisional(graph, bits), options.max_ram, options.target, lambda g, *_: g, lambda g: _blank(g, width)
+    )
+    data = to_bytes(_blank(planned, width), _metadata(model, options, Recipe("none", False), 0))
+    return Result(data, replace(Report.of(planned), file_bytes=len(data)), planned)
 
 
-def _banded(graph: Graph, options: Options) -> Graph:
-    return graph if options.max_ram is None else bands.run(graph, options.max_ram)
+def _blank(graph: Graph, bits: int) -> Graph:
+    """Constants of the size that they will have, more or less."""
+    quant = saturating(bits, 0, None)
+    zeros = {v.name: np.zeros(v.shape, quant.dtype) for v in graph.values.values() if v.is_const}
+    return graph.with_values(*(replace(graph[n], data=x, dtype=quant.dtype, quant=quant) for n, x in zeros.items()))
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
@@ -240,9 +247,10 @@ def _metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dic
     config = {
         f.name: getattr(options, f.name)
         for f in fields(options)
-        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "preprocess")
+        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "preprocess", "target")
     }
-    return {
+    found = {"target": options.target} if options.target else {}
+    return found | {
         "producer": f"nmpconv {__version__}",
         "source": model.name,
         "source_sha256": hashlib.sha256(model.read_bytes()).hexdigest(),

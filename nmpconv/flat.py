@@ -33,6 +33,7 @@ _FORMATS = {
 }
 _SCALARS = {name: np.dtype(text) for name, text in _FORMATS.items()}
 _STRUCTS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
+_DEFAULTS = {f: _SCALARS[f.type].type(f.default).item() for t in TABLES.values() for f in t if f.kind == "scalar"}
 _CHECKSUM = next(f for f in TABLES[ROOT] if f.name == "checksum")
 
 Table = dict[str, Any]
@@ -154,6 +155,16 @@ def _pack_scalars(builder: Any, values: np.ndarray) -> int:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+def _widths(f: Field) -> list[tuple[int, int]]:
+    """Slots of a field, and the bytes that each refers to."""
+    if f.kind == "scalar":
+        return [(f.slot, _SCALARS[f.type].itemsize)]
+    return [(f.slot - 1, 1), (f.slot, 4)] if f.kind == "union" else [(f.slot, 4)]
+
+
+_FIELDS = {name: [(f, _widths(f)) for f in fields] for name, fields in TABLES.items()}
+
+
 class _Walk:
     """Reads with a check before every step; the twin of interpreter/src/fb.c, which states the rules."""
 
@@ -194,10 +205,11 @@ class _Walk:
         in_file = vtable + vtable_bytes <= len(self.view) and at + table_bytes <= len(self.view)
         if vtable_bytes < 4 or vtable_bytes % 2 or table_bytes < 4 or not in_file:
             raise self.fail(f"the vtable of {name}", at)
+        offsets = struct.unpack_from(f"<{vtable_bytes // 2 - 2}H", self.view, vtable + 4)
         slots: dict[int, int] = {}
-        for f in TABLES[name]:
-            for slot, width in self._widths(f):
-                offset = self.u16(vtable + 4 + 2 * slot) if 4 + 2 * slot < vtable_bytes else 0
+        for f, widths in _FIELDS[name]:
+            for slot, width in widths:
+                offset = offsets[slot] if slot < len(offsets) else 0
                 if offset:
                     if offset < 4 or offset + width > table_bytes or (at + offset) % width:
                         raise self.fail(f"{name}.{f.name}", at)
@@ -205,12 +217,6 @@ class _Walk:
             if f.required and f.slot not in slots:
                 raise ModelError(f"the structure is damaged: {name} at byte {at} has no {f.name}")
         return slots
-
-    @staticmethod
-    def _widths(f: Field) -> list[tuple[int, int]]:
-        if f.kind == "scalar":
-            return [(f.slot, _SCALARS[f.type].itemsize)]
-        return [(f.slot - 1, 1), (f.slot, 4)] if f.kind == "union" else [(f.slot, 4)]
 
     def table(self, name: str, at: int) -> Table:
         self.spend(name, at)
@@ -220,7 +226,7 @@ class _Walk:
     def field(self, f: Field, slots: dict[int, int]) -> Any:
         place = slots.get(f.slot)
         if f.kind == "scalar":
-            return _SCALARS[f.type].type(f.default).item() if place is None else self.scalar(f.type, place)
+            return _DEFAULTS[f] if place is None else self.scalar(f.type, place)
         if f.kind == "union":
             return self.union(f, slots)
         if place is None:

@@ -97,13 +97,13 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"cannot read: {error.strerror or error}", where=str(path)) from error
 
 
-def read(source: Path | str | bytes) -> Model:
+def read(source: Path | str | bytes | memoryview) -> Model:
     """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused)."""
-    data = source if isinstance(source, bytes) else read_bytes(Path(source))
+    data = source if isinstance(source, bytes | memoryview) else read_bytes(Path(source))
     try:
         return _model(unpack(data), len(data))
     except ModelError as error:
-        if isinstance(source, bytes):
+        if data is source:
             raise
         raise ModelError(error.message, where=str(source), hint=error.hint) from error
 
@@ -192,7 +192,7 @@ def _check_index(index: int, tensors: int, where: str) -> None:
 
 
 def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
-    return () if vector is None else tuple(int(x) for x in vector)
+    return () if vector is None else tuple(vector.tolist())
 
 
 def _blobs(items: list[Table] | None) -> tuple[bytes, ...]:

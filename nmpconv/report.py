@@ -19,9 +19,10 @@ from nmpconv.fit import Prepared, heads, integer_outputs
 from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes import bias_rule
 from nmpconv.passes.exponents import tables_after
-from nmpconv.passes.plan_memory import lower_bound
+from nmpconv.passes.plan_memory import lower_bound, peak
 from nmpconv.passes.quantize import integers
 from nmpconv.passes.weighted import samples
 from nmpconv.reference import step
@@ -121,8 +122,8 @@ class Report:
         return Report(
             quantized,
             len(graph.nodes),
-            _arena_bytes(graph),
-            lower_bound(graph),
+            peak(graph),
+            _lower_bound(graph),
             sum(layer.macs for layer in layers),
             layers,
             legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
@@ -256,8 +257,10 @@ def _layer(graph: Graph, node: Node) -> Layer:
     )
 
 
-def _arena_bytes(graph: Graph) -> int:
-    return max((v.offset + v.nbytes for v in graph.activations() if v.offset is not None), default=0)
+def _lower_bound(graph: Graph) -> int:
+    """Of tensors apart, or where some overlap: of those."""
+    apart = lower_bound(graph)
+    return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)
 
 
 def _quant(graph: Graph, name: str) -> Quant:

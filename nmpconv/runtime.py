@@ -60,6 +60,16 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     return Net(source, cpu=cpu, threads=threads)
 
 
+def needs(data: bytes) -> dict[str, int]:
+    """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
+    model = _in_memory(data)
+    try:
+        found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
+    except _nmp.Fault as fault:
+        raise _refused(fault, model.data.toreadonly(), "") from None
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
 def cpus() -> list[str]:
     """The CPU levels of this build that this machine can run."""
     return list(_nmp.cpus())
@@ -72,14 +82,13 @@ class Net:
     """
 
     def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
-        data = source if isinstance(source, bytes) else reader.read_bytes(Path(source))
+        model = _in_memory(source)
+        data = model.data.toreadonly()
         where = "" if isinstance(source, bytes) else str(source)
         level = cpu or os.environ.get("NMP_CPU") or None
         if level is not None and level not in cpus():
             raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}")
         self.threads = _threads(threads)
-        model = _aligned(len(data))
-        model[:] = np.frombuffer(data, np.uint8)
         try:
             self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
             self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
@@ -177,6 +186,23 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
+    """The bytes of a model, where the interpreter wants them, and nowhere else."""
+    if not isinstance(source, bytes):
+        try:
+            with Path(source).open("rb") as file:
+                model = _aligned(os.fstat(file.fileno()).st_size)
+                count, rest = file.readinto(model.data), file.read()
+            if count == len(model) and not rest:
+                return model
+            source = model[:count].tobytes() + rest
+        except OSError as error:
+            raise InputError(f"cannot read: {error.strerror or error}", where=str(source)) from error
+    model = _aligned(len(source))
+    model[:] = np.frombuffer(source, np.uint8)
+    return model
+
+
 def _aligned(size: int) -> NDArray[np.uint8]:
     """Memory of so many bytes at a multiple of ALIGN."""
     memory = np.zeros(size + ALIGN, np.uint8)
@@ -202,7 +228,7 @@ def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
     raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
 
 
-def _refused(fault: Any, data: bytes, where: str) -> NmpError:
+def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
     status, text, what, found, allowed, op, tensor = fault.args
     try:

@@ -333,12 +333,17 @@ def _overlap(a: Value, b: Value) -> bool:
 
 
 def _is_part(graph: Graph, node: Node, x: Value) -> bool:
-    """Exactly on the output of an op that works in place, or in each role where the output has this input anyway."""
+    """Exactly on the output of an op that works in place, where its lines go in order, or in each role where the output
+    has this input anyway.
+    """
     op, y = OPS[node.op], graph[node.outputs[0]]
     assert x.offset is not None
     assert y.offset is not None
     if op.in_place and x.name == node.inputs[0]:
         return (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+    lines = op.lines(node.params, graph.ins(node), y) if x.name == node.inputs[0] else None
+    if lines is not None:
+        return lines.bands(y.offset - x.offset) is not None
     parts = op.parts(node.params, graph.ins(node), y)
     mine = [part for part, name in zip(parts, node.inputs, strict=True) if name == x.name]
     return all(part is not None and x.offset == y.offset + part * (x.nbytes // x.size) for part in mine)

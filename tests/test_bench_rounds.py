@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import onnxruntime
 import pytest
+from nets import small_net
+
+from nmpconv.writer import to_bytes
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 sys.path.insert(0, str(BENCH))
@@ -18,7 +22,7 @@ sys.path.insert(0, str(BENCH))
 from peers import __main__ as bench  # noqa: E402
 from peers import models, table, worker  # noqa: E402
 from peers.job import MODULES, Job  # noqa: E402
-from peers.rounds import DEFAULT, OURS, Batch, Row, Times, calls_for, correlation, geometric_mean, interleave  # noqa: E402
+from peers.rounds import DEFAULT, OURS, Batch, Footprint, Row, Times, calls_for, correlation, geometric_mean, interleave  # noqa: E402
 
 
 def row(model: str, bits: str = "int8", threads: int = 1, missing: dict[str, str] | None = None, **ms: float) -> Row:
@@ -162,3 +166,42 @@ def test_an_engine_that_cannot_be_started_is_named_and_left_out(tmp_path: Path) 
     assert len(found.times[OURS].seconds) == 2
     assert found.correlation[OURS] > 0.9
     assert found.kernels[OURS] == (6, 6)
+
+
+def test_loading_as_a_table() -> None:
+    found = [
+        Footprint("A", {OURS: (0.0123, 40_400_000), "litert": (0.005, 50_600_000)}),
+        Footprint("B", {OURS: (1, 9)}),
+    ]
+    lines = table.loading(found).splitlines()
+    assert lines[2:] == [
+        "| model | nmpconv | LiteRT |",
+        "| --- | ---: | ---: |",
+        "| A | 12.3 / 40 | 5.0 / 51 |",
+        "| B | 1000.0 / 0 | - |",
+    ]
+    assert table.loading([]) == ""
+
+
+def test_a_fresh_process_tells_time_and_memory(tmp_path: Path) -> None:
+    """Of ours, and that the converter is not in its memory."""
+    (tmp_path / "int8.nmp").write_bytes(to_bytes(small_net(), {}))
+    np.save(tmp_path / "samples.npy", np.zeros((2, 1, 2, 4, 4), np.float32))
+    job = Job(OURS, "", str(tmp_path / "samples.npy"), str(tmp_path), "int8", 1)
+    code = "import json, sys; from peers import footprint, job; f = footprint.measure(job.Job.from_text(sys.argv[1])); "
+    code += "print(json.dumps([f, 'onnx' in sys.modules]))"
+    environment = bench._environment(1)
+    done = subprocess.run(
+        [sys.executable, "-c", code, job.to_text()], stdout=subprocess.PIPE, env=environment, check=True
+    )
+    measured, with_converter = json.loads(done.stdout)
+    assert 0 < measured["seconds"] < 10
+    assert 5e6 < measured["peak"] < 500e6
+    assert not with_converter
+
+
+def test_an_empty_graph_takes_no_time() -> None:
+    """The bound is for the slowest machine; `make bench` prints what it is."""
+    from peers.engines import ours
+
+    assert 0 < ours.empty_run(calls=100, rounds=5) < 100e-6

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from peers import models, table
+from peers.engines import ours
 from peers.job import MODULES, Job
-from peers.rounds import DEFAULT, OURS, Row, correlation, interleave
+from peers.rounds import DEFAULT, OURS, Footprint, Row, correlation, interleave
 
 BENCH = Path(__file__).resolve().parents[1]
 RUNS = (("int8", 1), ("int8", 2), ("int16", 1))  # bits and threads
 LEAST_CORRELATION = 0.9  # of outputs with float32's: below it, an engine computes something else
+LOADS = 5  # fresh processes that load a model, of which the best counts
 REST = 0.003  # seconds between turns: threads that spin after their work have stopped by then
 
 
@@ -122,6 +124,30 @@ class Bench:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, found, kernels)
 
+    def footprint(self, row: Row, model: models.Model) -> Footprint:
+        """What each engine of a row takes to load its model, the least of some fresh processes."""
+        found: dict[str, tuple[float, int]] = {}
+        for name in row.times:
+            job = self._job(model, name, row.bits, row.threads)
+            assert job is not None
+            command = [self._python(name), "-m", "peers.footprint"]
+            loads = []
+            for _ in range(LOADS):
+                done = subprocess.run(
+                    command,
+                    input=job.to_text() + "\n",
+                    stdout=subprocess.PIPE,
+                    stderr=self.log,
+                    text=True,
+                    env=_environment(row.threads),
+                    check=False,
+                )
+                if done.returncode == 0:
+                    loads.append(json.loads(done.stdout))
+            if loads:
+                found[name] = min(load["seconds"] for load in loads), min(int(load["peak"]) for load in loads)
+        return Footprint(row.model, found)
+
     def _job(self, model: models.Model, name: str, bits: str, threads: int) -> Job | None:
         """None: this engine has nothing to do with such a row."""
         if name == DEFAULT:
@@ -206,7 +232,7 @@ def main() -> int:
     args.folder.mkdir(parents=True, exist_ok=True)
     peak = _peak(args.folder)
     with (args.folder / "log.txt").open("w") as log:
-        bench, rows = Bench(args, log), []
+        bench, rows, footprints = Bench(args, log), [], []
         for name in args.only:
             folder = args.folder / name.replace(" ", "-").lower()
             if name in models.ZOO and (args.zoo is None or not (args.zoo / "zoo.json").is_file()):
@@ -216,7 +242,9 @@ def main() -> int:
             for bits, threads in (row.split("/") for row in args.rows):
                 rows.append(bench.row(model, bits, int(threads)))
                 print(_line(rows[-1]), flush=True)
-    return _report(args, rows, bench.versions, peak)
+                if (bits, threads) == ("int8", "1"):
+                    footprints.append(bench.footprint(rows[-1], model))
+    return _report(args, rows, footprints, bench.versions, peak)
 
 
 def _line(row: Row) -> str:
@@ -226,18 +254,28 @@ def _line(row: Row) -> str:
     return f"{row.model} {row.bits} {row.threads}t  x{ratio}  best/median ms: {times}{lost}"
 
 
-def _report(args: argparse.Namespace, rows: list[Row], versions: Mapping[str, str], peak: float | None) -> int:
+def _report(
+    args: argparse.Namespace,
+    rows: list[Row],
+    footprints: list[Footprint],
+    versions: Mapping[str, str],
+    peak: float | None,
+) -> int:
     about = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "cpu": _cpu(),
         "vnni_peak_macs_per_second": peak,
         "versions": dict(versions),
         "rounds": args.rounds,
+        "loading": {found.model: found.engines for found in footprints},
+        "empty_run_seconds": ours.empty_run(),
     }
     known = ", ".join(f"{table.TITLES[name]} {version}" for name, version in versions.items() if name != DEFAULT)
     peaks = "no VNNI" if peak is None else f"VNNI peak {peak / 1e9:.0f} GMAC/s a core"
     caption = f"{about['date']}, {about['cpu']}; {peaks}; {args.rounds} interleaved rounds. {known}."
-    text = "\n".join([caption, "", table.markdown(rows, peak), *(f"- {note}." for note in table.notes(rows)), ""])
+    empty = f"- A graph of one Reshape takes ours {about['empty_run_seconds'] * 1e6:.2f} us, Python's call included."
+    notes = [*(f"- {note}." for note in table.notes(rows)), empty, ""]
+    text = "\n".join([caption, "", table.markdown(rows, peak), table.loading(footprints), *notes])
     print("\n" + text)
     (args.folder / "results.md").write_text(text)
     (args.folder / "chart.svg").write_text(table.svg(rows, f"Speed, best peer = 1. {about['date']}, {about['cpu']}"))

@@ -54,6 +54,14 @@ class Row:
         return self.times[self.best_peer].best / self.times[OURS].best
 
 
+@dataclass(frozen=True)
+class Footprint:
+    """Seconds to load a model, and the most bytes that a process that loads and runs it has resident, by engine."""
+
+    model: str
+    engines: Mapping[str, tuple[float, int]]
+
+
 def calls_for(seconds_a_call: float, seconds_a_round: float) -> int:
     """How many calls make a round; one where a call takes longer."""
     return max(1, int(seconds_a_round / max(seconds_a_call, 1e-9)))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from peers.rounds import DEFAULT, OURS, Row, geometric_mean
+from peers.rounds import DEFAULT, OURS, Footprint, Row, geometric_mean
 
 TITLES = {
     OURS: "nmpconv",
@@ -49,6 +49,28 @@ def _section(bits: str, threads: int, rows: Sequence[Row], peak: float | None) -
     mean = _ratio(geometric_mean(row.ratio for row in rows))
     yield _line(["geometric mean", *[""] * len(names), mean, "", ""])
     yield ""
+
+
+def loading(footprints: Sequence[Footprint]) -> str:
+    """Milliseconds to load and megabytes of the process, by model and engine; empty of none."""
+    names = [name for name in TITLES if any(name in found.engines for found in footprints)]
+    if not names:
+        return ""
+    lines = [
+        "### int8, 1 thread: ms to load / MB of a process that loads and runs, at its peak\n",
+        _line(["model", *(TITLES[name] for name in names)]),
+        _line(["---"] + ["---:"] * len(names)),
+        *(_line([found.model, *(_footprint(found, name) for name in names)]) for found in footprints),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _footprint(found: Footprint, name: str) -> str:
+    if name not in found.engines:
+        return "-"
+    seconds, peak = found.engines[name]
+    return f"{seconds * 1e3:.1f} / {peak / 1e6:.0f}"
 
 
 def _line(cells: Sequence[str]) -> str:

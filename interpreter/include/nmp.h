@@ -69,14 +69,18 @@ typedef struct nmp_view {
   uint32_t observed_min, observed_max; /* range seen in calibration, as the bits of IEEE 754 float32 */
 } nmp_view;
 
-/* Runs task(ctx, i) for i in [0, n), in any order, on any threads; returns when all are done. */
-typedef void (*nmp_parallel_for)(void *pool, void (*task)(void *ctx, size_t i), void *ctx, size_t n);
+/* Runs task(ctx, i, worker) for i in [0, n), in any order, on any threads; returns when all are done. worker tells
+ * tasks apart that run at the same time: it is below nmp_options.threads. Faster where a thread takes the same part of
+ * [0, n) in each call.
+ */
+typedef void (*nmp_task)(void *ctx, size_t i, size_t worker);
+typedef void (*nmp_parallel_for)(void *pool, nmp_task task, void *ctx, size_t n);
 
 typedef struct nmp_options {
   const char *cpu;           /* NULL: the best level; else "portable", "avx2", ... */
   nmp_parallel_for parallel; /* NULL: one thread */
   void *pool;
-  size_t threads; /* how many tasks are worth making; 0 or 1: one */
+  size_t threads; /* how many tasks run at the same time at most; 0 or 1: one */
 } nmp_options;
 
 typedef struct nmp_net nmp_net;

@@ -1,8 +1,10 @@
 /* Threads for nmp_options.parallel. Workers start with the first call, spin for a moment after each one, since the next
  * op of a run comes soon, and then sleep. One call at a time; several pools may work side by side.
  *
- * A ticket is the number of the call and the next task of it. A worker takes a task by moving the ticket on, which
- * fails when the call is another one by then; so nobody waits for workers that are late.
+ * Each thread has a share of the tasks, the same one in every call: what it wrote is still in its core's cache when the
+ * next op reads it. Who is done with his own takes what others have not begun. A share's ticket is the number of the
+ * call and the share's next task. A task is taken by moving the ticket on, which fails when the call is another one by
+ * then; so nobody waits for workers that are late.
  */
 #ifndef NMP_POOL_H
 #define NMP_POOL_H
@@ -21,7 +23,7 @@
 
 class Pool {
  public:
-  using Task = void (*)(void *context, size_t i);
+  using Task = void (*)(void *context, size_t i, size_t worker);
 
   /* threads: with the caller's, so that one fewer is started. */
   explicit Pool(size_t threads) : threads_(threads) {
@@ -60,9 +62,9 @@ class Pool {
   /* What the threads share. */
   class Crew {
    public:
-    explicit Crew(size_t workers) {
-      for (size_t i = 0; i < workers; i++) {
-        workers_.emplace_back([this] { work(); });
+    explicit Crew(size_t threads) : shares_(threads) {
+      for (size_t i = 1; i < threads; i++) {
+        workers_.emplace_back([this, i] { work(i); });
       }
     }
 
@@ -78,19 +80,22 @@ class Pool {
     }
 
     void run(Task task, void *context, size_t n) {
-      const uint64_t call = ((ticket_.load() >> 32) + 1) << 32;
-      ticket_.store(call | CLOSED); /* no task of the last call can be taken from here on */
+      const uint64_t call = ((shares_[0].ticket.load() >> 32) + 1) << 32;
+      for (Share &share : shares_) {
+        share.ticket.store(call | CLOSED); /* no task of the last call can be taken from here on */
+      }
       task_.store(task);
       context_.store(context);
       count_.store(n);
       done_.store(0);
-      ticket_.store(call);
+      for (size_t i = 0; i < shares_.size(); i++) {
+        shares_[i].ticket.store(call | begin(i, n));
+      }
       if (sleepers_.load() > 0) {
         std::lock_guard<std::mutex> lock(mutex_);
         wake_.notify_all();
       }
-      while (take()) {
-      }
+      take_all(0);
       for (int i = 0; done_.load() < n; i++) {
         if (i < 1000) {
           pause();
@@ -103,53 +108,69 @@ class Pool {
    private:
     static constexpr uint64_t CLOSED = 0xffffffff;
 
-    /* Does one task; false when there is none to take. */
-    bool take() {
-      uint64_t ticket = ticket_.load();
+    struct alignas(64) Share {
+      std::atomic<uint64_t> ticket{CLOSED};
+    };
+
+    size_t begin(size_t share, size_t n) const {
+      return n * share / shares_.size();
+    }
+
+    /* Does one task of a share; false when there is none to take. */
+    bool take(size_t share, size_t worker) {
+      std::atomic<uint64_t> &next = shares_[share].ticket;
+      uint64_t ticket = next.load();
       const Task task = task_.load();
       void *context = context_.load();
-      const size_t n = count_.load();
-      while ((ticket & CLOSED) < n && (ticket & CLOSED) != CLOSED) {
+      const size_t end = begin(share + 1, count_.load());
+      while ((ticket & CLOSED) < end && (ticket & CLOSED) != CLOSED) {
         const uint64_t call = ticket >> 32;
-        if (ticket_.compare_exchange_weak(ticket, ticket + 1)) {
-          task(context, ticket & CLOSED);
+        if (next.compare_exchange_weak(ticket, ticket + 1)) {
+          task(context, ticket & CLOSED, worker);
           done_.fetch_add(1);
           return true;
         }
         if (ticket >> 32 != call) {
-          return true; /* task, context and n are those of another call: look again */
+          return true; /* task, context and end are those of another call: look again */
         }
       }
       return false;
     }
 
-    void work() {
-      for (;;) {
-        const uint64_t seen = ticket_.load() >> 32;
-        while (take()) {
+    void take_all(size_t worker) {
+      for (size_t i = 0; i < shares_.size(); i++) {
+        while (take((worker + i) % shares_.size(), worker)) {
         }
+      }
+    }
+
+    void work(size_t worker) {
+      const std::atomic<uint64_t> &ticket = shares_[worker].ticket;
+      for (;;) {
+        const uint64_t seen = ticket.load() >> 32;
+        take_all(worker);
         const auto end = std::chrono::steady_clock::now() + SPIN;
-        while (ticket_.load() >> 32 == seen && std::chrono::steady_clock::now() < end) {
-          for (int i = 0; i < 16 && ticket_.load() >> 32 == seen; i++) {
+        while (ticket.load() >> 32 == seen && std::chrono::steady_clock::now() < end) {
+          for (int i = 0; i < 16 && ticket.load() >> 32 == seen; i++) {
             pause();
           }
         }
-        if (ticket_.load() >> 32 == seen && !sleep(seen)) {
+        if (ticket.load() >> 32 == seen && !sleep(ticket, seen)) {
           return;
         }
       }
     }
 
     /* Until there is another call; false when it is time to stop. */
-    bool sleep(uint64_t seen) {
+    bool sleep(const std::atomic<uint64_t> &ticket, uint64_t seen) {
       std::unique_lock<std::mutex> lock(mutex_);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return stop_ || ticket_.load() >> 32 != seen; });
+      wake_.wait(lock, [&] { return stop_ || ticket.load() >> 32 != seen; });
       sleepers_.fetch_sub(1);
       return !stop_;
     }
 
-    std::atomic<uint64_t> ticket_{CLOSED};
+    std::vector<Share> shares_;
     std::atomic<Task> task_{nullptr};
     std::atomic<void *> context_{nullptr};
     std::atomic<size_t> count_{0}, done_{0}, sleepers_{0};
@@ -170,7 +191,7 @@ class Pool {
     leave_if_forked();
     if (!crew_) {
       fork_ = forks().load();
-      crew_ = std::make_unique<Crew>(threads_ - 1);
+      crew_ = std::make_unique<Crew>(threads_);
     }
     crew_->run(task, context, n);
   }

@@ -7,6 +7,8 @@
 #include "gen/nmp_schema.h"
 #include "model.h"
 
+#define OVERLAP_STEPS 128 /* of verification */
+
 typedef struct extent {
   uint32_t start, bytes, size;
 } extent;
@@ -64,6 +66,17 @@ static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs)
   return at >= 0 && (int64_t)extent_of(m, input).start == (int64_t)extent_of(m, nmp_model_output_of(m, i)).start + at;
 }
 
+/* The output may share bytes with the first input as it lies. */
+static int may_overlap(const nmp_model *m, uint32_t i, nmp_needs *needs) {
+  nmp_op op;
+  const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
+  if (type->overlap == NULL || !nmp_spend(needs, OVERLAP_STEPS)) {
+    return 0;
+  }
+  nmp_model_op(m, i, &op);
+  return type->overlap(&op, (int64_t)op.out[0].offset - op.in[0].offset);
+}
+
 /* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */
 static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tensor, nmp_needs *needs, nmp_fault *fault) {
   extent e = extent_of(m, tensor);
@@ -108,7 +121,7 @@ static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_needs *needs
     }
     in_place |= k == 0;
     const int same = nmp_op_table[fb_op_params_type(table)]->in_place && in_place && equal(out, in);
-    if (!same && !is_part(m, op, k, needs)) {
+    if (!same && !is_part(m, op, k, needs) && !(k == 0 && may_overlap(m, op, needs))) {
       return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "output overlaps input", k, 0));
     }
   }

@@ -25,7 +25,7 @@ struct nmp_conv {
   uint32_t exponent_step; /* 0: one exponent for all channels */
   int32_t lo, hi;
   const nmp_kernels *kernels;
-  void *scratch;      /* of all tasks */
+  void *scratch;      /* of all workers, of one of them in run() */
   const void *packed; /* what pack() wrote */
 };
 
@@ -36,7 +36,7 @@ typedef struct nmp_conv_kernel nmp_conv_kernel;
 struct nmp_conv_kernel {
   size_t (*packed)(const nmp_conv *c);       /* bytes of weights in an order of its own; NULL: it reads w */
   void (*pack)(const nmp_conv *c, void *to); /* `to` is aligned to 64 bytes where the arena is, at least to 16 */
-  size_t (*scratch)(const nmp_conv *c);      /* bytes of one task; NULL: none */
+  size_t (*scratch)(const nmp_conv *c);      /* bytes of a worker; NULL: none */
   size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
 };

@@ -1,4 +1,4 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
 #ifdef NMP_X86
 NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
@@ -9,7 +9,7 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
 
 #include "tile_256.h"
 
-PRODUCTS(6, 3, 2, 0, load_words_8, words_tiles)
+PRODUCTS(6, 3, 2, 0, load_words_8, words_tiles, NULL)
 
 NMP_TARGET_END
 

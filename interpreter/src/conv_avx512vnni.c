@@ -1,4 +1,4 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
 #ifdef NMP_X86
 #include <immintrin.h>
@@ -28,6 +28,30 @@ static inline void add_sums(int64_t *to, const int32_t *from, int shift) {
 }
 
 #include "tile_x86.h"
+#define SUB(a, b) _mm512_sub_epi32(a, b)
+#define SLL16(a) _mm512_slli_epi32(a, 16)
+#define SRA16(a) _mm512_srai_epi32(a, 16)
+#define SLLV(a, by) _mm512_sllv_epi32(a, by)
+#define SRAV(a, by) _mm512_srav_epi32(a, by)
+#include "tile_join.h"
+
+/* 32 elements at a time: 8 times two pairs of words and 4 high bytes. */
+static void load_join(void *to, const void *x, size_t n, size_t plane) {
+  const V first = _mm512_setr_epi32(0, 1, 16, 2, 3, 17, 4, 5, 18, 6, 7, 19, 8, 9, 20, 10);
+  const V second = _mm512_setr_epi32(11, 21, 12, 13, 22, 14, 15, 23, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m256i offset = _mm256_set1_epi8((char)0x80);
+  uint8_t *ys = to;
+  const int16_t *xs = x;
+  (void)plane;
+  for (size_t i = 0; i < n; i += 32, ys += 96) {
+    const uint32_t grains = n - i < 32 ? (uint32_t)(n - i) / 4 : 8, mask = (1u << grains * 3) - 1;
+    const V words = _mm512_maskz_loadu_epi64((__mmask8)((1u << grains) - 1), xs + i);
+    const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
+    const V bytes = _mm512_castsi256_si512(_mm256_xor_si256(high, offset));
+    _mm512_mask_storeu_epi32(ys, (__mmask16)mask, _mm512_permutex2var_epi32(words, first, bytes));
+    _mm512_mask_storeu_epi32(ys + 64, (__mmask16)(mask >> 16), _mm512_permutex2var_epi32(words, second, bytes));
+  }
+}
 
 /* The first n of 32 bits, or all when there are more. */
 static inline uint32_t mask_of(size_t n) {
@@ -117,16 +141,90 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
   }
 }
 
-TILES(TILES_14, bytes)
+INLINE V clamped(V packed, V lo, V hi) {
+  return _mm512_min_epi8(_mm512_max_epi8(packed, lo), hi);
+}
+
+/* Two sums of each of two pixels, or one of each of four, shifted: as 4 times 16 bytes. */
+INLINE V packed(const V *s, V shift0, V shift1) {
+  const V order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const V a = _mm512_srav_epi32(s[0], shift0), b = _mm512_srav_epi32(s[1], shift1);
+  const V c = _mm512_srav_epi32(s[2], shift0), d = _mm512_srav_epi32(s[3], shift1);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
+}
+
+INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  const V lo = _mm512_set1_epi8((char)b->lo), hi = _mm512_set1_epi8((char)b->hi);
+  const V shift0 = LOAD(b->panel->shift), shift1 = vectors == 2 ? LOAD(b->panel->shift + LANES) : shift0;
+  const __mmask32 mask = mask_of(b->channels);
+  const int pixels = 4 / vectors, last = count * vectors - 1;
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
+  UNROLL for (int r = 0; r < count; r += pixels) {
+    V four[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+      four[i] = acc[r * vectors + i < last ? r * vectors + i : last];
+    }
+    const V q = clamped(packed(four, shift0, shift1), lo, hi);
+    UNROLL for (int i = 0; i < pixels; i++) {
+      if (r + i >= count) {
+        break;
+      }
+      if (vectors == 2) {
+        _mm256_mask_storeu_epi8(y, mask, i ? _mm512_extracti64x4_epi64(q, 1) : _mm512_castsi512_si256(q));
+      } else {
+        _mm_mask_storeu_epi8(y, (__mmask16)mask,
+                             i == 0   ? _mm512_castsi512_si128(q)
+                             : i == 1 ? _mm512_extracti32x4_epi32(q, 1)
+                             : i == 2 ? _mm512_extracti32x4_epi32(q, 2)
+                                      : _mm512_extracti32x4_epi32(q, 3));
+      }
+      y = r + i + 1 == per ? second : y + step;
+    }
+  }
+}
+
+INLINE void finish_block_16(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const V lo = _mm512_set1_epi16((short)b->lo), hi = _mm512_set1_epi16((short)b->hi);
+  const V shift0 = LOAD(b->panel->shift), shift1 = LOAD(b->panel->shift + LANES);
+  const __mmask32 mask = mask_of(b->channels);
+  const size_t step = b->y_step;
+  uint8_t *y = b->y[0], *const second = b->y[1];
+  UNROLL for (int r = 0; r < count; r++) {
+    const V a0 = _mm512_srav_epi32(acc[r * vectors], shift0);
+    const V a1 = vectors == 2 ? _mm512_srav_epi32(acc[r * vectors + 1], shift1) : a0;
+    const V q = _mm512_permutexvar_epi64(order, _mm512_min_epi16(_mm512_max_epi16(_mm512_packs_epi32(a0, a1), lo), hi));
+    _mm512_mask_storeu_epi16(y, mask, q);
+    y = r + 1 == per ? second : y + step;
+  }
+}
+
+INLINE void finish_block(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  if (b->y_wide) {
+    finish_block_16(b, acc, count, per, vectors);
+  } else {
+    finish_block_8(b, acc, count, per, vectors);
+  }
+}
+
+#include "tile_block.h"
+
+TILES(TILES_2, bytes)
+BLOCKS(8, 7, 1)
 TILES(TILES_14, words)
 TILES(TILES_7, planes)
 TILES(TILES_2, wide_words)
 TILES(TILES_2, wide_planes)
-PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles)
+TILES(TILES_7, joined)
+TILES(TILES_7, wide_joined)
+#include "tile_join_block.h"
+JOIN_PRODUCT(7, &join_blocks)
+PRODUCTS(14, 7, 1, 0x80, load_bytes, bytes_tiles, &blocks)
 
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
-  return choose(c);
+  return nmp_join_fits(c) ? &join : choose(c);
 }
 #endif

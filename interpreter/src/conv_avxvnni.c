@@ -1,4 +1,4 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
 #ifdef NMP_X86
 NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
@@ -6,14 +6,15 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 #define DOT_BYTES(s, x, w) _mm256_dpbusd_avx_epi32(s, x, w)
 #define DOT_WORDS(s, x, w) _mm256_dpwssd_avx_epi32(s, x, w)
 
+#define JOINED
 #include "tile_256.h"
 
 TILES(TILES_6, bytes)
-PRODUCTS(6, 3, 1, 0x80, load_bytes, bytes_tiles)
+PRODUCTS(6, 3, 1, 0x80, load_bytes, bytes_tiles, NULL)
 
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avxvnni(const nmp_conv *c) {
-  return choose(c);
+  return nmp_join_fits(c) ? &join : choose(c);
 }
 #endif

@@ -1,417 +1,254 @@
 /* Depthwise convolution for one instruction set: included by conv_depthwise_<isa>.c, which defines the vectors.
  *
- * 1. Each row of x is copied once into a ring of rows in the scratch: with its padding, channels repeated for a
- *    multiplier, pixels sorted by column modulo the stride. From then on there are no edges, and a tap is a shift.
- * 2. For each row of y, the rows under the kernel are interleaved vertically, so that a lane of 32 bits holds the 4
- *    (or 2) factors of one channel that a dot product takes.
- * 3. The pixels of a row lie one after the other, so that a row is one long vector whatever the number of channels:
- *    blocks of it are summed up, tap by tap. Weights are repeated until a block starts with channel 0 again.
+ * 1. The rows of x under the kernel are interleaved vertically, so that a lane of 32 bits holds the 4 (or 2) factors of
+ *    one channel that a dot product takes (conv_depthwise_sums.h). Padding joins them there, so that from then on there
+ *    are no edges, and a tap is a shift.
+ * 2. Blocks of 4 vectors of lanes are summed up, tap by tap, for two rows of y at a time.
+ *
+ * A tile is what is interleaved at a time, so that it stays in the cache, in one of two shapes:
+ *   - The pixels of a row lie one after the other: with few channels a row is one long vector, and weights are repeated
+ *     until a block starts with channel 0 again. Tiles are bands of columns.
+ *   - With many channels a block has those of one pixel, and tiles are strips of BLOCK channels.
+ * Rows are read where they are in x, unless channels are repeated for a multiplier, or pixels are to be sorted by
+ * column modulo the stride because vectors of lanes do not start with pixels.
  *
  * The bias and the rounding start the accumulator. Where that does not fit 32 bits, pack() says so and the portable
  * kernel runs.
  *
  * Products are made in one of three ways, by the widths of x and w:
  *   QUADS  8 x 8: 4 taps; x + 128 is unsigned, what is too much is taken off at the start
- *   PAIRS  any x, w of 8 bits: 2 taps in 16 bits
- *   SPLIT  any x, w of 16 bits: 256 * high + low; floor((256 * H + L + r) / 2^s) = (H + (L >> 8) + r / 256) >> (s - 8)
+ *   PAIRS  one of 8 bits: 2 taps in 16 bits
+ *   SPLIT  16 x 16: w = 256 * high + low; floor((256 * H + L + r) / 2^s) = (H + (L >> 8) + r / 256) >> (s - 8)
  */
-enum { QUADS, PAIRS, SPLIT };
+/* In this order. */
+/* clang-format off */
+#include "conv_depthwise_sums.h"
+#include "conv_depthwise_plan.h"
+/* clang-format on */
 
-#define BLOCK (4 * LANES)
-#define TAPS_MAX 128          /* SPLIT: 128 * 2^15 * 255 < 2^31 */
-#define PERIOD_MAX 4096       /* channels of all blocks with weights of their own, while pixels are not padded */
-#define ALIGN 64              /* of the scratch: loads that cross lines of a cache cost twice */
-#define SCRATCH_MAX (1 << 20) /* bytes of a task */
-#define CHUNK_BYTES 24576     /* of interleaved rows: half a first-level cache */
-#define SHARE 400000          /* products that are worth a task */
+/* The value of padding in a channel of y. */
+static int32_t padding(const nmp_conv *c, size_t channel) {
+  const size_t at = channel / (c->out / c->in);
+  return !c->pad ? 0 : c->x_wide ? ((const int16_t *)c->pad)[at] : ((const int8_t *)c->pad)[at];
+}
 
-typedef struct plan {
-  int mode;
-  size_t factors, groups; /* rows in a lane; lanes for the rows of the kernel */
-  size_t together;        /* 2: the lanes have room for the kernels of two rows of y, one below the other */
-  size_t pitch;           /* channels of a pixel in the ring: those of y, or a multiple of BLOCK */
-  size_t period;          /* blocks with weights of their own */
-  size_t bytes;           /* of an element in the ring */
-  size_t columns, halo;   /* pixels of a row with padding; elements that a phase has more than a row of y */
-  size_t phase, rows;     /* elements of the pixels with the same column modulo stride; rows of the ring */
-  size_t phases, chunk;   /* phases; blocks that are interleaved at a time */
-} plan;
-
-static plan plan_of(const nmp_conv *c) {
-  const size_t kw = (size_t)c->h.kernel, stride = (size_t)c->h.stride, out = (size_t)c->h.out;
-  const size_t reach = (kw - 1) * (size_t)c->h.dilation;
-  size_t common = BLOCK; /* the largest power of two that divides BLOCK and the channels */
-  plan p;
-  while (c->out % common != 0) {
-    common /= 2;
+static void fill_lanes(const nmp_conv *c, const plan *p, uint32_t *lanes) {
+  for (size_t i = 0; i < c->out; i++) {
+    const uint32_t value = (uint32_t)padding(c, i);
+    lanes[i] = p->mode == QUADS ? ((value & 0xff) ^ 0x80) * 0x01010101u : (value & 0xffff) * 0x10001u;
   }
-  p.mode = c->w_wide ? SPLIT : c->x_wide || !HAS_QUADS ? PAIRS : QUADS;
-  p.factors = p.mode == QUADS ? 4 : 2;
-  p.groups = ((size_t)c->v.kernel + p.factors - 1) / p.factors;
-  p.together = c->v.stride == 1 && c->v.dilation == 1 && (size_t)c->v.kernel < p.groups * p.factors ? 2 : 1;
-  p.pitch = c->out;
-  p.period = c->out / common;
-  if (p.period * BLOCK > PERIOD_MAX) {
-    p.period = (c->out + BLOCK - 1) / BLOCK;
-    p.pitch = p.period * BLOCK;
-  }
-  p.bytes = p.mode == QUADS ? 1 : 2;
-  p.columns = (out - 1) * stride + reach + 1;
-  p.halo = reach / stride * p.pitch;
-  p.phase = (out * p.pitch + p.halo + 2 * BLOCK + 63) / 64 * 64;
-  p.rows = (size_t)(c->v.kernel - 1) * (size_t)c->v.dilation + p.together;
-  p.phases = stride;
-  const size_t lanes = CHUNK_BYTES / 4 / (p.groups * p.phases);
-  p.chunk = lanes > p.halo + BLOCK * p.period ? (lanes - p.halo) / BLOCK : p.period;
-  return p;
+  memset(lanes + c->out, 0, BLOCK * 4);
 }
 
-/* The scratch of a task: a pixel of padding, a row in the order of x, the ring, the interleaved rows. */
-typedef struct parts {
-  size_t row, ring, interleaved, end;
-} parts;
-
-static size_t interleaved_phase(const plan *p) {
-  return (p->chunk + 1) * BLOCK + (p->halo + BLOCK - 1) / BLOCK * BLOCK;
-}
-
-static parts parts_of(const plan *p) {
-  parts at;
-  at.row = (p->pitch * p->bytes + 63) / 64 * 64;
-  at.ring = at.row + (p->phases > 1 ? (p->columns * p->pitch * p->bytes + 63) / 64 * 64 : 0);
-  at.interleaved = at.ring + p->rows * p->phases * p->phase * p->bytes;
-  at.end = at.interleaved + p->groups * p->phases * interleaved_phase(p) * 4 + ALIGN;
-  return at;
-}
-
-static size_t scratch(const nmp_conv *c) {
-  const plan p = plan_of(c);
-  const size_t own = parts_of(&p).end, plain = nmp_conv_portable(c)->scratch(c);
-  return own > plain ? own : plain;
-}
-
-/* Packed: whether the portable kernel has to run, then for each block starts, shifts and weights; all blocks a second
- * time for the second of two rows, with the weights one factor later.
- */
-#define HEADER 64
-
-static size_t weight_lanes(const nmp_conv *c, const plan *p) {
-  return p->groups * (size_t)c->h.kernel * (p->mode == SPLIT ? 2 : 1) * BLOCK;
-}
-
-static size_t packed(const nmp_conv *c) {
-  const plan p = plan_of(c);
-  return HEADER + p.together * p.period * (2 * BLOCK + weight_lanes(c, &p)) * 4;
-}
-
-static int32_t weight(const nmp_conv *c, size_t channel, size_t row, size_t column) {
-  if (row >= (size_t)c->v.kernel) {
-    return 0;
-  }
-  const size_t at = channel * c->k + row * (size_t)c->h.kernel + column;
-  return c->w_wide ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
-}
-
-/* The accumulator's start and the last shift of a channel; 0 when they do not fit. */
-static int start_of(const nmp_conv *c, const plan *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->mode == SPLIT ? 8 : 0;
-  const int64_t x_most = c->x_wide ? 32768 : 128;
-  int64_t sum = 0, most = 0;
-  for (size_t t = 0; t < c->k; t++) {
-    const int64_t w = weight(c, channel, t / (size_t)c->h.kernel, t % (size_t)c->h.kernel);
-    sum += w;
-    most += (w < 0 ? -w : w) * x_most;
-  }
-  int s = nmp_conv_shift(c, channel);
-  while (s > split + 1 && most < (int64_t)1 << (s - 2)) {
-    s--; /* the sum is rounded to 0 anyway */
-  }
-  if (s < (split ? split + 1 : 0) || s - split > 31) {
-    return 0;
-  }
-  s -= split;
-  int64_t begin = (int64_t)nmp_conv_bias(c, channel) * ((int64_t)1 << s) + (s > 0 ? (int64_t)1 << (s - 1) : 0);
-  begin -= p->mode == QUADS ? 128 * sum : 0;
-  const int64_t most_added = split ? (int64_t)c->k << 23 : p->mode == QUADS ? (int64_t)c->k << 16 : most;
-  if (begin > INT32_MAX - most_added || begin < INT32_MIN + most_added) {
-    return 0;
-  }
-  *start = (int32_t)begin;
-  *shift = s;
-  return 1;
-}
-
-/* The factors of a group's rows from `row` on, in one lane. part: of SPLIT, 0 for the high one. */
-static uint32_t weight_lane(const nmp_conv *c, const plan *p, size_t channel, ptrdiff_t row, size_t column, int part) {
-  uint32_t lane = 0;
-  for (size_t i = 0; i < p->factors; i++, row++) {
-    const int32_t w = row < 0 ? 0 : weight(c, channel, (size_t)row, column);
-    const int32_t factor = p->mode != SPLIT ? w : part ? w & 255 : w >> 8;
-    lane |= p->mode == QUADS ? ((uint32_t)factor & 0xff) << (8 * i) : ((uint32_t)factor & 0xffff) << (16 * i);
-  }
-  return lane;
-}
-
-static void pack(const nmp_conv *c, void *to) {
-  const plan p = plan_of(c);
-  const size_t kw = (size_t)c->h.kernel, lanes = weight_lanes(c, &p);
-  const size_t split = p.mode == SPLIT ? 2 : 1;
-  uint32_t *plain = to;
-  int32_t *block = (int32_t *)to + HEADER / 4;
-  *plain = 0;
-  for (size_t b = 0; b < p.together * p.period; b++, block += 2 * BLOCK + lanes) {
-    for (size_t i = 0; i < BLOCK; i++) {
-      const size_t channel = (b % p.period * BLOCK + i) % p.pitch;
-      if (channel >= c->out) {
-        for (size_t t = 0; t < 2 + lanes / BLOCK; t++) {
-          block[t * BLOCK + i] = 0;
-        }
-        continue;
-      }
-      *plain |= !start_of(c, &p, channel, &block[i], &block[BLOCK + i]);
-      for (size_t t = 0; t < lanes / BLOCK; t++) {
-        const size_t tap = t / split;
-        const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (b >= p.period);
-        block[(2 + t) * BLOCK + i] = (int32_t)weight_lane(c, &p, channel, row, tap % kw, (int)(t % split));
-      }
-    }
-  }
-}
-
-/* 1. x in the ring's type */
-static void convert(uint8_t *restrict to, const void *from, size_t n, const nmp_conv *c, const plan *p) {
-  if (p->mode == QUADS) {
-    const uint8_t *restrict x = from;
-    for (size_t i = 0; i < n; i++) {
-      to[i] = x[i] ^ 0x80;
-    }
-  } else if (c->x_wide) {
-    memcpy(to, from, n * 2);
-  } else {
-    const int8_t *restrict x = from;
-    int16_t *restrict wide = (int16_t *)(void *)to;
-    for (size_t i = 0; i < n; i++) {
-      wide[i] = x[i];
-    }
-  }
-}
-
-/* n pixels of x, each channel as often as the multiplier says. */
-static void convert_pixels(uint8_t *to, const uint8_t *from, size_t n, const nmp_conv *c, const plan *p) {
-  const size_t times = c->out / c->in;
-  if (times == 1 && p->pitch == c->out) {
-    convert(to, from, n * c->in, c, p);
+static void fill_pixels(const nmp_conv *c, uint8_t *to, size_t pixels) {
+  if (c->pad == NULL) {
+    memset(to, 0, pixels * c->out << c->x_wide);
     return;
   }
-  for (size_t i = 0; i < n; i++, from += c->in << c->x_wide, to += p->pitch * p->bytes) {
-    if (times == 1) {
-      convert(to, from, c->in, c, p);
-    }
-    for (size_t channel = 0; channel < c->out && times > 1; channel++) {
-      convert(to + channel * p->bytes, from + (channel / times << c->x_wide), 1, c, p);
+  for (size_t i = 0; i < c->out; i++) {
+    const int32_t value = padding(c, i);
+    for (size_t k = 0; k < pixels; k++) {
+      if (c->x_wide) {
+        ((int16_t *)(void *)to)[k * c->out + i] = (int16_t)value;
+      } else {
+        ((int8_t *)to)[k * c->out + i] = (int8_t)value;
+      }
     }
   }
 }
 
-/* One element of `size` bytes after the other, from `step` bytes apart. Constant sizes are copied in registers. */
-#define COPY_EACH(COPY)                                      \
-  for (size_t i = 0; i < n; i++, from += step, to += size) { \
-    COPY;                                                    \
-  }
+/* Columns [first, first + out) of y, and channels: what a task computes for all of its rows. */
+typedef struct tile {
+  size_t first, out, channel, channels;
+  size_t columns, left, inside; /* pixels of a row with padding; of them padding at the left, and then in x */
+  size_t pixel;                 /* of x, the first one */
+  /* Of a band: blocks of a row, in each phase of the weights, phases with one more, the phase of the last block and
+   * the elements of that one. */
+  size_t blocks, each_phase, more_phases, last_phase, last;
+  const int32_t *weights; /* of the first block */
+  interleave_fn *interleave;
+  sum_fn *const *sums;
+} tile;
 
-static NMP_INLINE void copy_long(uint8_t *to, const uint8_t *from, size_t size) {
-  for (size_t i = 0; i < size - 32; i += 32) {
-    memcpy(to + i, from + i, 32);
-  }
-  memcpy(to + size - 32, from + size - 32, 32);
-}
-
-static void copy_every(uint8_t *to, const uint8_t *from, size_t n, size_t size, size_t step) {
-  if (size == 8) {
-    COPY_EACH(memcpy(to, from, 8))
-  } else if (size == 16) {
-    COPY_EACH(memcpy(to, from, 16))
-  } else if (size >= 32) {
-    COPY_EACH(copy_long(to, from, size))
+static tile tile_of(const nmp_conv *c, const plan *p, size_t i) {
+  const size_t before = (size_t)c->h.before, in = (size_t)c->h.in;
+  tile t;
+  memset(&t, 0, sizeof(t));
+  t.out = p->band;
+  t.channels = c->out;
+  t.weights = (const int32_t *)c->packed + HEADER / 4;
+  if (p->strips) {
+    t.channel = i * BLOCK;
+    t.channels = c->out - t.channel < BLOCK ? c->out - t.channel : BLOCK;
+    t.weights += i * block_lanes(p);
   } else {
-    COPY_EACH(memcpy(to, from, size))
+    t.first = i * p->band;
+    t.out = (size_t)c->h.out - t.first < p->band ? (size_t)c->h.out - t.first : p->band;
   }
+  const size_t begin = t.first * (size_t)c->h.stride;
+  t.columns = columns_of(c, t.out);
+  t.left = before <= begin ? 0 : before - begin < t.columns ? before - begin : t.columns;
+  t.pixel = t.left == t.columns || begin + t.left - before >= in ? 0 : begin + t.left - before;
+  t.inside = t.left == t.columns || begin + t.left - before >= in ? 0 : in - t.pixel;
+  t.inside = t.inside < t.columns - t.left ? t.inside : t.columns - t.left;
+  t.blocks = (t.out * c->out + BLOCK - 1) / BLOCK;
+  t.each_phase = t.blocks / p->period;
+  t.more_phases = t.blocks % p->period;
+  t.last_phase = (t.blocks - 1) % p->period;
+  t.last = t.out * c->out - (t.blocks - 1) * BLOCK;
+  t.interleave = p->mode == QUADS ? interleave_bytes : c->x_wide ? interleave_words : interleave_widened;
+  t.sums = sums_of(p->mode, p->taps, c->y_wide);
+  return t;
 }
 
-/* Row iy of the image at x, which may be outside, with its padding. */
-static void fill_row(const nmp_conv *c, const plan *p, const parts *at, const uint8_t *x, int32_t iy, uint8_t *row) {
-  const size_t pixel = p->pitch * p->bytes, before = (size_t)c->h.before;
-  uint8_t *base = c->scratch, *line = p->phases > 1 ? base + at->row : row;
-  size_t first = before < p->columns ? before : p->columns, last = first;
-  if (nmp_inside(&c->v, iy)) {
-    last = before + (size_t)c->h.in < p->columns ? before + (size_t)c->h.in : p->columns;
-    last = last < first ? first : last;
-    convert_pixels(line + first * pixel, x + ((size_t)iy * (size_t)c->h.in * c->in << c->x_wide), last - first, c, p);
-  }
-  copy_every(line, base, first, pixel, 0);
-  copy_every(line + last * pixel, base, p->columns - last, pixel, 0);
-  for (size_t r = 0; r < p->phases && p->phases > 1; r++) {
-    const size_t n = r < p->columns ? (p->columns - r - 1) / p->phases + 1 : 0;
-    copy_every(row + r * p->phase * p->bytes, line + r * pixel, n, pixel, p->phases * pixel);
-  }
+/* Where the pixel of a column is among the lanes, or the copied pixels, of a tile. */
+static size_t place(const nmp_conv *c, const plan *p, size_t column) {
+  const size_t stride = (size_t)c->h.stride;
+  return p->sorted ? column % stride * ((p->columns + stride - 1) / stride) + column / stride : column;
 }
 
-/* 2. What blocks [first, first + chunk) of output row oy need, lane by lane, for every group and phase. */
-static void interleave(const nmp_conv *c, const plan *p, const parts *at, size_t oy, size_t first, size_t blocks) {
-  const size_t stride = interleaved_phase(p), n = blocks + (p->halo + BLOCK - 1) / BLOCK;
-  const uint8_t *ring = (const uint8_t *)c->scratch + at->ring;
-  int32_t *to = (int32_t *)(void *)((uint8_t *)c->scratch + at->interleaved);
-  for (size_t g = 0; g < p->groups; g++) {
-    for (size_t r = 0; r < p->phases; r++, to += stride) {
-      const uint8_t *rows[4];
-      for (size_t i = 0; i < p->factors; i++) {
-        const size_t tap = g * p->factors + i, last = (size_t)c->v.kernel + p->together - 2;
-        const size_t line = oy * (size_t)c->v.stride + (tap < last ? tap : last) * (size_t)c->v.dilation;
-        rows[i] = ring + ((line % p->rows * p->phases + r) * p->phase + first * BLOCK) * p->bytes;
-      }
-      for (size_t b = 0; b < n; b++) {
-        if (p->mode == QUADS) {
-          interleave_quads(to + b * BLOCK, rows, b * BLOCK);
-        } else {
-          interleave_pairs(to + b * BLOCK, rows, b * BLOCK * 2);
-        }
-      }
+/* A row of x with its padding, each channel as often as the multiplier says. x: NULL outside. */
+static void copy_row(const nmp_conv *c, const plan *p, const tile *t, const uint8_t *x, const uint8_t *outside,
+                     uint8_t *to) {
+  const size_t times = c->out / c->in, bytes = t->channels * p->bytes, first = t->channel * p->bytes;
+  for (size_t i = 0; i < t->columns; i++) {
+    const int inside = x && i >= t->left && i < t->left + t->inside;
+    const uint8_t *from = inside ? x + (t->pixel + i - t->left) * c->in * p->bytes : outside;
+    uint8_t *pixel = to + place(c, p, i) * c->out * p->bytes;
+    if (!inside || times == 1) {
+      memcpy(pixel + first, from + first, bytes);
+      continue;
+    }
+    for (size_t channel = t->channel; channel < t->channel + t->channels; channel++) {
+      memcpy(pixel + channel * p->bytes, from + channel / times * p->bytes, p->bytes);
     }
   }
 }
 
-/* A row of y: lines of some elements, which is one line when pixels are not padded. Blocks are numbered from the one
- * that the interleaved rows start with.
+/* 1. The lanes of group g for output row oy. */
+static void fill_group(const nmp_conv *c, const plan *p, const parts *at, const tile *t, const uint8_t *x, size_t oy,
+                       size_t g, int32_t *to) {
+  uint8_t *base = c->scratch;
+  const size_t last = (size_t)c->v.kernel + p->together - 2, pixel = c->out * p->bytes;
+  const size_t left = p->copied ? 0 : t->left, inside = p->copied ? p->pixels : t->inside;
+  const int32_t *outside = (const int32_t *)(const void *)base;
+  source s;
+  s.lines = p->strips ? inside : 1;
+  s.length = p->strips ? t->channels : inside * c->out;
+  for (size_t i = 0; i < p->factors; i++) {
+    const size_t tap = g * p->factors + i;
+    const int32_t iy = nmp_pixel(&c->v, (int32_t)oy, (int32_t)(tap < last ? tap : last));
+    const uint8_t *row = nmp_inside(&c->v, iy) ? x + (size_t)iy * (size_t)c->h.in * c->in * p->bytes : NULL;
+    const uint8_t *pixels = row ? row + t->pixel * c->in * p->bytes : base + at->outside;
+    if (p->copied) {
+      pixels = base + at->copies + i * at->row;
+      copy_row(c, p, t, row, base + at->outside, base + at->copies + i * at->row);
+    }
+    s.rows[i] = pixels + t->channel * p->bytes;
+    s.steps[i] = row || p->copied ? pixel : 0;
+  }
+  for (size_t i = 0; i < left; i++) {
+    copy_lanes(to + i * p->pitch, outside + t->channel, p->pitch);
+  }
+  t->interleave(to + left * p->pitch, &s, p->pitch);
+  for (size_t i = left + inside; i < t->columns && !p->copied; i++) {
+    copy_lanes(to + i * p->pitch, outside + t->channel, p->pitch);
+  }
+}
+
+/* 2. A tile's blocks in one row of y or two; set: of weights, for the first one. */
+static void sum_tile(const nmp_conv *c, const plan *p, const tile *t, size_t set, uint8_t *y0, uint8_t *y1, int rows,
+                     span *s) {
+  const size_t lanes = block_lanes(p), period = p->strips ? 1 : p->period, unit = p->sorted ? 1 : (size_t)c->h.stride;
+  const int32_t *weights = t->weights + set * p->period * lanes;
+  sum_fn *sum = t->sums[rows - 1];
+  for (size_t b = 0; b < period && b < t->blocks; b++, weights += lanes) {
+    s->weights[0] = weights;
+    s->weights[1] = weights + p->period * lanes;
+    for (size_t j = 0; j < 4 && !p->strips; j++) {
+      const uint32_t e = (uint32_t)(b * BLOCK + j * LANES), pitch = (uint32_t)p->pitch;
+      s->at[j] = unit == 1 ? e : e / pitch * unit * pitch + e % pitch;
+    }
+    if (!p->strips) {
+      s->blocks = t->each_phase + (b < t->more_phases);
+      s->last = b == t->last_phase ? t->last : BLOCK;
+    }
+    sum(s, y0 + (b * BLOCK << c->y_wide), y1 + (b * BLOCK << c->y_wide));
+  }
+}
+
+/* What all rows of a tile have in common. */
+static span span_of(const nmp_conv *c, const plan *p, const tile *t) {
+  const size_t unit = p->sorted ? 1 : (size_t)c->h.stride;
+  span s;
+  s.taps = p->taps;
+  s.advance = unit * (p->strips ? BLOCK : p->period * BLOCK);
+  s.y_advance = (p->strips ? c->out : p->period * BLOCK) << c->y_wide;
+  s.blocks = t->out;
+  s.each = s.last = p->strips ? t->channels : BLOCK;
+  s.lo = c->lo;
+  s.hi = c->hi;
+  for (size_t j = 0; j < 4; j++) {
+    s.at[j] = j * LANES;
+  }
+  return s;
+}
+
+/* Rows [begin, last) of all images' rows. The lanes of a group serve the group before, when y's rows are as many as a
+ * lane has factors: groups take turns.
  */
-typedef struct row {
-  uint8_t *y;
-  size_t pitch, length; /* elements of a line in the ring and in y */
-  size_t origin;        /* elements in front of block 0 */
-  size_t blocks, period;
-  int32_t lo, hi;
-} row;
-
-static NMP_INLINE uint8_t *place(const row *t, size_t block, int y_wide, size_t *n) {
-  const size_t i = t->origin + block * BLOCK, line = i < t->pitch ? 0 : i / t->pitch, in_line = i - line * t->pitch;
-  const size_t left = in_line < t->length ? t->length - in_line : 0;
-  *n = left < BLOCK ? left : BLOCK;
-  return t->y + ((line * t->length + in_line) << y_wide);
-}
-
-/* 3. The blocks first, first + period, ..., all of the same weights; x: of each tap, for block 0. */
-static NMP_INLINE void sum_blocks(row t, size_t first, const int32_t *const *x, const int32_t *block, size_t taps,
-                                  int mode, int y_wide) {
-  const vector lo = y_wide ? set16(t.lo) : set8(t.lo), hi = y_wide ? set16(t.hi) : set8(t.hi);
-  vector start[4], shift[4], high[4], low[4];
-  for (int j = 0; j < 4; j++) {
-    start[j] = load(block + j * LANES);
-    shift[j] = load(block + BLOCK + j * LANES);
-  }
-  for (size_t b = first; b < t.blocks; b += t.period) {
-    const int32_t *w = block + 2 * BLOCK;
-    size_t n;
-    uint8_t *y = place(&t, b, y_wide, &n);
-    for (int j = 0; j < 4; j++) {
-      high[j] = start[j];
-      low[j] = zero();
-    }
-    for (size_t tap = 0; tap < taps; tap++, w += (mode == SPLIT ? 2 : 1) * BLOCK) {
-      for (int j = 0; j < 4; j++) {
-        const vector factors = load(x[tap] + b * BLOCK + j * LANES);
-        high[j] = mode == QUADS ? dot_quads(high[j], factors, load(w + j * LANES))
-                                : dot_pairs(high[j], factors, load(w + j * LANES));
-        low[j] = mode == SPLIT ? dot_pairs(low[j], factors, load(w + BLOCK + j * LANES)) : low[j];
+static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i, size_t begin, size_t last) {
+  const tile t = tile_of(c, p, i);
+  const size_t kw = (size_t)c->h.kernel, pad = p->copied ? 0 : (size_t)c->h.before * p->pitch;
+  const size_t row_bytes = (size_t)c->h.out * c->out << c->y_wide;
+  const size_t first = (t.first * c->out + t.channel) << c->y_wide;
+  int32_t *lanes = (int32_t *)(void *)((uint8_t *)c->scratch + at->lanes) + (LANES - pad % LANES) % LANES;
+  span s = span_of(c, p, &t);
+  size_t image = begin / (size_t)c->v.out, oy = begin % (size_t)c->v.out;
+  for (size_t row = begin, n, turn = 0; row < last; row += n) {
+    const size_t left = (size_t)c->v.out - oy, most = left < last - row ? left : last - row;
+    const uint8_t *x = (const uint8_t *)c->x + image * (size_t)c->v.in * (size_t)c->h.in * c->in * p->bytes;
+    const int kept = p->together == p->factors && row > begin && oy > 0;
+    n = most < p->together ? most : p->together;
+    for (size_t g = 0; g < p->groups; g++) {
+      const size_t slot = turn + g < p->groups ? turn + g : turn + g - p->groups;
+      int32_t *to = lanes + slot * p->lanes;
+      if (!kept || g + 1 == p->groups) {
+        fill_group(c, p, at, &t, x, oy, g, to);
+      }
+      for (size_t k = 0; k < kw; k++) {
+        s.x[g * kw + k] = to + place(c, p, k * (size_t)c->h.dilation) * p->pitch;
       }
     }
-    for (int j = 0; j < 4; j++) {
-      high[j] = shift_right(mode == SPLIT ? add(high[j], shift_right_8(low[j])) : high[j], shift[j]);
+    for (size_t r = 0; r < n; r += 2) {
+      uint8_t *y = (uint8_t *)c->y + (row + r) * row_bytes + first;
+      sum_tile(c, p, &t, r, y, r + 1 < n ? y + row_bytes : y, r + 1 < n ? 2 : 1, &s);
     }
-    if (y_wide) {
-      store16(y, high, lo, hi, n);
-    } else {
-      store8(y, high, lo, hi, n);
-    }
-  }
-}
-
-/* A constant number of taps for kernels of 3 x 3, whose weights a compiler can keep in registers. */
-static void sum_row(const row *t, const plan *p, const int32_t *const *x, const int32_t *blocks, size_t lanes,
-                    size_t taps, int y_wide) {
-  for (size_t b = 0; b < t->blocks && b < t->period; b++) {
-    const int32_t *block = blocks + (t->origin / BLOCK + b) % t->period * (2 * BLOCK + lanes);
-    if (p->mode == QUADS && taps == 3 && !y_wide) {
-      sum_blocks(*t, b, x, block, 3, QUADS, 0);
-    } else if (p->mode == QUADS) {
-      sum_blocks(*t, b, x, block, taps, QUADS, y_wide);
-    } else if (p->mode == PAIRS && taps == 6 && y_wide) {
-      sum_blocks(*t, b, x, block, 6, PAIRS, 1);
-    } else if (p->mode == PAIRS) {
-      sum_blocks(*t, b, x, block, taps, PAIRS, y_wide);
-    } else {
-      sum_blocks(*t, b, x, block, taps, SPLIT, y_wide);
-    }
-  }
-}
-
-/* Rows oy and, with n == 2, oy + 1 of y. */
-static void run_rows(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy, size_t n) {
-  const size_t kw = (size_t)c->h.kernel, width = (size_t)c->h.out, taps = p->groups * kw;
-  const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK, lanes = weight_lanes(c, p);
-  const size_t row_bytes = width * c->out << c->y_wide;
-  const int32_t *interleaved = (const int32_t *)(const void *)((const uint8_t *)c->scratch + at->interleaved);
-  const int32_t *x[TAPS_MAX];
-  row t = {c->y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
-  if (p->pitch == c->out) {
-    t.pitch = t.length = width * c->out;
-  }
-  for (size_t tap = 0; tap < taps; tap++) {
-    const size_t column = tap % kw * (size_t)c->h.dilation;
-    x[tap] = interleaved + (tap / kw * p->phases + column % p->phases) * interleaved_phase(p) +
-             column / p->phases * p->pitch;
-  }
-  for (size_t first = 0; first < blocks; first += p->chunk) {
-    t.origin = first * BLOCK;
-    t.blocks = blocks - first < p->chunk ? blocks - first : p->chunk;
-    interleave(c, p, at, oy, first, t.blocks);
-    for (size_t i = 0; i < n; i++) {
-      t.y = (uint8_t *)c->y + (image * (size_t)c->v.out + oy + i) * row_bytes;
-      sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4 + i * p->period * (2 * BLOCK + lanes), lanes, taps,
-              c->y_wide);
-    }
+    turn = turn + 1 < p->groups ? turn + 1 : 0;
+    oy += n;
+    image += oy == (size_t)c->v.out;
+    oy = oy == (size_t)c->v.out ? 0 : oy;
   }
 }
 
 static void run(const nmp_conv *whole, size_t task, size_t tasks) {
   const plan p = plan_of(whole);
-  const parts at = parts_of(&p);
+  const parts at = parts_of(whole, &p);
   const size_t rows = whole->images * (size_t)whole->v.out;
-  nmp_conv own = *whole;
-  const nmp_conv *c = &own;
-  int32_t filled = 0; /* rows before this one are in the ring */
-  if (*(const uint32_t *)c->packed) {
+  nmp_conv c = *whole;
+  if (*(const uint32_t *)c.packed) {
     if (task == 0) {
-      nmp_conv_portable(c)->run(c, 0, 1);
+      nmp_conv_portable(&c)->run(&c, 0, 1);
     }
     return;
   }
-  own.scratch = (uint8_t *)whole->scratch + task * scratch(whole);
-  own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
-  memset(own.scratch, p.mode == QUADS ? 0x80 : 0, p.pitch * p.bytes);
-  if (c->pad) {
-    convert_pixels(own.scratch, c->pad, 1, c, &p);
-  }
-  const size_t begin = rows * task / tasks, last = rows * (task + 1) / tasks;
-  for (size_t row = begin, n; row < last; row += n) {
-    const size_t image = row / (size_t)c->v.out, oy = row % (size_t)c->v.out;
-    const uint8_t *x = (const uint8_t *)c->x + (image * (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide);
-    const int32_t top = nmp_pixel(&c->v, (int32_t)oy, 0), end = top + (int32_t)p.rows;
-    filled = row == begin || oy == 0 || filled < top ? top : filled;
-    for (; filled < end; filled++) {
-      const size_t slot = (size_t)(filled + c->v.before) % p.rows;
-      fill_row(c, &p, &at, x, filled, (uint8_t *)own.scratch + at.ring + slot * p.phases * p.phase * p.bytes);
-    }
-    n = p.together == 2 && row + 1 < last && oy + 1 < (size_t)c->v.out ? 2 : 1;
-    run_rows(c, &p, &at, image, oy, n);
+  uint8_t *base = whole->scratch;
+  base += (ALIGN - (uintptr_t)base % ALIGN) % ALIGN;
+  c.scratch = base;
+  fill_lanes(&c, &p, (uint32_t *)(void *)base);
+  fill_pixels(&c, base + at.outside, p.pixels);
+  for (size_t i = 0; i < p.tiles; i++) {
+    run_tile(&c, &p, &at, i, rows * task / tasks, rows * (task + 1) / tasks);
   }
 }
 
@@ -427,5 +264,5 @@ const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
     return NULL;
   }
   const plan p = plan_of(c);
-  return parts_of(&p).end <= SCRATCH_MAX ? &depthwise : NULL;
+  return parts_of(c, &p).end <= SCRATCH_MAX ? &depthwise : NULL;
 }

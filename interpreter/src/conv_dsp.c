@@ -13,6 +13,7 @@
 #ifdef NMP_DSP
 
 #define SCRATCH_FOUR 640 /* most bytes of scratch for which four pixels go in it */
+#define SCRATCH_LOW 1280 /* where y is small, so that most of it would be without room for them */
 
 /* Words of an expanded patch: two for every four elements. */
 static size_t words(const nmp_conv *c) {
@@ -38,8 +39,8 @@ static size_t ends_bytes(const nmp_conv *c) {
 }
 
 static size_t pixels_in_scratch(const nmp_conv *c) {
-  const size_t pixels = nmp_conv_pixels(c);
-  if (pixels >= 4 && is_narrow(c) && patch_bytes(c, 4) + ends_bytes(c) <= SCRATCH_FOUR) {
+  const size_t pixels = nmp_conv_pixels(c), four = patch_bytes(c, 4), y = pixels * c->out << c->y_wide;
+  if (pixels >= 4 && is_narrow(c) && four + ends_bytes(c) <= (y < 8 * four ? SCRATCH_LOW : SCRATCH_FOUR)) {
     return 4;
   }
   return pixels >= 2 ? 2 : 0;

@@ -1,5 +1,6 @@
 #include "cpu.h"
 
+#include "aarch64.h"
 #include "level.h"
 #include "nmp.h"
 #include "x86.h"
@@ -39,6 +40,10 @@ static const level levels[] = {
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
     {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},
 #endif
+#ifdef NMP_AARCH64
+    {"neon", 0, nmp_kernels_neon},
+    {"neondot", NMP_DOTPROD, nmp_kernels_neondot},
+#endif
 };
 
 #endif
@@ -48,6 +53,8 @@ static const level levels[] = {
 static unsigned features(void) {
 #ifdef NMP_X86
   return nmp_x86_features();
+#elif defined(NMP_AARCH64)
+  return nmp_aarch64_features();
 #else
   return 0;
 #endif

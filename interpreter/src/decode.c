@@ -25,6 +25,7 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
   t->axis = axis;
   t->lo = lo;
   t->hi = hi;
+  t->offset = offset;
   if (t->is_const) {
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
   } else {

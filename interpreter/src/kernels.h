@@ -1,8 +1,8 @@
 /* The inner loops that instruction sets have variants of. Every signature is declared once, here.
  *
  * An index [2] is a width: NMP_WIDE(bits), 0 for int8 and 1 for int16, of x, w or y in the order of the name's indices.
- * Strides and lengths count elements. Outputs do not overlap inputs, except that requantize, add, mul and lookup may
- * work in place (y == x, y == a or y == b, all of one width).
+ * Strides and lengths count elements. Outputs do not overlap inputs, except that requantize, add, mul, lookup and chord
+ * may work in place (y == x, y == a or y == b, all of one width).
  */
 #ifndef NMP_KERNELS_H
 #define NMP_KERNELS_H
@@ -47,9 +47,13 @@ typedef struct nmp_binary {
 /* y[i] = sat(rsh(a[i * a_step] * b[i * b_step], shift)) */
 #define NMP_MUL(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
 
-/* int8: y[i] = table[x[i] + 128], a table of y's type. int16: the chord between two of 513 int32 samples (FORMAT.md).
- */
+/* x of int8: y[i] = table[x[i] + 128], a table of y's type */
 #define NMP_LOOKUP(name) void name(void *y, const void *x, const void *table, size_t n, int32_t lo, int32_t hi)
+
+/* The chord between two of 2^(16 - k) + 1 samples, k from 0 to 7, p = x[i] + 32768 (FORMAT.md):
+ * y[i] = sat(rsh(t[p >> k] * 2^k + (t[(p >> k) + 1] - t[p >> k]) * (p mod 2^k), k + 8))
+ */
+#define NMP_CHORD(name) void name(void *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi)
 
 /* A window of rows x columns pixels of n channels; at most 65536 pixels, so that sums stay in int32. */
 typedef struct nmp_pixels {
@@ -63,6 +67,12 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
+/* CRC-32 continued over data, as nmp_crc32 does */
+#define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
+
+/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -75,8 +85,11 @@ typedef NMP_REQUANTIZE(nmp_requantize_fn);
 typedef NMP_ADD(nmp_add_fn);
 typedef NMP_MUL(nmp_mul_fn);
 typedef NMP_LOOKUP(nmp_lookup_fn);
+typedef NMP_CHORD(nmp_chord_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
+typedef NMP_CRC(nmp_crc_fn);
+typedef NMP_TRANSPOSE(nmp_transpose_fn);
 
 typedef struct nmp_kernels {
   nmp_gemm_fn *gemm[2][2];             /* [x][w] */
@@ -85,9 +98,12 @@ typedef struct nmp_kernels {
   nmp_requantize_fn *requantize[2][2]; /* [x][y] */
   nmp_add_fn *add[2][2][2];            /* [a][b][y] */
   nmp_mul_fn *mul[2][2][2];            /* [a][b][y] */
-  nmp_lookup_fn *lookup[2][2];         /* [x][y] */
+  nmp_lookup_fn *lookup[2];            /* [y] */
+  nmp_chord_fn *chord[2];              /* [y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_crc_fn *crc;
+  nmp_transpose_fn *transpose[2]; /* [x] */
   nmp_conv_choose_fn *conv;
 } nmp_kernels;
 
@@ -117,8 +133,9 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   .gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),                                     \
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .mul = NMP_TABLE_3(prefix##mul), \
-  .lookup = NMP_TABLE_2_TO(prefix##lookup), .max = NMP_TABLE_1(prefix##max), .sum = NMP_TABLE_1(prefix##sum),         \
-  .conv = nmp_conv_portable
+  .lookup = {prefix##lookup_8to8, prefix##lookup_8to16}, .chord = {prefix##chord_16to8, prefix##chord_16to16},        \
+  .max = NMP_TABLE_1(prefix##max), .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose),      \
+  .crc = nmp_crc32, .conv = nmp_conv_portable
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -128,9 +145,12 @@ nmp_add_fn nmp_add_8x8to8, nmp_add_8x8to16, nmp_add_8x16to8, nmp_add_8x16to16;
 nmp_add_fn nmp_add_16x8to8, nmp_add_16x8to16, nmp_add_16x16to8, nmp_add_16x16to16;
 nmp_mul_fn nmp_mul_8x8to8, nmp_mul_8x8to16, nmp_mul_8x16to8, nmp_mul_8x16to16;
 nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to16;
-nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16, nmp_lookup_16to8, nmp_lookup_16to16;
+nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16;
+nmp_chord_fn nmp_chord_16to8, nmp_chord_16to16;
 nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
+nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
+nmp_crc_fn nmp_crc32;
 nmp_conv_choose_fn nmp_conv_portable;
 
 #endif

@@ -1,4 +1,4 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
 #ifdef NMP_X86
 #include <immintrin.h>

@@ -22,7 +22,7 @@ static NMP_LOOKUP(lookup_8to8) {
 }
 
 void nmp_kernels_avx512vbmi(nmp_kernels *kernels) {
-  kernels->lookup[0][0] = lookup_8to8;
+  kernels->lookup[0] = lookup_8to8;
 }
 
 NMP_TARGET_END

@@ -1,5 +1,5 @@
 /* Element-wise kernels for one instruction set: included by kernels_<isa>.c between vector<bits>.h and its table. Sums
- * are dot products of the pair (a, b) with the powers of two that align them, products those of (a, 0) with (b, 0):
+ * are dot products of the pair (a, b) with the powers of two that align them:
  * int32 in all cases, with half a unit as their start. What does not fit that is left to the loops.
  */
 #define STEP (2 * LANES) /* elements of int16 of a vector */
@@ -8,14 +8,14 @@
 
 /* What a call has for all elements. */
 typedef struct common {
-  vector scales, round, lo, hi;
+  pair scales;
+  vector round, lo, hi;
   int shift;
 } common;
 
 static NMP_INLINE common common_of(int a_shift, int b_scale, int shift, int32_t lo, int32_t hi) {
-  const uint32_t a_scale = 1u << a_shift;
-  return (common){set32((int32_t)((uint32_t)b_scale << 16 | a_scale)), set32(shift > 0 ? 1 << (shift - 1) : 0),
-                  set16(lo), set16(hi), shift};
+  return (common){set_pairs(1 << a_shift, b_scale), set32(shift > 0 ? 1 << (shift - 1) : 0), set16(lo), set16(hi),
+                  shift};
 }
 
 /* STEP elements. */
@@ -35,8 +35,7 @@ static NMP_INLINE void sum_step(void *y, vector a, vector b, const common *all, 
 }
 
 static NMP_INLINE void product_step(void *y, vector a, vector b, const common *all, int y_wide) {
-  store_step(y, dot_pairs(all->round, pair_low(a, zero()), pair_low(b, zero())),
-             dot_pairs(all->round, pair_high(a, zero()), pair_high(b, zero())), all, y_wide);
+  store_step(y, multiply_low(all->round, a, b), multiply_high(all->round, a, b), all, y_wide);
 }
 
 static NMP_INLINE vector load16(const void *from, size_t i, int wide) {
@@ -174,6 +173,9 @@ static NMP_SUM(fast_sum_8) {
 }
 
 static void elements(nmp_kernels *kernels) {
+#ifdef NMP_X86
+  kernels->crc = nmp_crc32_x86;
+#endif
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;

@@ -203,20 +203,19 @@ ALL_WIDTHS(MUL, mul)
 LOOKUP_8(lookup_8to8, int8_t)
 LOOKUP_8(lookup_8to16, int16_t)
 
-#define LOOKUP_16(name, Y)                                                                   \
-  KERNEL NMP_LOOKUP(NAME(name)) {                                                            \
-    const int16_t *xs = x;                                                                   \
-    Y *ys = y;                                                                               \
-    for (size_t i = 0; i < n; i++) {                                                         \
-      const int32_t position = xs[i] + 32768;                                                \
-      const int32_t *t = (const int32_t *)table + (position >> 7);                           \
-      const int64_t chord = (int64_t)t[0] * 128 + ((int64_t)t[1] - t[0]) * (position & 127); \
-      ys[i] = (Y)nmp_sat(nmp_rsh(chord, 15), lo, hi);                                        \
-    }                                                                                        \
+#define CHORD(name, Y)                                                             \
+  KERNEL NMP_CHORD(NAME(name)) {                                                   \
+    Y *ys = y;                                                                     \
+    for (size_t i = 0; i < n; i++) {                                               \
+      const int32_t position = x[i] + 32768, f = position & ((1 << k) - 1);        \
+      const int32_t *s = t + (position >> k);                                      \
+      const int64_t chord = s[0] * ((int64_t)1 << k) + ((int64_t)s[1] - s[0]) * f; \
+      ys[i] = (Y)nmp_sat(nmp_rsh(chord, k + 8), lo, hi);                           \
+    }                                                                              \
   }
 
-LOOKUP_16(lookup_16to8, int8_t)
-LOOKUP_16(lookup_16to16, int16_t)
+CHORD(chord_16to8, int8_t)
+CHORD(chord_16to16, int16_t)
 
 /* Calls STEP(p) for the channels p[0..n) of every pixel of the window. */
 #define FOR_PIXELS(X, STEP)                                       \
@@ -253,6 +252,29 @@ MAX(max_16, int16_t)
 
 SUM(sum_8, int8_t)
 SUM(sum_16, int16_t)
+
+/* Three rows are the planes of a picture, which compilers interleave with vectors when they know the number. */
+#define TRANSPOSE(name, X)                                                  \
+  KERNEL NMP_TRANSPOSE(NAME(name)) {                                        \
+    const X *restrict xs = x;                                               \
+    X *restrict ys = y;                                                     \
+    for (size_t i = 0; i < n && rows == 3; i++) {                           \
+      for (size_t r = 0; r < 3; r++) {                                      \
+        ys[i * 3 + r] = xs[r * x_stride + i];                               \
+      }                                                                     \
+    }                                                                       \
+    for (size_t first = 0, last; first < rows && rows != 3; first = last) { \
+      last = rows - first < TILE ? rows : first + TILE;                     \
+      for (size_t i = 0; i < n; i++) {                                      \
+        for (size_t r = first; r < last; r++) {                             \
+          ys[i * rows + r] = xs[r * x_stride + i];                          \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
+  }
+
+TRANSPOSE(transpose_8, int8_t)
+TRANSPOSE(transpose_16, int16_t)
 
 void nmp_kernels_portable(nmp_kernels *kernels) {
 #ifdef nmp_kernels_portable

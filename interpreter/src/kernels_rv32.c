@@ -146,4 +146,26 @@ NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
 SCALE(nmp_rv32_scale_32to8, int8_t)
 SCALE(nmp_rv32_scale_32to16, int16_t)
 
+/* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
+#define ADD(name, X, MOST)                                                                                       \
+  NMP_ADD(nmp_rv32_##name) {                                                                                     \
+    const X *as = a, *bs = b;                                                                                    \
+    X *ys = y;                                                                                                   \
+    const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
+    const int shift = how->shift;                                                                                \
+    if (how->a_step == 1 && how->b_step == 1 && how->a_shift <= (MOST) && how->b_shift <= (MOST) && shift > 0 && \
+        shift < 30) {                                                                                            \
+      const int32_t half = 1 << (shift - 1);                                                                     \
+      for (size_t i = 0; i < n; i++) {                                                                           \
+        const int32_t v = (as[i] * p + bs[i] * q + half) >> shift;                                               \
+        ys[i] = (X)(v < lo ? lo : v > hi ? hi : v);                                                              \
+      }                                                                                                          \
+    } else {                                                                                                     \
+      nmp_##name(y, a, b, n, how);                                                                               \
+    }                                                                                                            \
+  }
+
+ADD(add_8x8to8, int8_t, 21)
+ADD(add_16x16to16, int16_t, 13)
+
 #endif

@@ -9,6 +9,7 @@
 #include "dsp.h"
 #include "mve.h"
 #include "rv32.h"
+#include "rvv.h"
 
 /* Each level's list overrides what it does better than the portable kernels. */
 #if defined(NMP_DSP)
@@ -17,6 +18,9 @@
 #elif defined(NMP_MVE)
 #define NMP_LEVEL "mve"
 #define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_MVE_KERNELS
+#elif defined(NMP_RVV)
+#define NMP_LEVEL "rvv"
+#define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_RVV_KERNELS
 #elif defined(NMP_RV32)
 #define NMP_LEVEL "rv32"
 #define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_RV32_KERNELS

@@ -1,8 +1,8 @@
 #include "model.h"
 
-#include "crc.h"
 #include "fixed.h"
 #include "gen/nmp_schema.h"
+#include "level.h"
 
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule) {
   fault->status = rule.status;
@@ -26,12 +26,12 @@ int nmp_spend(nmp_needs *needs, uint64_t steps) {
 }
 
 /* The CRC of the file with the four bytes of the checksum itself zero. */
-static uint32_t checksum(const uint8_t *file, size_t bytes, const uint8_t *stored) {
+static uint32_t checksum(nmp_crc_fn *crc32, const uint8_t *file, size_t bytes, const uint8_t *stored) {
   static const uint8_t zeros[4] = {0, 0, 0, 0};
   size_t before = (size_t)(stored - file);
-  uint32_t crc = nmp_crc32(0, file, before);
-  crc = nmp_crc32(crc, zeros, 4);
-  return nmp_crc32(crc, stored + 4, bytes - before - 4);
+  uint32_t crc = crc32(0, file, before);
+  crc = crc32(crc, zeros, 4);
+  return crc32(crc, stored + 4, bytes - before - 4);
 }
 
 static int has_identifier(const uint8_t *file) {
@@ -44,7 +44,8 @@ static int has_identifier(const uint8_t *file) {
   return 1;
 }
 
-nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault) {
+nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
+                          nmp_fault *fault) {
   if (bytes < 8 || !has_identifier(file)) {
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_NOT_NMP, "file identifier", 0, 0));
   }
@@ -63,7 +64,8 @@ nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_f
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_VERSION, "major version", major, NMP_FORMAT_MAJOR));
   }
   const uint8_t *stored = fb_slot(m->root, FB_SLOT_CHECKSUM);
-  uint32_t crc = stored ? checksum(file, bytes, stored) : 0;
+  (void)kernels; /* unused where they are fixed */
+  uint32_t crc = stored ? checksum(NMP_IN_USE(kernels).crc, file, bytes, stored) : 0;
   if (stored == NULL || crc != fb_load32(stored)) {
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_CHECKSUM, "checksum", fb_model_checksum(m->root), crc));
   }

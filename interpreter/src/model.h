@@ -33,7 +33,8 @@ static inline uint8_t nmp_dtype_bits(int8_t dtype) {
 }
 
 /* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
-nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault);
+nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
+                          nmp_fault *fault);
 
 /* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. What is needed depends
  * on the kernels and the threads.

@@ -21,7 +21,7 @@ nmp_sum_fn nmp_mve_sum_8, nmp_mve_sum_16;
 nmp_conv_choose_fn nmp_conv_mve;
 #define NMP_MVE_KERNELS                                                                                               \
   .requantize = NMP_TABLE_2_TO(nmp_mve_requantize), .add = NMP_TABLE_3(nmp_mve_add), .mul = NMP_TABLE_3(nmp_mve_mul), \
-  .lookup[0] = {nmp_mve_lookup_8to8, nmp_mve_lookup_8to16}, .max = NMP_TABLE_1(nmp_mve_max),                          \
+  .lookup = {nmp_mve_lookup_8to8, nmp_mve_lookup_8to16}, .max = NMP_TABLE_1(nmp_mve_max),                             \
   .sum = NMP_TABLE_1(nmp_mve_sum), .conv = nmp_conv_mve
 
 /* Channels [first, first + count) of rows of k factors, one after the other at x, to the output from `pixel` on. */

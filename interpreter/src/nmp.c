@@ -70,7 +70,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
     return refuse(
         fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN));
   }
-  nmp_status status = nmp_model_open(m, (const uint8_t *)file, bytes, fault);
+  nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
   if (status == NMP_OK) {
     status = nmp_model_check(m, KERNELS(net), &net->options, &needs, fault);
   }

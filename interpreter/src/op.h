@@ -22,7 +22,8 @@ typedef struct nmp_tensor {
   uint32_t exponent_count;
   int8_t axis; /* -1: one exponent */
   int32_t lo, hi;
-  uint32_t size; /* elements */
+  uint32_t size;   /* elements */
+  uint32_t offset; /* activations: place in the arena */
 } nmp_tensor;
 
 typedef struct nmp_op nmp_op;
@@ -70,6 +71,10 @@ typedef struct nmp_op_type {
   uint8_t in_place; /* out may lie exactly on in[0] */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
   int64_t (*part)(const nmp_op *op, uint32_t k);
+  /* Whether out may share bytes with in[0] when it begins `at` bytes after it; scratch, work and run see to it by their
+   * offsets. NULL: never.
+   */
+  int (*overlap)(const nmp_op *op, int64_t at);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
   size_t (*packed)(const nmp_op *op); /* bytes of weights in the order of a CPU's kernels; NULL: none */
   void (*pack)(const nmp_op *op, void *to);

@@ -2,6 +2,20 @@
 
 #include <string.h>
 
+#include "rvv.h"
+
+/* A few bytes: with vectors they take fewer instructions than a call. */
+static inline void copy(uint8_t *to, const uint8_t *from, size_t bytes) {
+#ifdef NMP_RVV
+  for (size_t vl; bytes > 0; bytes -= vl, to += vl, from += vl) {
+    vl = __riscv_vsetvl_e8m8(bytes);
+    __riscv_vse8_v_u8m8(to, __riscv_vle8_v_u8m8(from, vl), vl);
+  }
+#else
+  memcpy(to, from, bytes);
+#endif
+}
+
 nmp_place nmp_locate(const nmp_conv *c, size_t pixel) {
   const size_t width = (size_t)c->h.out, plane = (size_t)c->v.out * width;
   const size_t image = pixel / plane, rest = pixel % plane;
@@ -22,9 +36,9 @@ void nmp_gather(const nmp_conv *c, nmp_place at, size_t group, uint8_t *patch) {
         if (c->h.dilation == 1 && c->groups == 1) {
           run = c->h.kernel - kx < c->h.in - ix ? c->h.kernel - kx : c->h.in - ix;
         }
-        memcpy(patch, nmp_element(c, at, iy, ix, first), (size_t)run * tap);
+        copy(patch, nmp_element(c, at, iy, ix, first), (size_t)run * tap);
       } else if (c->pad) {
-        memcpy(patch, nmp_padding(c, first), tap);
+        copy(patch, nmp_padding(c, first), tap);
       } else {
         memset(patch, 0, tap);
       }

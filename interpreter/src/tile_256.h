@@ -1,4 +1,6 @@
-/* tile_x86.h in vectors of 256 bits. The file that includes this defines DOT_BYTES and DOT_WORDS before. */
+/* tile_x86.h in vectors of 256 bits. The file that includes this defines DOT_BYTES and DOT_WORDS before, and
+ * JOINED where those are instructions.
+ */
 #include <immintrin.h>
 
 #define V __m256i
@@ -119,3 +121,36 @@ TILES(TILES_6, words)
 TILES(TILES_3, planes)
 TILES(TILES_2, wide_words)
 TILES(TILES_2, wide_planes)
+
+#ifdef JOINED
+#define SUB(a, b) _mm256_sub_epi32(a, b)
+#define SLL16(a) _mm256_slli_epi32(a, 16)
+#define SRA16(a) _mm256_srai_epi32(a, 16)
+#define SLLV(a, by) _mm256_sllv_epi32(a, by)
+#define SRAV(a, by) _mm256_srav_epi32(a, by)
+#include "tile_join.h"
+
+/* 8 elements at a time, and 4 at last. */
+static void load_join(void *to, const void *x, size_t n, size_t plane) {
+  const __m128i first = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 1, 3, 5, 7, 8, 9, 10, 11);
+  const __m128i second = _mm_setr_epi8(12, 13, 14, 15, 9, 11, 13, 15, -1, -1, -1, -1, -1, -1, -1, -1);
+  const __m128i first_bytes = _mm_setr_epi32(0, 0, (int)0x80808080, 0),
+                second_bytes = _mm_setr_epi32(0, (int)0x80808080, 0, 0);
+  uint8_t *ys = to;
+  const int16_t *xs = x;
+  (void)plane;
+  for (size_t i = 0; i < n; i += 8, ys += 2 * NMP_JOIN_GRAIN) {
+    const __m128i *from = (const __m128i *)(const void *)(xs + i);
+    const __m128i words = n - i < 8 ? _mm_loadl_epi64(from) : _mm_loadu_si128(from);
+    const __m128i q = _mm_xor_si128(_mm_shuffle_epi8(words, first), first_bytes);
+    store_bytes(ys, q, n - i < 8 ? NMP_JOIN_GRAIN : sizeof(q));
+    if (n - i >= 8) {
+      store_bytes(ys + sizeof(q), _mm_xor_si128(_mm_shuffle_epi8(words, second), second_bytes), 8);
+    }
+  }
+}
+
+TILES(TILES_3, joined)
+TILES(TILES_3, wide_joined)
+JOIN_PRODUCT(3, NULL)
+#endif

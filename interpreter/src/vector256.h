@@ -1,11 +1,20 @@
 /* What kernels of one source for several instruction sets call: 256 bits. Included between NMP_TARGET_BEGIN and END;
  * VNNI: the target has the dot products of VNNI.
  */
-#define LANES 8 /* of 32 bits */
+#define LANES 8     /* of 32 bits */
+#define AT_ONCE 1   /* blocks of 4 vectors whose sums fit the registers */
+#define HAS_MASKS 0 /* a part of a vector is loaded as fast as all of it */
 typedef __m256i vector;
 
 static NMP_INLINE vector load(const void *p) {
   return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* The first n bytes, and zeros. */
+static NMP_INLINE vector load_bytes(const void *p, size_t n) {
+  uint8_t copy[32] = {0};
+  memcpy(copy, p, n);
+  return load(copy);
 }
 
 static NMP_INLINE void save(void *p, vector v) {
@@ -26,6 +35,11 @@ static NMP_INLINE vector set16(int32_t a) {
 
 static NMP_INLINE vector set32(int32_t a) {
   return _mm256_set1_epi32(a);
+}
+
+/* The highest bit of each byte changed. */
+static NMP_INLINE vector flip(vector v) {
+  return _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80));
 }
 
 static NMP_INLINE vector min16(vector a, vector b) {
@@ -55,18 +69,28 @@ static NMP_INLINE vector load_wide(const void *from) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));
 }
 
+static NMP_INLINE vector widen(vector lower_half) {
+  return _mm256_cvtepi8_epi16(_mm256_castsi256_si128(lower_half));
+}
+
 static NMP_INLINE void save_narrow(void *to, vector v) {
   const vector bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(v, v), 0xD8);
   _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(bytes));
 }
 
 /* Pairs of int16 in the lower and upper half of each lane of 128 bits; saturate16 undoes both. */
-static NMP_INLINE vector pair_low(vector a, vector b) {
+typedef vector pair;
+
+static NMP_INLINE pair pair_low(vector a, vector b) {
   return _mm256_unpacklo_epi16(a, b);
 }
 
-static NMP_INLINE vector pair_high(vector a, vector b) {
+static NMP_INLINE pair pair_high(vector a, vector b) {
   return _mm256_unpackhi_epi16(a, b);
+}
+
+static NMP_INLINE pair set_pairs(int32_t a, int32_t b) {
+  return set32((int32_t)((uint32_t)b << 16 | (uint32_t)a));
 }
 
 static NMP_INLINE vector saturate16(vector low, vector high) {
@@ -111,14 +135,22 @@ static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
 }
 #endif
 
+static NMP_INLINE vector multiply_low(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_low(a, zero()), pair_low(b, zero()));
+}
+
+static NMP_INLINE vector multiply_high(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_high(a, zero()), pair_high(b, zero()));
+}
+
 /* Lane i of `to`: byte i of each of 4 rows. In dwords, lanes of 128 bits are left by the unpacking as rows of a matrix;
  * it is transposed before.
  */
-static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
+static NMP_INLINE void interleave_quads(int32_t *to, const vector rows[4]) {
   const vector order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
   vector x[4];
   for (int i = 0; i < 4; i++) {
-    x[i] = _mm256_permutevar8x32_epi32(load(rows[i] + at), order);
+    x[i] = _mm256_permutevar8x32_epi32(rows[i], order);
   }
   const vector ab = _mm256_unpacklo_epi8(x[0], x[1]), ab2 = _mm256_unpackhi_epi8(x[0], x[1]);
   const vector cd = _mm256_unpacklo_epi8(x[2], x[3]), cd2 = _mm256_unpackhi_epi8(x[2], x[3]);
@@ -128,14 +160,12 @@ static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows,
   save(to + 3 * LANES, _mm256_unpackhi_epi16(ab2, cd2));
 }
 
-/* The same of 2 rows of int16. */
-static NMP_INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
-  for (int half = 0; half < 2; half++, to += 2 * LANES, at += 32) {
-    const vector a = _mm256_permute4x64_epi64(load(rows[0] + at), 0xD8);
-    const vector b = _mm256_permute4x64_epi64(load(rows[1] + at), 0xD8);
-    save(to, _mm256_unpacklo_epi16(a, b));
-    save(to + LANES, _mm256_unpackhi_epi16(a, b));
-  }
+/* Lane i of `to`: element i of each of 2 rows of int16. */
+static NMP_INLINE void interleave_pairs(int32_t *to, vector a, vector b) {
+  a = _mm256_permute4x64_epi64(a, 0xD8);
+  b = _mm256_permute4x64_epi64(b, 0xD8);
+  save(to, _mm256_unpacklo_epi16(a, b));
+  save(to + LANES, _mm256_unpackhi_epi16(a, b));
 }
 
 static NMP_INLINE void save_some(void *to, vector v, size_t bytes) {

@@ -1,9 +1,16 @@
 /* vector256.h for 512 bits. */
 #define LANES 16
+#define AT_ONCE 2
+#define HAS_MASKS 1
 typedef __m512i vector;
 
 static NMP_INLINE vector load(const void *p) {
   return _mm512_loadu_si512(p);
+}
+
+/* The first n bytes, and zeros. */
+static NMP_INLINE vector load_bytes(const void *p, size_t n) {
+  return _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p);
 }
 
 static NMP_INLINE void save(void *p, vector v) {
@@ -24,6 +31,11 @@ static NMP_INLINE vector set16(int32_t a) {
 
 static NMP_INLINE vector set32(int32_t a) {
   return _mm512_set1_epi32(a);
+}
+
+/* The highest bit of each byte changed. */
+static NMP_INLINE vector flip(vector v) {
+  return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
 }
 
 static NMP_INLINE vector min16(vector a, vector b) {
@@ -53,17 +65,27 @@ static NMP_INLINE vector load_wide(const void *from) {
   return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)from));
 }
 
+static NMP_INLINE vector widen(vector lower_half) {
+  return _mm512_cvtepi8_epi16(_mm512_castsi512_si256(lower_half));
+}
+
 static NMP_INLINE void save_narrow(void *to, vector v) {
   _mm256_storeu_si256((__m256i *)to, _mm512_cvtsepi16_epi8(v));
 }
 
 /* Pairs of int16 in the lower and upper half of each lane of 128 bits; saturate16 undoes both. */
-static NMP_INLINE vector pair_low(vector a, vector b) {
+typedef vector pair;
+
+static NMP_INLINE pair pair_low(vector a, vector b) {
   return _mm512_unpacklo_epi16(a, b);
 }
 
-static NMP_INLINE vector pair_high(vector a, vector b) {
+static NMP_INLINE pair pair_high(vector a, vector b) {
   return _mm512_unpackhi_epi16(a, b);
+}
+
+static NMP_INLINE pair set_pairs(int32_t a, int32_t b) {
+  return set32((int32_t)((uint32_t)b << 16 | (uint32_t)a));
 }
 
 static NMP_INLINE vector saturate16(vector low, vector high) {
@@ -95,15 +117,23 @@ static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
   return _mm512_dpwssd_epi32(sum, x, w);
 }
 
+static NMP_INLINE vector multiply_low(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_low(a, zero()), pair_low(b, zero()));
+}
+
+static NMP_INLINE vector multiply_high(vector sum, vector a, vector b) {
+  return dot_pairs(sum, pair_high(a, zero()), pair_high(b, zero()));
+}
+
 /* Dwords as a matrix of 4 x 4, transposed. */
 static NMP_INLINE vector transposed(vector v) {
   return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
 }
 
-static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows, size_t at) {
+static NMP_INLINE void interleave_quads(int32_t *to, const vector rows[4]) {
   vector x[4];
   for (int i = 0; i < 4; i++) {
-    x[i] = transposed(load(rows[i] + at));
+    x[i] = transposed(rows[i]);
   }
   const vector ab = _mm512_unpacklo_epi8(x[0], x[1]), ab2 = _mm512_unpackhi_epi8(x[0], x[1]);
   const vector cd = _mm512_unpacklo_epi8(x[2], x[3]), cd2 = _mm512_unpackhi_epi8(x[2], x[3]);
@@ -113,14 +143,12 @@ static NMP_INLINE void interleave_quads(int32_t *to, const uint8_t *const *rows,
   save(to + 3 * LANES, _mm512_unpackhi_epi16(ab2, cd2));
 }
 
-static NMP_INLINE void interleave_pairs(int32_t *to, const uint8_t *const *rows, size_t at) {
+static NMP_INLINE void interleave_pairs(int32_t *to, vector a, vector b) {
   const vector order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-  for (int half = 0; half < 2; half++, to += 2 * LANES, at += 64) {
-    const vector a = _mm512_permutexvar_epi64(order, load(rows[0] + at));
-    const vector b = _mm512_permutexvar_epi64(order, load(rows[1] + at));
-    save(to, _mm512_unpacklo_epi16(a, b));
-    save(to + LANES, _mm512_unpackhi_epi16(a, b));
-  }
+  a = _mm512_permutexvar_epi64(order, a);
+  b = _mm512_permutexvar_epi64(order, b);
+  save(to, _mm512_unpacklo_epi16(a, b));
+  save(to + LANES, _mm512_unpackhi_epi16(a, b));
 }
 
 static NMP_INLINE void store8(uint8_t *y, const vector sums[4], vector lo, vector hi, size_t n) {

@@ -14,11 +14,12 @@ static unsigned saved_registers(void) {
 }
 
 unsigned nmp_x86_features(void) {
-  const unsigned avx_osxsave = 1u << 28 | 1u << 27, avx2 = 1u << 5, avxvnni = 1u << 4, avx512vnni = 1u << 11;
+  const unsigned needed = 1u << 28 | 1u << 27 | 1u << 1; /* AVX, OSXSAVE, PCLMUL */
+  const unsigned avx2 = 1u << 5, avxvnni = 1u << 4, avx512vnni = 1u << 11;
   const unsigned avx512vbmi = 1u << 1;
   const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
   unsigned a, b, c, d, b7, c7, features = 0;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & avx_osxsave) != avx_osxsave) {
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & needed) != needed) {
     return 0;
   }
   const unsigned saved = saved_registers();

@@ -4,13 +4,15 @@
 #ifndef NMP_X86_H
 #define NMP_X86_H
 
+#include "crc.h"
 #include "kernels.h"
+#include "target.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !NMP_FIXED_CPU
 #define NMP_X86
 
 /* Bits of nmp_x86_features. */
-#define NMP_AVX2 1u
+#define NMP_AVX2 1u       /* with PCLMUL */
 #define NMP_AVXVNNI 2u    /* the dot products of VNNI, 256 bits, VEX */
 #define NMP_AVX512VNNI 4u /* F, BW, DQ, VL and VNNI */
 #define NMP_AVX512VBMI 8u /* permutes bytes; no level of its own */
@@ -18,24 +20,16 @@
 /* What this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
 
-/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni". */
-#define NMP_PRAGMA(text) _Pragma(#text)
-#ifdef __clang__
-#define NMP_TARGET_BEGIN(target_) \
-  NMP_PRAGMA(clang attribute push(__attribute__((target(target_))), apply_to = function))
-#define NMP_TARGET_END _Pragma("clang attribute pop")
-#else
-#define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
-#define NMP_TARGET_END _Pragma("GCC pop_options")
-#endif
-#define NMP_INLINE inline __attribute__((always_inline))
-#define NMP_TARGET_AVX2 "avx2"
-#define NMP_TARGET_AVXVNNI "avx2,avxvnni"
+#define NMP_TARGET_AVX2 "avx2,pclmul"
+#define NMP_TARGET_AVXVNNI "avx2,pclmul,avxvnni"
 #define NMP_TARGET_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
-#define NMP_TARGET_AVX512VNNI "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define NMP_TARGET_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
-/* conv_depthwise.h: NULL for other convolutions */
+/* Dense convolutions; and conv_depthwise.h: NULL for others */
+nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
 nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
+
+nmp_crc_fn nmp_crc32_x86;
 
 void nmp_kernels_avx2(nmp_kernels *kernels);
 void nmp_kernels_avxvnni(nmp_kernels *kernels);

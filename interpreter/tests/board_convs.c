@@ -104,7 +104,7 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   const nmp_conv_kernel *kernel = kernels->conv(&c);
   const size_t tasks = kernel->tasks ? kernel->tasks(&c, THREADS) : 1;
   const size_t packed = kernel->packed ? kernel->packed(&c) : 0;
-  const size_t scratch = tasks * (kernel->scratch ? kernel->scratch(&c) : 0), kept = (packed + 63) / 64 * 64;
+  const size_t scratch = kernel->scratch ? kernel->scratch(&c) : 0, kept = (packed + 63) / 64 * 64;
   if (packed > SLOT / 2 || scratch > SLOT / 2) {
     printf("packed %lu or scratch %lu is too much\n", (unsigned long)packed, (unsigned long)scratch);
     failed++;

@@ -72,13 +72,13 @@ static nmp_axis some_axis(int32_t most) {
 static void fill_shape(nmp_conv *c) {
   const uint32_t kind = next_random() % 8;
   c->v = some_axis(6);
-  c->h = some_axis(kind == 0 ? 40 : 9);
+  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into bands */
   c->images = 1 + (next_random() % 4 == 0);
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;
   c->out = some(72) * c->groups;
   if (kind == 2 || kind == 3) {
-    c->groups = c->in = some(300);
+    c->groups = c->in = some(kind == 2 ? 300 : 60);
     c->out = c->groups * (uint32_t)(up_to(4) ? 1 : 1 + up_to(4));
   }
   if (kind >= 6) {
@@ -125,7 +125,7 @@ static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads
   c->kernels = kernels;
   c->y = y;
   c->packed = packed;
-  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) * tasks : 0);
+  c->scratch = aligned(SCRATCH, kernel->scratch ? kernel->scratch(c) : 0);
   if (kernel->packed && kernel->packed(c) > 0) {
     kernel->pack(c, packed);
   }
@@ -145,12 +145,67 @@ static void check_conv(int fill) {
   c.shift = up_to(9) - 4;
   fill_numbers(&c);
   c.x = integers(A, (size_t)c.images * (size_t)c.v.in * (size_t)c.h.in * c.in, c.x_wide, fill);
-  c.w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  uint8_t *w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
+  if (up_to(4) == 0) {
+    memset(w + ((c.out / 2 * c.k) << c.w_wide), 0, (size_t)c.k << c.w_wide); /* a channel of biases */
+    if (c.exponent_step) {
+      ((int8_t *)tail(SHIFTS, c.out))[c.out / 2] = (int8_t)(c.shift - NMP_SHIFT_MAX);
+    }
+  }
+  c.w = w;
   c.pad = up_to(2) ? integers(PAD, c.in, c.x_wide, fill) : NULL;
   const size_t bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
   run(&c, &portable, poisoned(WANT, bytes), 1);
   run(&c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
   compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
+}
+
+/* The int16 of those with extreme bytes whose product is farthest from that of the high bytes, up or down. */
+static int16_t farthest(int32_t w, int up) {
+  static const int16_t bytes[] = {-32768, -32641, -128, -1, 0, 127, 255, 32512, 32640, 32767};
+  const int32_t high = (w + 128) >> 8 > INT8_MAX ? INT8_MAX : (w + 128) >> 8;
+  int32_t most = INT32_MIN;
+  int16_t found = 0;
+  for (size_t i = 0; i < COUNT(bytes); i++) {
+    const int32_t x = bytes[i], error = x * w - ((x >> 8) * 256 + 128) * 256 * high;
+    if ((up ? error : -error) > most) {
+      most = up ? error : -error;
+      found = bytes[i];
+    }
+  }
+  return found;
+}
+
+/* int16 times int16 in long sums of the largest errors that conv_join.h has to do with, all of one sign. */
+static void check_errors(int i) {
+  static const int16_t weights[] = {32767, -32768, 32640, 32639, -32641, 128, -129, 16384, 0, -32640};
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+  c.h = (nmp_axis){9, 9, 1, 1, 1, 0, 0};
+  c.images = c.groups = 1;
+  c.in = c.k = 4 * (uint32_t)(1 + up_to(i % 4 == 0 ? 2000 : 90));
+  c.out = some(40);
+  c.x_wide = c.w_wide = 1;
+  c.y_wide = (uint8_t)up_to(2);
+  fill_numbers(&c);
+  if (i % 8 > 0) {
+    *(int8_t *)tail(SHIFTS, 1) = (int8_t)(c.shift - 24 - up_to(8)); /* nothing saturates */
+  }
+  int16_t *w = integers(B, (size_t)c.out * c.k, 1, RANDOM), *x = integers(A, 9 * c.k, 1, RANDOM);
+  for (size_t k = 0; i % 2 && k < (size_t)c.out * c.k; k++) {
+    w[k] = weights[(k / c.k + (size_t)i) % COUNT(weights)];
+  }
+  for (size_t k = 0; k < 8 * c.k; k++) {
+    const size_t pixel = k / c.k, channel = pixel / 2 % c.out;
+    x[k] = farthest(w[channel * c.k + k % c.k], pixel % 2 == 0);
+  }
+  c.x = x;
+  c.w = w;
+  const size_t bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
+  run(&c, &portable, poisoned(WANT, bytes), 1);
+  run(&c, &tested, poisoned(GOT, bytes), 1);
+  compare("conv of far products", c.y_wide, c.k, bytes);
 }
 
 /* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
@@ -213,5 +268,6 @@ void check_convs(void) {
   }
   for (int i = 0; !benchmark && i < SHAPES; i++) {
     check_conv(i % 8 < FILLS ? i % 8 : RANDOM);
+    check_errors(i);
   }
 }

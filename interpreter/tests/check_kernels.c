@@ -153,10 +153,6 @@ static void check_scale(size_t n, int fill) {
 static void check_elementwise(size_t n, int fill) {
   static const int exponents[][3] = {{0, 0, 1},   {3, 0, 5},   {0, 14, 30}, {15, 0, 9},
                                      {0, 30, 31}, {0, 1, -15}, {0, 0, 47},  {0, 0, 0}};
-  int32_t *table = tail(TABLE, 513 * 4);
-  for (size_t i = 0; i < 513; i++) {
-    table[i] = (int32_t)next_random();
-  }
   for (int w = 0; w < 8; w++) {
     const int wa = w >> 2, wb = w >> 1 & 1, wy = w & 1;
     const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
@@ -172,9 +168,24 @@ static void check_elementwise(size_t n, int fill) {
         EACH("requantize", wa * 2 + wy, n, n, n << wy, requantize[wa][wy], a, n, exponents[e][2], lo / 2, hi);
       }
     }
-    if (wb == 0) {
-      EACH("lookup", wa * 2 + wy, n, n, n << wy, lookup[wa][wy], a, table, n, lo, hi);
+  }
+}
+
+/* Tables of any values, and of those that y has. */
+static void check_tables(size_t n, int fill) {
+  for (int wy = 0; wy < 2; wy++) {
+    const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
+    for (int k = benchmark ? 7 : n < 600 ? 5 : 0; k < 8; k++) { /* fine tables are large */
+      const size_t samples = ((size_t)65536 >> k) + 1;
+      int32_t *table = tail(TABLE, samples * 4);
+      for (size_t i = 0; i < samples; i++) {
+        table[i] = (int32_t)next_random() >> ((n / 2) % 2 ? 0 : k + 1);
+      }
+      const int16_t *x = integers(A, n, 1, fill);
+      EACH("chord", wy, n, n, n << wy, chord[wy], x, table, n, k, lo, hi / 2);
     }
+    const void *x = integers(A, n, 0, fill), *table = integers(TABLE, 256, wy, RANDOM);
+    EACH("lookup", wy, n, n, n << wy, lookup[wy], x, table, n, lo, hi);
   }
 }
 
@@ -192,8 +203,32 @@ static void check_windows(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm, check_depthwise, check_scale, check_elementwise,
-                                                     check_windows};
+/* From every place in a line of a cache, and over the lengths at which a fast one changes its ways. */
+static void check_crc(size_t n, int fill) {
+  const size_t more = n % 7 * 64;
+  for (size_t bytes = n; bytes <= n + more; bytes += 64) {
+    const uint8_t *data = integers(A, bytes, 0, fill);
+    const uint32_t start = next_random(), want = portable.crc(start, data, bytes), got = tested.crc(start, data, bytes);
+    memcpy(poisoned(WANT, sizeof(want)), &want, sizeof(want));
+    memcpy(poisoned(GOT, sizeof(got)), &got, sizeof(got));
+    compare("crc", 0, bytes, sizeof(got));
+  }
+}
+
+/* n x rows of a matrix with gaps. */
+static void check_transpose(size_t n, int fill) {
+  static const size_t counts[] = {3, 1, 2, 4, 16, 17, 40};
+  for (int wide = 0; wide < 2; wide++) {
+    for (size_t i = 0; i < (benchmark ? 1 : COUNT(counts)); i++) {
+      const size_t rows = counts[i], step = n + i;
+      const void *x = integers(A, (rows - 1) * step + n, wide, fill);
+      EACH("transpose", wide, n, rows * n, rows * n << wide, transpose[wide], x, step, rows, n);
+    }
+  }
+}
+
+static void (*const checks[])(size_t n, int fill) = {check_gemm,   check_depthwise, check_scale, check_elementwise,
+                                                     check_tables, check_windows,   check_crc,   check_transpose};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -15,21 +16,25 @@ static std::atomic<int> failures{0};
 /* Written without atomics: the pool itself has to order these accesses. */
 struct Job {
   std::vector<int> counts;
+  std::vector<size_t> workers; /* tasks that each did: one at a time, or the sum is wrong */
 };
 
-static void count(void *context, size_t i) {
-  static_cast<Job *>(context)->counts[i]++;
+static void count(void *context, size_t i, size_t worker) {
+  Job *job = static_cast<Job *>(context);
+  job->counts[i]++;
+  job->workers[worker]++;
 }
 
 static void calls(size_t threads, int rounds) {
   Pool pool(threads);
   for (int round = 0; round < rounds; round++) {
     const size_t n = static_cast<size_t>(round) % 7;
-    Job job{std::vector<int>(n, 0)};
+    Job job{std::vector<int>(n, 0), std::vector<size_t>(threads, 0)};
     Pool::parallel(&pool, count, &job, n);
     for (int times : job.counts) {
       failures += times != 1;
     }
+    failures += std::accumulate(job.workers.begin(), job.workers.end(), size_t{0}) != n;
     if (round % 500 == 499) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1)); /* workers fall asleep */
     }
@@ -38,7 +43,7 @@ static void calls(size_t threads, int rounds) {
 
 static bool forked() {
   Pool pool(2);
-  Job job{std::vector<int>(4, 0)};
+  Job job{std::vector<int>(4, 0), std::vector<size_t>(2, 0)};
   Pool::parallel(&pool, count, &job, 4);
   const pid_t child = fork();
   if (child == 0) {

@@ -17,14 +17,15 @@ from pathlib import Path
 from nmpconv import __version__
 from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
+from nmpconv.memory import scratch_bound
 from nmpconv.ops import WEIGHTED
 from nmpconv.reader import Model, Op, Port, read
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-ON_PCS = re.compile(r".*avx|x86\.c|conv_x86|tile_|vector")  # their weights are packed in RAM
+# Their weights are packed in RAM.
+ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|conv_join|tile_|vector")
 HANDLE = 640  # bytes that a handle takes at most
-SCRATCH = 704  # bytes that a kernel may take besides what grows with its sums
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
@@ -46,19 +47,8 @@ def bundle(data: bytes | None) -> dict[str, bytes]:
 
 def arena_bound(model: Model) -> int:
     """Bytes that a run takes at most, whatever kernels a microcontroller has."""
-    ends = [(op.live_end or model.arena_bytes) + _scratch(op, model) for op in model.ops]
+    ends = [(op.live_end or model.arena_bytes) + scratch_bound(op, model) for op in model.ops]
     return max([model.arena_bytes, *ends]) + HANDLE
-
-
-def _scratch(op: Op, model: Model) -> int:
-    """Eight rows of the factors of a sum, or for a depthwise convolution its taps and their weights in 32 channels."""
-    if op.kind not in WEIGHTED:
-        return 0
-    x, w = (model.tensors[i] for i in op.inputs[:2])
-    size = w.nbytes // prod(w.shape)
-    factors = prod(w.shape[1:])
-    taps = factors * (8 + 32 * size) if w.shape[-1] == 1 else 0
-    return max(8 * factors * (x.nbytes // prod(x.shape)), taps) + SCRATCH
 
 
 def _sources() -> Path:
@@ -99,6 +89,7 @@ def _choices(model: Model) -> str:
         "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op in convolutions)),
+        "NMP_CONV_OVERLAP": int(any(_overlaps(op, model) for op in convolutions)),
         "NMP_CONV_HARD": int(any(_is_hard(op, model) for op in weighted)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in _kinds(model)),
     }
@@ -131,6 +122,14 @@ def _is_hard(op: Op, model: Model) -> bool:
     if op.kind == "conv2d" and _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
         return True
     return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
+
+
+def _overlaps(op: Op, model: Model) -> bool:
+    """The result is written over bytes of the input."""
+    x, y = model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]
+    assert x.offset is not None
+    assert y.offset is not None
+    return x.offset < y.offset + y.nbytes and y.offset < x.offset + x.nbytes
 
 
 def _is_product(op: Op, model: Model) -> bool:

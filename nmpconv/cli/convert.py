@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.cli.report import show_report
+from nmpconv.cli.report import show_needs, show_report
 from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
+
+if TYPE_CHECKING:
+    from nmpconv.targets import Needs
 
 NAME = "convert"
 QUANTIZATION, INPUT, CALIBRATION, OUTPUT = "Quantization", "Image preprocessing", "Calibration", "Output"
@@ -95,8 +99,9 @@ def command(
         typer.Option(
             min=1,
             metavar="BYTES",
-            help="Most RAM for activations: a stretch of layers is computed in bands of rows where that is needed. "
-            "The outputs stay the same, the work grows.",
+            help="Most RAM for activations, with --target of a microcontroller for a whole run: results lie over their "
+            "inputs, and stretches of layers are computed in bands of rows, where that is needed. The outputs stay the "
+            "same, the work grows.",
             rich_help_panel=QUANTIZATION,
             show_default=False,
         ),
@@ -150,8 +155,15 @@ def command(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Import, check every node and plan the memory; needs no data, writes no file."),
+        typer.Option(
+            "--dry-run",
+            help="Write no file, and say what RAM and flash it takes: exactly with --calib, nearly without.",
+        ),
     ] = False,
+    machine: Annotated[
+        options.Target | None,
+        typer.Option("--target", help="The machine that the memory plan is for: its RAM is shown, the file names it."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Quantize an ONNX model with calibration data into one .nmp file.
@@ -164,6 +176,7 @@ def command(
       nmpconv convert model.onnx --calib features.npy --bits 16
       nmpconv convert model.onnx --calib left=l/ --calib right=r/
       nmpconv convert model.onnx --dry-run
+      nmpconv convert model.onnx --calib images/ --dry-run --target cortex-m4
     """
     if (strict or precise) and (bits is not options.Bits.INT8 or (strict and precise)):
         raise UsageError("--strict and --precise each refine --bits 8, not both and no other width")
@@ -194,6 +207,7 @@ def command(
         bias_bits=0 if bias_bits is options.BiasBits.NARROWEST else int(bias_bits.value),
         drop_channels=drop_channels,
         max_ram=max_ram,
+        target=machine and machine.value,
         input_shapes=shapes,
         outputs=options.names(outputs or ()),
         preprocess=pictures,
@@ -204,17 +218,31 @@ def command(
         save_profile=save_profile,
         max_images=calib_limit,
     )
-    if dry_run:
-        report = converter.plan(model, chosen).report
+    sketch = dry_run and not found and load_profile is None
+    if sketch:
+        result = converter.plan(model, chosen)
     else:
         with show.progress() as progress:
             result = converter.convert(model, found, chosen, progress)
-        write_file(target, result.data)
-        report = result.report
+        if not dry_run:
+            write_file(target, result.data)
+    needs = _needs(result.data, machine, sketch=sketch) if dry_run or machine else []
+    report, written = result.report, None if dry_run else target
     if json:
-        show.as_json({"model": str(model), "output": None if dry_run else str(target), **report.to_json()})
+        figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
+        show.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
     else:
-        show_report(report, model, None if dry_run else target)
+        show_report(report, model, written, planned=sketch)
+        show_needs(needs, len(result.data), planned=sketch)
+
+
+def _needs(data: bytes, machine: options.Target | None, *, sketch: bool) -> list[Needs]:
+    """Of one machine or of all; a sketch cannot run here, so this machine's needs are not known yet."""
+    from nmpconv import reader, targets
+
+    model = reader.read(data)
+    wanted = targets.TARGETS if machine is None else (machine.value,)
+    return [targets.needs(model, data, name) for name in wanted if not (sketch and name == targets.HOST)]
 
 
 def _preprocess(

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from nmpconv.cli import options, show
+from nmpconv.cli.memory import show_memory
 from nmpconv.ir import Preprocess
+from nmpconv.memory import memory, to_json
 from nmpconv.reader import Model, Op, Port, Tensor, read
 
 NAME = "inspect"
@@ -16,6 +18,9 @@ NAME = "inspect"
 def command(
     model: options.ModelFile,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list the constants, not only activations.")] = False,
+    memory_plan: Annotated[
+        bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.
@@ -23,11 +28,14 @@ def command(
     \b
     Examples:
       nmpconv inspect model.nmp
+      nmpconv inspect model.nmp --memory
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
     found = read(model)
     if json:
         show.as_json(_json(found))
+    elif memory_plan:
+        show_memory(found)
     else:
         _show(found, tensors)
 
@@ -46,6 +54,7 @@ def _json(model: Model) -> dict[str, Any]:
         "labels": list(model.labels),
         "metadata": model.metadata,
         "test_vectors": len(model.test_vectors),
+        "memory": None if (found := memory(model)) is None else to_json(model, found),
     }
 
 

@@ -50,6 +50,13 @@ class Method(str, Enum):
     PERCENTILE = "percentile"
 
 
+class Target(str, Enum):
+    HOST = "host"
+    CORTEX_M4 = "cortex-m4"
+    CORTEX_M55 = "cortex-m55"
+    RV32 = "rv32"
+
+
 class Equalize(str, Enum):
     AUTO = "auto"
     NONE = "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ from nmpconv.cli import show
 
 if TYPE_CHECKING:
     from nmpconv.report import Layer, Report
+    from nmpconv.targets import Needs
 
 
-def show_report(report: Report, model: Path, target: Path | None) -> None:
-    """target: the file that was written; None for a plan, which has no exponents yet."""
+def show_report(report: Report, model: Path, target: Path | None, *, planned: bool = False) -> None:
+    """target: the file that was written, if any; planned: there are no exponents yet."""
     show.table(
         (
             "layer",
@@ -29,7 +31,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ">own dB",
             ">dB",
         ),
-        [_row(layer, planned=target is None) for layer in report.layers],
+        [_row(layer, planned=planned) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
     cost, worst = report.bias_rule_cost_db, report.costliest
@@ -39,7 +41,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ("model", str(model)),
             (
                 "file",
-                f"{target}, {show.size(report.file_bytes)}" if target else f"about {show.size(report.file_bytes)}",
+                _file(report, target, planned=planned),
             ),
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
@@ -48,7 +50,7 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
-            ("given ranges", "" if target is None else _legalized(report)),
+            ("given ranges", "" if planned else _legalized(report)),
             (
                 "costliest",
                 "" if worst is None else f"{worst.name} ({worst.op}): {show.db(worst.fall)} dB less than before it",
@@ -57,6 +59,29 @@ def show_report(report: Report, model: Path, target: Path | None) -> None:
         ]
     )
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _file(report: Report, target: Path | None, *, planned: bool) -> str:
+    size = show.size(report.file_bytes)
+    return f"{target}, {size}" if target else f"about {size}" if planned else f"{size}, not written"
+
+
+def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
+    """RAM of a run by machine; flash is the file's."""
+    if not rows:
+        return
+    columns = ("target", ">arena", ">activations", ">packed weights", ">scratch", ">handle", "")
+    cells = [
+        [row.target, *map(str, (row.arena, row.activations, row.packed, row.scratch, row.handle)), _how(row)]
+        for row in rows
+    ]
+    show.table(columns, cells, title="RAM in bytes (arena: all of it; scratch lies among the activations where it can)")
+    about = "about " if planned else ""
+    show.line(f"flash: {about}{flash} bytes of the model, and the interpreter (nmpconv bundle has just the ops used)")
+
+
+def _how(row: Needs) -> str:
+    return "" if row.exact else "at most"
 
 
 def _left_out(report: Report) -> str:

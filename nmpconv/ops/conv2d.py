@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from nmpconv.ops.add import AddParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.overlap import Lines
 from nmpconv.ops.window import plane_out
 
 if TYPE_CHECKING:
@@ -90,6 +91,17 @@ class Conv2D(Op):
         for images, acc in convolve(x.q, w.q, params, pad, bound):
             y[images] = output_step(acc, bound, b.q, shifts, quant)
         return [y]
+
+    def lines(self, params: Conv2DParams, inputs: Sequence[Value], output: Value) -> Lines | None:
+        """Rows; pixels, where a pixel sees only one."""
+        (_, height, width, channels), (_, kh, kw, _) = inputs[0].shape, inputs[1].shape
+        x, y = channels * _width(inputs[0]), output.shape[3] * _width(output)
+        if inputs[0].shape[0] != 1:
+            return None
+        if (kh, kw) == (1, 1) and replace(params, dilation_h=1, dilation_w=1, groups=1) == Conv2DParams():
+            return Lines(x, y, height * width, height * width)
+        extent = params.dilation_h * (kh - 1) + 1
+        return Lines(x * width, y * output.shape[2], height, output.shape[1], params.stride_h, params.pad_top, extent)
 
     def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].size // inputs[1].shape[0]
@@ -163,6 +175,10 @@ class Conv2D(Op):
             group=p.groups,
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _width(value: Value) -> int:
+    return value.nbytes // value.size
 
 
 def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.overlap import Lines
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -89,6 +90,10 @@ class Op:
     def parts(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
         return [None] * len(inputs)
+
+    def lines(self, params: Any, inputs: Sequence[Value], output: Value) -> Lines | None:
+        """How lines of the output depend on those of the first input, whose bytes it may share; None: it may not."""
+        return None
 
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         """Multiply-accumulates of one inference."""

@@ -37,11 +37,12 @@ class Stretch:
 
 
 def run(graph: Graph, max_bytes: int) -> Graph:
-    """The graph with the least work whose plan of activations fits into max_bytes.
+    """The graph with the least work whose plan of activations fits into max_bytes; itself where results over their own
+    inputs are enough (plan_memory).
 
     Raises Unsupported, with the smallest that would do, when none does.
     """
-    best, smallest = None, _peak(graph)
+    best, smallest = None, plan_memory.peak(plan_memory.run(graph, max_bytes))
     if smallest <= max_bytes:
         return graph
     for candidate in _candidates(graph):
@@ -63,8 +64,7 @@ def run(graph: Graph, max_bytes: int) -> Graph:
 
 
 def _peak(graph: Graph) -> int:
-    planned = plan_memory.run(graph)
-    return max((value.offset or 0) + value.nbytes for value in planned.activations())
+    return plan_memory.peak(plan_memory.run(graph))
 
 
 def _work(graph: Graph) -> int:

@@ -1,60 +1,107 @@
 """Where in the arena each activation lies, so that the arena is small.
 
 A tensor is alive from the op that makes it (a graph input: from before the first) to its last reader (a graph output:
-to the end), both included. Tensors that are alive together lie apart, with two exceptions:
+to the end), both included. Tensors that are alive together lie apart, with three exceptions:
 
 1. An op that works in place puts its output on its first input when both have as many elements and bytes and nobody
    needs the input afterwards. The two, and so whole chains, are one buffer. A reshape is an op in place.
 2. The inputs of a concatenation along the outermost axis lie in its output, where nobody needs them afterwards. That
    claims the whole output early, so it is done only where the arena does not grow.
-
-Buffers are placed one by one, at the lowest offset that is free for all their life. Which order makes the smallest
-arena is searched: a few sorted orders, then moves of the buffer that sticks out, until the lower bound is reached or
-the budget is spent. The search is seeded: the same graph gets the same plan.
+3. A convolution may be computed in bands of lines, each written where lines of the input were that nobody needs any
+   more. A band is a call of the kernel, so there are as few as the room allows, and none where there is room enough.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
+from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.passes.placement import Buffer, Link, alive, bound, place
 
 ALIGN = 16  # of every offset, in bytes
-BUDGET = 3_000_000  # pairs of buffers that the search may compare
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, BANDS_MAX)  # numbers of bands that are tried
+BAND_MACS = 6000  # that one more band costs
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """Tensors that share bytes, by their offset in the buffer, and when: op indices, first and last included; -1 is
-    before the first op.
-    """
+class Plan:
+    """peak: bytes of the arena. extra: calls of kernels that bands add. offset by tensor."""
 
+    peak: int
+    extra: int
     offsets: Mapping[str, int]
-    bytes: int
-    first: int
-    last: int
 
 
-def run(graph: Graph) -> Graph:
-    """Sets the offset of every activation."""
-    plans = [_plan(_buffers(graph, parts=parts)) for parts in (True, False)]
-    places = min(plans, key=lambda plan: plan[0])[1]
-    return graph.with_values(*(replace(graph[name], offset=offset) for name, offset in places.items()))
+def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
+    """Sets the offset of every activation.
+
+    share: of all work, that bands may cost. room: bytes that it must fit in, whatever the bands cost; where that cannot
+    be, the smallest arena.
+    """
+    plan = _smallest(graph, share)
+    if room is not None and plan.peak > room:
+        plan = min(plan, _overlapping(graph, max(room, lower_bound(graph, bands=BANDS_MAX))), key=lambda p: p.peak)
+    return graph.with_values(*(replace(graph[name], offset=offset) for name, offset in plan.offsets.items()))
 
 
-def lower_bound(graph: Graph) -> int:
-    """Bytes of the buffers that are alive together, at worst: no plan is smaller."""
-    return min(_bound(_buffers(graph, parts=parts)) for parts in (True, False))
+def peak(graph: Graph) -> int:
+    """Bytes of the arena of a planned graph."""
+    return max(((value.offset or 0) + value.nbytes for value in graph.activations()), default=0)
 
 
-def _plan(buffers: Sequence[Buffer]) -> tuple[int, dict[str, int]]:
-    """Peak, and the offset of every tensor."""
-    peak, offsets = _search(buffers, _bound(buffers))
+def lower_bound(graph: Graph, *, bands: int = 1) -> int:
+    """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
+    both = [_buffers(graph, parts=parts) for parts in (True, False)]
+    return min(
+        bound(buffers, _links(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in both
+    )
+
+
+def _smallest(graph: Graph, share: float) -> Plan:
+    best = _apart(graph)
+    macs = sum(OPS[n.op].macs(n.params, graph.ins(n), graph.outs(n)) for n in graph.nodes) if share else 0
+    for bands in BANDS if share else ():
+        found = _overlapping(graph, lower_bound(graph, bands=bands))
+        if found.peak < best.peak and found.extra * BAND_MACS <= share * macs:
+            best = found
+    return best
+
+
+def _apart(graph: Graph) -> Plan:
+    return min((_plan(graph, parts, {}, 0) for parts in (True, False)), key=lambda plan: plan.peak)
+
+
+def _overlapping(graph: Graph, room: int) -> Plan:
+    """With the fewest bands at each step that lets what is alive fit."""
+    plans = []
+    for parts in (True, False):
+        buffers = _buffers(graph, parts=parts)
+        bands: dict[int, int] = {}
+        for step in range(len(graph.nodes)):
+            if alive(buffers, step) > room:
+                enough = (n for n in BANDS if _fits(graph, buffers, step, n, room))
+                bands[step] = next(enough, BANDS_MAX)
+        plans.append(_plan(graph, parts, bands, room))
+    return min(plans, key=lambda plan: plan.peak)
+
+
+def _fits(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int, room: int) -> bool:
+    saved = sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
+    return alive(buffers, step) - saved <= room
+
+
+def _plan(graph: Graph, parts: bool, bands: Mapping[int, int], room: int) -> Plan:
+    """bands: of the steps whose output may share bytes with the input."""
+    buffers = _buffers(graph, parts=parts)
+    links = _links(graph, buffers, bands)
+    offsets = place(buffers, links, max(room, bound(buffers, links)))
     placed = zip(buffers, offsets, strict=True)
-    return peak, {name: start + at for buffer, start in placed for name, at in buffer.offsets.items()}
+    at = {name: start + inside for buffer, start in placed for name, inside in buffer.offsets.items()}
+    extra = sum(bands[buffers[link.y].first] - 1 for link in links)
+    return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
 
 
 def _buffers(graph: Graph, *, parts: bool) -> list[Buffer]:
@@ -99,52 +146,19 @@ def _parts(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     }
 
 
-def _bound(buffers: Sequence[Buffer]) -> int:
-    # The most is alive when some buffer has just come.
-    return max((sum(b.bytes for b in buffers if b.first <= t <= b.last) for t in {b.first for b in buffers}), default=0)
-
-
-def _search(buffers: Sequence[Buffer], bound: int) -> tuple[int, list[int]]:
-    indices = range(len(buffers))
-    meets = [
-        [j for j in indices if buffers[j].first <= b.last and b.first <= buffers[j].last and buffers[j] is not b]
-        for b in buffers
-    ]
-    orders = [
-        sorted(indices, key=lambda i: (-buffers[i].bytes, buffers[i].first)),
-        sorted(indices, key=lambda i: (-buffers[i].bytes * (buffers[i].last - buffers[i].first + 1), buffers[i].first)),
-        sorted(indices, key=lambda i: (-_pressure(buffers, meets, i), -buffers[i].bytes, buffers[i].first)),
-        sorted(indices, key=lambda i: (buffers[i].first, -buffers[i].bytes)),
-    ]
-    peak, offsets, order = min(((*_place(buffers, meets, order), order) for order in orders), key=lambda plan: plan[0])
-    dice = random.Random(0)
-    for _ in range(BUDGET // (1 + sum(map(len, meets)))):
-        if peak == bound:
-            break
-        highest = max(order, key=lambda i: offsets[i] + buffers[i].bytes)
-        moved = highest if dice.random() < 0.5 else dice.choice(order)
-        candidate = [i for i in order if i != moved]
-        candidate.insert(dice.randrange(len(order)), moved)
-        new_peak, new_offsets = _place(buffers, meets, candidate)
-        if new_peak <= peak:
-            peak, offsets, order = new_peak, new_offsets, candidate
-    return peak, offsets
-
-
-def _pressure(buffers: Sequence[Buffer], meets: Sequence[Sequence[int]], i: int) -> int:
-    """Bytes of a buffer and of all that it meets."""
-    return buffers[i].bytes + sum(buffers[j].bytes for j in meets[i])
-
-
-def _place(buffers: Sequence[Buffer], meets: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[int, list[int]]:
-    """Peak and offsets when the buffers are placed in this order, each at the lowest free offset."""
-    offsets, peak = [-1] * len(buffers), 0
-    for i in order:
-        offset, size = 0, buffers[i].bytes
-        for start, end in sorted((offsets[j], offsets[j] + buffers[j].bytes) for j in meets[i] if offsets[j] >= 0):
-            if start >= offset + size:
-                break
-            offset = max(offset, end)
-        offsets[i] = offset
-        peak = max(peak, offset + size)
-    return peak, offsets
+def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Link]:  # case 3
+    """Where a buffer begins as another one ends, at one of these steps, whose output may share bytes with its input."""
+    home = {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
+    links = []
+    for step, most in bands.items():
+        node = graph.nodes[step]
+        below, out = graph[node.inputs[0]], graph[node.outputs[0]]
+        lines = None if below.is_const or most < 2 else OPS[node.op].lines(node.params, graph.ins(node), out)
+        distances = None if lines is None else lines.nearest(most)
+        if distances is None:
+            continue
+        x, y = home[below.name], home[out.name]
+        if buffers[x].last == step == buffers[y].first:
+            moved = buffers[x].offsets[below.name] - buffers[y].offsets[out.name]
+            links.append(Link(x, y, moved - distances[0], moved + distances[1]))
+    return links

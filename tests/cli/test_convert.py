@@ -9,8 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
+from nmpconv import targets
+from nmpconv.cli import options
 from nmpconv.errors import ExitCode
 from nmpconv.reader import read
+from nmpconv.runtime import load
 
 CONVERT = ("convert", "model.onnx", "--calib", "images")
 
@@ -54,6 +57,48 @@ def test_dry_run_writes_nothing(cli) -> None:
     found = cli("convert", "model.onnx", "--dry-run", "--json").json
     assert found["output"] is None
     assert found["arena_bytes"] > 0
+    assert [row["target"] for row in found["ram"]] == ["cortex-m4", "cortex-m55", "rv32"]
+    assert {row["activations"] for row in found["ram"]} == {found["arena_bytes"]}
+
+
+def test_dry_run_of_a_whole_conversion(cli) -> None:
+    """The figures of the file that it does not write."""
+    ran = cli(*CONVERT, "--dry-run", "--json")
+    assert (ran.code, ran.left) == (0, [])
+    text = cli(*CONVERT, "--dry-run")
+    assert (text.code, text.left) == (0, [])
+    assert "not written" in text.out
+    cli(*CONVERT)
+    data = Path("model.nmp").read_bytes()
+    assert ran.json["flash_bytes"] == len(data)
+    host, *others = ran.json["ram"]
+    assert host["arena"] == load(data).arena_bytes
+    assert [row["target"] for row in others] == ["cortex-m4", "cortex-m55", "rv32"]
+    assert all(row["arena"] >= row["activations"] + row["handle"] for row in [host, *others])
+
+
+def test_target_is_in_the_file(cli) -> None:
+    ran = cli(*CONVERT, "--target", "cortex-m4", "--json")
+    assert [row["target"] for row in ran.json["ram"]] == ["cortex-m4"]
+    assert read(Path("model.nmp")).metadata["target"] == "cortex-m4"
+    assert "cortex-m4" in cli("inspect", "model.nmp").out
+    assert cli(*CONVERT, "--target", "cortex-m3").code == ExitCode.USAGE
+
+
+def test_max_ram_of_a_microcontroller_is_all_of_a_run(cli) -> None:
+    def arena(*flags: str) -> int:
+        ran = cli(*CONVERT, "--dry-run", "--json", "--target", "cortex-m4", *flags)
+        return ran.json["ram"][0]["arena"]
+
+    plain = arena()
+    assert arena("--max-ram", str(plain - 64)) <= plain - 64
+    ran = cli(*CONVERT, "--dry-run", "--target", "cortex-m4", "--max-ram", "600")
+    assert ran.code == ExitCode.UNSUPPORTED
+    assert "of 600 are for scratch and handle" in ran.err
+
+
+def test_targets_of_the_command_are_those_that_are_known() -> None:
+    assert tuple(target.value for target in options.Target) == targets.TARGETS
 
 
 def test_dry_run_lists_every_odd_node(cli) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import cli_files
 import pytest
 
 from nmpconv import __version__
+from nmpconv.ir import Node
 from nmpconv.ops import OPS
+from nmpconv.writer import to_bytes
 
 
 def test_inspect_json(cli) -> None:
@@ -56,6 +60,37 @@ def test_inspect_text(cli) -> None:
         "3: ant, bee, cat",
     ):
         assert text in ran.out
+
+
+def test_memory_names_the_step_of_the_peak(cli) -> None:
+    found = cli("inspect", "model.nmp", "--json").json["memory"]
+    assert (found["arena_bytes"], found["lower_bound"], found["peak"]) == (208, 195, 0)
+    assert [step["live"] for step in found["steps"]] == [["x", "c"], ["c", "y"]]
+    assert [step["live_bytes"] for step in found["steps"]] == [195, 3]
+    assert found["tensors"][2] == {"tensor": "y", "offset": 192, "bytes": 3, "first": 1, "last": 2, "over": "c"}
+    assert found["steps"][0]["scratch_at_most"] > 8 * 8 * 8 * 3
+    ran = cli("inspect", "model.nmp", "--memory")
+    assert "step 0, conv2d conv: 195 B are alive" in ran.out
+    rows = {line.split()[2]: line for line in ran.out.splitlines() if line.strip()[:1].isdigit()}
+    assert rows["x"].endswith(" rrr...")
+    assert rows["c"].endswith(" WWWrrr")
+    assert rows["y"].endswith(" ...@@@")
+    assert ran.out.count("<- peak") == 1
+    assert max(map(len, ran.out.splitlines())) <= 100
+
+
+def test_memory_of_many_steps_is_drawn_in_pages(cli) -> None:
+    graph = cli_files.nmp_graph()
+    first, last, steps = graph.values["c"], graph.values["y"], 150
+    values = {f"v{i}": replace(first, name=f"v{i}") for i in range(steps)}
+    chain = [first.name, *values]
+    nodes = [Node("requantize", b, (a,), (b,), OPS["requantize"].Params()) for a, b in pairwise(chain)]
+    end = replace(graph.nodes[1], inputs=(chain[-1],))
+    long = replace(graph, nodes=(graph.nodes[0], *nodes, end), values={**graph.values, **values, last.name: last})
+    Path("model.nmp").write_bytes(to_bytes(long, {}))
+    ran = cli("inspect", "model.nmp", "--memory")
+    assert ran.out.count("offset   bytes  tensor") == 3
+    assert max(map(len, ran.out.splitlines())) <= 100
 
 
 def test_text_in_a_pipe_is_plain_and_whole(cli) -> None:

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from zoo_quick import converted
 
-from nmpconv import ondevice
+from nmpconv import ondevice, targets
 from nmpconv.cli import main
 from nmpconv.device import simulator
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.link import Link
 from nmpconv.device.transport import Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, ExitCode
+from nmpconv.reader import read
 from nmpconv.runtime import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.zoo]
@@ -33,7 +34,9 @@ NETS = {
 }
 # Started by hand, with the arguments that put the firmware's UART on a pty.
 BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-serial", "null")}
+TARGETS = {"mps2-an386": "cortex-m4", "mps3-an547": "cortex-m55", "rv32": "rv32"}
 BAD = {"lost": 0.001, "flipped": 0.001}
+LEAST = {"ic": (33792, 49152), "kws": (8640, 16000), "vww": (37248, 55296)}  # activations; without overlaps
 Build = Callable[..., Path]
 Model = Callable[[str, str], Path]
 
@@ -103,9 +106,29 @@ def test_bench_on_simulated_boards(
     found = json.loads(capsys.readouterr().out)
     assert found["verified"] is True and found["board"] == board
     assert found["latency_ms"]["min"] == found["latency_ms"]["median"]
+    if board in TARGETS:
+        told = targets.needs(read(model(net, bits)), None, TARGETS[board]).arena
+        assert found["arena_bytes"] <= told <= found["arena_bytes"] + 512
     macs = sum(op["macs"] for op in found["ops"])
     assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most
     assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])
+
+
+@pytest.mark.parametrize("board", simulator.MACHINES)
+@pytest.mark.parametrize("net", ["ic", "kws", "vww"])
+def test_results_over_their_own_inputs(
+    zoo: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, net: str, board: str
+) -> None:
+    """The least memory without computing anything twice: the bytes of this machine."""
+    least, apart = LEAST[net]
+    made, _ = converted(zoo, NETS[net], "8", tmp_path, widths="strict", max_ram=least)
+    model = tmp_path / f"{net}.nmp"
+    model.write_bytes(made.data)
+    assert made.report.banded_macs == 0 and made.report.arena_bytes <= least < apart * 0.7
+    folder = build(board).parent
+    monkeypatch.setattr(simulator, "_folders", lambda: [folder])
+    assert main(["bench", str(model), "--device", f"sim:{board}", "--runs", "1", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["verified"] is True
 
 
 @pytest.mark.parametrize("board", BY_HAND)

@@ -46,21 +46,53 @@ def wide_net(bits: int) -> Graph:
     return nets.placed(Graph("wide", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
 
 
-def random_input(bits: int, seed: int = 0) -> np.ndarray:
+def plain_net(bits: int) -> Graph:
+    """Ops without sums of products, large enough for several threads."""
+    rng = np.random.default_rng(3)
+    shape, turned, grid = (1, SIDE, SIDE, 4 * CHANNELS), (1, SIDE, 4 * CHANNELS, SIDE), nets.grid(bits, -4)
     most = 2 ** (bits - 1)
-    return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, CHANNELS)).astype(f"int{bits}")
+    table = rng.integers(-100, 100, 256) if bits == 8 else rng.integers(-(2**22), 2**22, 513)
+    values = [
+        nets.active("x", shape, grid),
+        nets.active("m", shape, grid),
+        nets.active("s", shape, grid),
+        nets.constant("k", rng.integers(-most, most, (SIDE, 1, 4 * CHANNELS)), grid),
+        nets.active("p", shape, nets.grid(bits, bits - 8)),
+        nets.active("t", turned, nets.grid(bits, bits - 8)),
+        nets.active("r", turned, grid),
+        nets.constant("f", table, nets.grid(8, -4) if bits == 8 else nets.grid(32, -12)),
+        nets.active("y", turned, grid),
+    ]
+    around = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
+    nodes = (
+        nets.node("max_pool", "x", "m", kernel_h=3, kernel_w=3, **around),
+        nets.node("add", "m x", "s"),
+        nets.node("mul", "s k", "p"),
+        nets.node("transpose", "p", "t", perm=(0, 1, 3, 2)),
+        nets.node("requantize", "t", "r"),
+        nets.node("lookup", "r f", "y"),
+    )
+    sources = {"x": shape, "y": turned}
+    return nets.placed(Graph("plain", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+
+
+def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:
+    most = 2 ** (bits - 1)
+    return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, channels)).astype(f"int{bits}")
 
 
 @pytest.mark.parametrize("cpu", runtime.cpus())
 @pytest.mark.parametrize("bits", [8, 16])
-def test_same_bytes(bits: int, cpu: str) -> None:
-    graph, x = wide_net(bits), random_input(bits)
+@pytest.mark.parametrize("net", [wide_net, plain_net])
+def test_same_bytes(net: Callable[[int], Graph], bits: int, cpu: str) -> None:
+    graph = net(bits)
+    x = random_input(bits, channels=graph["x"].shape[3])
     wanted = run_reference(graph, {"x": x})["y"]
     for threads in (1, 2, 3):
-        net = runtime.load(to_bytes(graph, {}), cpu=cpu, threads=threads)
-        assert net.threads == threads
+        loaded = runtime.load(to_bytes(graph, {}), cpu=cpu, threads=threads)
+        assert loaded.threads == threads
         for _ in range(3):
-            np.testing.assert_array_equal(net.run(x)[0], wanted)
+            np.testing.assert_array_equal(loaded.run(x)[0], wanted)
 
 
 def test_arena_is_for_all_threads() -> None:

@@ -15,13 +15,34 @@ from nmpconv import runtime
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     program = tmp_path_factory.mktemp("kernels") / "check_kernels"
     folder = root / "interpreter"
-    names = ("cpu", "kernels", "conv", "patch", "rows", "x86")
+    names = ("cpu", "kernels", "conv", "crc", "patch", "rows", "x86", "aarch64")
     parts = sorted(path for part in names for path in folder.glob(f"src/{part}*.c"))
     programs = [folder / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
     sources = [*programs, *parts]
     flags = ["-std=c99", "-O2", "-I", folder / "include", "-I", folder / "src"]
     subprocess.run([need_tool("cc", "gcc", "clang"), *flags, *sources, "-o", program], check=True)
     return program
+
+
+# What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.
+FLAGS = {
+    "avx2": {"avx2", "pclmulqdq"},
+    "avxvnni": {"avx2", "pclmulqdq", "avx_vnni"},
+    "avx512vnni": {"avx2", "pclmulqdq", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "neon": {"asimd"},
+    "neondot": {"asimd", "asimddp"},
+}
+
+
+def test_all_levels_of_this_cpu_are_there(record_property: Callable[[str, object], None]) -> None:
+    """So that the tests that go through runtime.cpus() have run each level that they could."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        pytest.skip("this system has no /proc/cpuinfo")
+    lines = [line.split(":", 1) for line in info.read_text().splitlines() if ":" in line]
+    flags = {flag for name, value in lines if name.strip() in ("flags", "Features") for flag in value.split()}
+    assert runtime.cpus() == ["portable", *(level for level, needed in FLAGS.items() if needed <= flags)]
+    record_property("summary", f"CPU levels: {', '.join(runtime.cpus())}")
 
 
 def test_every_level_is_portable(check_kernels: Path) -> None:

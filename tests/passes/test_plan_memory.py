@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
+from nmpconv.passes import plan_memory
 from nmpconv.passes.plan_memory import lower_bound, run
 from nmpconv.verify import _intact, _places
 
@@ -113,3 +115,61 @@ def test_parts_of_a_concat(graph: Graph, parts: dict[str, int], best: int) -> No
     whole = planned[graph.outputs[-1]].offset
     for name, at in parts.items():
         assert planned[name].offset == (whole or 0) + at, name
+
+
+def convs(*outputs: str, x: tuple[int, ...], kernel: int = 3, **channels: int) -> Graph:
+    """A chain of convolutions that keep the plane, and adds of what is named 'a+b'."""
+    pad = kernel // 2
+    params = OPS["conv2d"].Params(pad_top=pad, pad_left=pad, pad_bottom=pad, pad_right=pad)
+    values, nodes, last = {"x": Value("x", x, "int8")}, [], "x"
+    for name, count in channels.items():
+        weights = Value(f"{name}.w", (count, kernel, kernel, values[last].shape[3]), "int8", data=np.zeros(1, np.int8))
+        bias = Value(f"{name}.b", (count,), "int8", data=np.zeros(1, np.int8))
+        values |= {v.name: v for v in (weights, bias, Value(name, (*x[:3], count), "int8"))}
+        nodes.append(Node("conv2d", f"conv_{name}", (last, weights.name, bias.name), (name,), params))
+        last = name
+    for text in outputs[1:]:
+        values[text] = replace(values[text.split("+")[0]], name=text)
+        nodes.append(Node("add", text, tuple(text.split("+")), (text,), OPS["add"].Params()))
+    return Graph("net", ("x",), (outputs[-1],), tuple(nodes), values)
+
+
+CHAIN = convs("d", x=(1, 16, 8, 8), a=8, b=8, c=8, d=8)
+RESIDUAL = convs("c", "a+c", x=(1, 16, 8, 8), a=8, b=8, c=8)
+WIDER = convs("b", x=(1, 16, 16, 8), kernel=1, a=16, b=8)
+OVERLAPS = [
+    ("up and down in a chain, two rows", CHAIN, 2048, 1024 + 128),
+    ("beside what is read later", RESIDUAL, 3072, 2048 + 128),
+    ("pixels, twice as wide", WIDER, 6144, 4096 + 16),
+]
+
+
+@pytest.mark.parametrize(("graph", "apart", "least"), [c[1:] for c in OVERLAPS], ids=[c[0] for c in OVERLAPS])
+def test_results_over_their_own_inputs(graph: Graph, apart: int, least: int) -> None:
+    assert peak(graph) == lower_bound(graph) == apart
+    for room in (apart, apart - 16, (apart + least) // 2, least, 0):
+        planned = run(graph, room)
+        assert list(_places(planned)) == [] and list(_intact(planned)) == []
+        assert least <= plan_memory.peak(planned) <= max(room, least)
+    assert lower_bound(graph, bands=64) == least
+
+
+def test_bands_are_few_where_there_is_room() -> None:
+    def bands(room: int) -> list[int | None]:
+        planned = run(CHAIN, room)
+        found = []
+        for node in planned.nodes:
+            x, y = planned[node.inputs[0]], planned[node.outputs[0]]
+            found.append(OPS["conv2d"].lines(node.params, planned.ins(node), y).bands(y.offset - x.offset))
+        return found
+
+    assert bands(2048) == [1, 1, 1, 1]
+    assert bands(1664) == [2, 2, 2, 2]
+    assert bands(0) == [15, 15, 15, 15]
+
+
+def test_bands_cost_no_more_than_their_share() -> None:
+    heavy = convs("c", "a+c", x=(1, 32, 32, 64), a=64, b=64, c=64)
+    assert plan_memory.peak(run(heavy)) == 3 * 65536
+    assert plan_memory.peak(run(heavy, share=0.01)) == 2 * 65536 + 4096
+    assert run(CHAIN, share=0.01) == run(CHAIN)

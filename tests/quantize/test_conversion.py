@@ -355,7 +355,7 @@ def test_report(made: Callable[..., Result]) -> None:
 def test_plan(place: Place, made: Callable[..., Result]) -> None:
     planned = plan(place.folder / "tiny.onnx", Options(preprocess=PIXELS))
     result = made(test_vectors=2)
-    assert planned.data == b""
+    assert not any(tensor.data.any() for tensor in reader.read(planned.data).tensors if tensor.data is not None)
     assert planned.report.arena_bytes == result.report.arena_bytes
     assert planned.report.macs == result.report.macs
     assert [layer.bits[::2] for layer in planned.report.layers] == [layer.bits[::2] for layer in result.report.layers]

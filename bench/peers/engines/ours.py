@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 
 import nmpconv
-from nmpconv.calib.samples import graph_input
-from nmpconv.convert import Options, convert
 from nmpconv.runtime import load
 from peers.job import Job
 
@@ -27,6 +26,8 @@ def prepare(job: Job) -> None:
     changed = max(path.stat().st_mtime for path in Path(nmpconv.__file__).parent.rglob("*.py"))
     if target.exists() and target.stat().st_mtime > changed:
         return
+    from nmpconv.convert import Options, convert  # what only runs a model has not the converter in memory
+
     bits, widths = SETTINGS[job.bits]
     options = Options(bits=bits, widths=widths, equalize="vector", rounding="nearest")
     result = convert(Path(job.model), {"": Path(job.samples)}, options, lambda stage, done, total: None)
@@ -41,12 +42,32 @@ class Session:
         self.call = lambda: net.run_ops(0, last)
 
     def result(self, sample: np.ndarray) -> np.ndarray:
-        return self._net.run_float(graph_input(sample, None, sample.shape, pixels=False))[0]
+        return self._net.run_float(sample)[0]
 
     def kernels(self) -> tuple[int, int]:
         tensors = self._net.model.tensors
         layers = [op for op in self._net.model.ops if op.kind in WEIGHTED]
         return sum(tensors[op.inputs[0]].dtype == "int8" for op in layers), len(layers)
+
+
+def empty_run(calls: int = 10000, rounds: int = 30) -> float:
+    """Seconds of a run of one Reshape, which has nothing to do: the fastest of some rounds."""
+    from nmpconv.ir import Graph, Node, Quant, Value
+    from nmpconv.ops import OPS
+    from nmpconv.writer import to_bytes
+
+    grid = Quant(8, (0,), -128, 127)
+    values = {name: Value(name, shape, "int8", quant=grid, offset=0) for name, shape in (("x", (1, 8)), ("y", (8,)))}
+    node = Node("reshape", "reshape", ("x",), ("y",), OPS["reshape"].Params(shape=(8,)))
+    graph = Graph("empty", ("x",), ("y",), (node,), values, source_shapes={"x": (1, 8), "y": (8,)})
+    run_ops = load(to_bytes(graph, {}))._net.run_ops
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(calls):
+            run_ops(0, 1)
+        best = min(best, (time.perf_counter() - start) / calls)
+    return best
 
 
 def open(job: Job) -> Session:

@@ -1,5 +1,7 @@
 #include "broadcast.h"
 
+#include "parts.h"
+
 /* The size of t along axis i of the output, 1 for the axes in front of its own. */
 static int32_t dim(const nmp_op *op, const nmp_tensor *t, uint32_t i) {
   const uint32_t missing = (uint32_t)(op->out[0].rank - t->rank);
@@ -55,19 +57,31 @@ static axes merge(const nmp_op *op) {
   return merged;
 }
 
-void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
-  const nmp_tensor *y = &op->out[0];
-  const axes m = merge(op);
-  const size_t row = m.size[0];
-  how->a_step = m.a[0];
-  how->b_step = m.b[0];
-  for (size_t at = 0; at < y->size; at += row) {
-    size_t rest = at / row, a = 0, b = 0;
-    for (uint32_t i = 1; i < m.count; i++) {
-      a += rest % m.size[i] * m.a[i];
-      b += rest % m.size[i] * m.b[i];
-      rest /= m.size[i];
+typedef struct rows {
+  axes m;
+  nmp_add_fn *kernel;
+  const nmp_binary *how;
+} rows;
+
+static void run_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const rows *r = how;
+  const axes *m = &r->m;
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t column = at % m->size[0];
+    size_t rest = at / m->size[0], a = column * m->a[0], b = column * m->b[0];
+    n = m->size[0] - column < last - at ? m->size[0] - column : last - at;
+    for (uint32_t i = 1; i < m->count; i++) {
+      a += rest % m->size[i] * m->a[i];
+      b += rest % m->size[i] * m->b[i];
+      rest /= m->size[i];
     }
-    kernel(nmp_at(y, at), nmp_at(&op->in[0], a), nmp_at(&op->in[1], b), row, how);
+    r->kernel(nmp_at(&op->out[0], at), nmp_at(&op->in[0], a), nmp_at(&op->in[1], b), n, r->how);
   }
+}
+
+void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
+  const rows r = {merge(op), kernel, how};
+  how->a_step = r.m.a[0];
+  how->b_step = r.m.b[0];
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
 }

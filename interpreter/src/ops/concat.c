@@ -52,7 +52,7 @@ static void run(const nmp_op *op) {
       block.shape[i] = x.shape[i];
     }
     if (x.data != nmp_at(y, first)) {
-      nmp_copy_block(nmp_at(y, first), x.data, &block, nmp_bytes(y));
+      nmp_copy_block(op, nmp_at(y, first), x.data, &block);
     }
     first += (size_t)x.shape[axis] * (size_t)block.to[axis];
   }

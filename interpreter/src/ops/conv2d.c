@@ -1,5 +1,5 @@
 /* x [N,H,W,C], w [O,KH,KW,I], b [O], optional pad [C]; I = C / groups. */
-#include "weighted.h"
+#include "overlap.h"
 #include "window.h"
 
 static nmp_conv decode(const nmp_op *op) {
@@ -38,9 +38,21 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_conv_check(&c);
 }
 
+static int overlap(const nmp_op *op, int64_t at) {
+  const nmp_conv c = decode(op);
+  return nmp_overlap_legal(&c, at);
+}
+
+/* The result shares bytes with the input. */
+static int overlaps(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  return NMP_CONV_OVERLAP && x->offset < y->offset + y->size * nmp_bytes(y) &&
+         y->offset < x->offset + x->size * nmp_bytes(x);
+}
+
 static size_t scratch(const nmp_op *op) {
   const nmp_conv c = decode(op);
-  return nmp_conv_scratch(op, &c);
+  return overlaps(op) ? nmp_overlap_scratch(op, &c) : nmp_conv_scratch(op, &c);
 }
 
 static size_t packed(const nmp_op *op) {
@@ -59,12 +71,17 @@ static uint64_t work(const nmp_op *op) {
 
 static void run(const nmp_op *op) {
   const nmp_conv c = decode(op);
-  nmp_conv_run(op, &c);
+  if (overlaps(op)) {
+    nmp_overlap_run(op, &c);
+  } else {
+    nmp_conv_run(op, &c);
+  }
 }
 
 const nmp_op_type nmp_conv2d_type = {.check = check,
                                      .scratch = scratch,
                                      .run = run,
+                                     .overlap = NMP_CONV_OVERLAP ? overlap : NULL,
                                      .work = work,
                                      .packed = NMP_PACKED_WEIGHTS ? packed : NULL,
                                      .pack = NMP_PACKED_WEIGHTS ? pack : NULL};

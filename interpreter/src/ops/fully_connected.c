@@ -4,7 +4,7 @@
 static nmp_conv decode(const nmp_op *op) {
   nmp_conv c;
   nmp_conv_fill(&c, op);
-  const int32_t pixels = (int32_t)(op->in[0].size / c.k);
+  const int32_t pixels = op->in[0].size == c.k ? 1 : (int32_t)(op->in[0].size / c.k);
   c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
   c.h = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
   c.images = 1;

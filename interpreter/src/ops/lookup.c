@@ -1,10 +1,10 @@
 /* int8: y = t[x + 128], a table of y's type. int16: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
  * y = sat(rsh(t[i] * 2^k + (t[i + 1] - t[i]) * f, k + 8)), a table of 2^(16-k) + 1 int32 with 8 bits below y's grid.
  */
-#include "check.h"
+#include "parts.h"
 
 #define FRACTION 8
-#define COARSEST 7 /* k of the smallest table, which the kernels know */
+#define COARSEST 7 /* k of the smallest table */
 
 /* k of an int16 table, -1 when it has none of the legal sizes */
 static int spacing(const nmp_tensor *table) {
@@ -27,31 +27,21 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_vector(&op->in[1], op->in[1].size, 32, y->exponent - FRACTION);
 }
 
-/* Tables that are finer than what the kernels know. */
-static void run_fine(const nmp_op *op, int k) {
-  const nmp_tensor *y = &op->out[0];
-  const int16_t *x = op->in[0].data;
-  const int32_t *t = op->in[1].data;
-  for (size_t n = 0; n < y->size; n++) {
-    const int32_t position = x[n] + 32768, i = position >> k, f = position & ((1 << k) - 1);
-    const int64_t between = t[i] * ((int64_t)1 << k) + ((int64_t)t[i + 1] - t[i]) * f;
-    const int32_t value = nmp_sat(nmp_rsh(between, k + FRACTION), y->lo, y->hi);
-    if (!NMP_WIDE(y->bits)) {
-      ((int8_t *)y->data)[n] = (int8_t)value;
-    } else {
-      ((int16_t *)y->data)[n] = (int16_t)value;
-    }
+static void run_elements(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
+  const size_t n = last - first;
+  (void)how;
+  if (!NMP_WIDE(x->bits)) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, y->lo, y->hi);
+  } else {
+    NMP_BY_1(NMP_IN_USE(op->kernels).chord, NMP_WIDE(y->bits))
+    (nmp_at(y, first), nmp_at(x, first), table->data, n, spacing(table), y->lo, y->hi);
   }
 }
 
 static void run(const nmp_op *op) {
-  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  if (NMP_WIDE(x->bits) && spacing(&op->in[1]) < COARSEST) {
-    run_fine(op, spacing(&op->in[1]));
-    return;
-  }
-  NMP_BY_2(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
-  (y->data, x->data, op->in[1].data, x->size, y->lo, y->hi);
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_elements, NULL);
 }
 
 const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1};

@@ -1,4 +1,5 @@
 /* The largest pixel of each window of x [N,H,W,C]; padding never wins. */
+#include "parts.h"
 #include "pool.h"
 
 static nmp_pool decode(const nmp_op *op) {
@@ -18,16 +19,22 @@ static uint64_t work(const nmp_op *op) {
   return nmp_pool_work(op, p->kernel_h, p->kernel_w);
 }
 
-static void run(const nmp_op *op) {
-  const nmp_pool pool = decode(op);
+static void run_lines(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const nmp_pool *pool = how;
   const nmp_tensor *y = &op->out[0];
-  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], lines = y->size / (width * channels);
-  for (size_t line = 0, at = 0; line < lines; line++) {
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
+  for (size_t line = first, at = first * width * channels; line < last; line++) {
     for (size_t column = 0; column < width; column++, at += channels) {
-      const nmp_pixels window = nmp_pool_window(op, &pool, line, column);
+      const nmp_pixels window = nmp_pool_window(op, pool, line, column);
       NMP_BY_1(NMP_IN_USE(op->kernels).max, NMP_WIDE(y->bits))(nmp_at(y, at), &window, channels);
     }
   }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_pool pool = decode(op);
+  const int32_t *shape = op->out[0].shape;
+  nmp_run_parts(op, (size_t)shape[0] * (size_t)shape[1], work(op), run_lines, &pool);
 }
 
 const nmp_op_type nmp_max_pool_type = {.check = check, .run = run, .work = work};

@@ -41,7 +41,7 @@ static void run(const nmp_op *op) {
     first += block.to[i] * op->params.pad.pads[2 * i];
   }
   fill(y, op->in[1].data);
-  nmp_copy_block(nmp_at(y, (size_t)first), x->data, &block, nmp_bytes(x));
+  nmp_copy_block(op, nmp_at(y, (size_t)first), x->data, &block);
 }
 
 const nmp_op_type nmp_pad_type = {.check = check, .run = run};

@@ -1,5 +1,5 @@
 /* y = sat(rsh(x, e_y - e_x)) */
-#include "check.h"
+#include "parts.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
@@ -7,10 +7,15 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_shift(op->out[0].exponent - op->in[0].exponent);
 }
 
-static void run(const nmp_op *op) {
+static void run_elements(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  (void)how;
   NMP_BY_2(NMP_IN_USE(op->kernels).requantize, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
-  (y->data, x->data, x->size, y->exponent - x->exponent, y->lo, y->hi);
+  (nmp_at(y, first), nmp_at(x, first), last - first, y->exponent - x->exponent, y->lo, y->hi);
+}
+
+static void run(const nmp_op *op) {
+  nmp_run_parts(op, op->out[0].size, op->out[0].size, run_elements, NULL);
 }
 
 const nmp_op_type nmp_requantize_type = {.check = check, .run = run, .in_place = 1};

@@ -32,7 +32,7 @@ static void run(const nmp_op *op) {
     block.from[i] = y->shape[i] > 1 ? strides[i] * p->steps[i] : 0;
     first += strides[i] * p->starts[i];
   }
-  nmp_copy_block(y->data, nmp_at(x, (size_t)first), &block, nmp_bytes(x));
+  nmp_copy_block(op, y->data, nmp_at(x, (size_t)first), &block);
 }
 
 const nmp_op_type nmp_slice_type = {.check = check, .run = run};

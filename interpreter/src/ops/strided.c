@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "parts.h"
+
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   ptrdiff_t step = 1;
   for (uint32_t i = t->rank; i-- > 0;) {
@@ -10,17 +12,39 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   }
 }
 
+/* Sizes of short rows are constants where calling a function would take longer than the copy. */
+static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+  if (n == 16) {
+    memcpy(to, from, 16);
+  } else if (n == 32) {
+    memcpy(to, from, 32);
+  } else if (n == 64) {
+    memcpy(to, from, 64);
+  } else {
+    memcpy(to, from, n);
+  }
+}
+
+/* Every second element is what a slice often leaves, and what compilers have vectors for. */
+#define COPY_STEPS(X)                                                    \
+  {                                                                      \
+    X *restrict ys = (X *)(void *)to;                                    \
+    const X *restrict xs = (const X *)(const void *)from;                \
+    for (size_t i = 0; i < n && to_step == 1 && from_step == 2; i++) {   \
+      ys[i] = xs[i * 2];                                                 \
+    }                                                                    \
+    for (size_t i = 0; i < n && (to_step != 1 || from_step != 2); i++) { \
+      ys[(ptrdiff_t)i * to_step] = xs[(ptrdiff_t)i * from_step];         \
+    }                                                                    \
+  }
+
 static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step, size_t bytes) {
   if (to_step == 1 && from_step == 1) {
-    memcpy(to, from, n * bytes);
+    copy_bytes(to, from, n * bytes);
   } else if (bytes == 1) {
-    for (size_t i = 0; i < n; i++) {
-      to[(ptrdiff_t)i * to_step] = from[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(uint8_t)
   } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[(ptrdiff_t)i * to_step] = ((const int16_t *)(const void *)from)[(ptrdiff_t)i * from_step];
-    }
+    COPY_STEPS(int16_t)
   }
 }
 
@@ -45,24 +69,63 @@ static nmp_block simplify(const nmp_block *b) {
   return s;
 }
 
-void nmp_copy_block(void *to, const void *from, const nmp_block *block, size_t bytes) {
-  const nmp_block b = simplify(block);
-  const uint32_t row = b.rank - 1;
+/* The two innermost axes change places, and the result has no gaps. */
+static int is_matrix(const nmp_block *b) {
+  const uint32_t row = b->rank - 1;
+  return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
+}
+
+typedef struct copy {
+  nmp_block block; /* simplified */
+  uint8_t *to;
+  const uint8_t *from;
+} copy;
+
+/* n lines of the two innermost axes, or the only one. */
+static void copy_lines(const nmp_op *op, const nmp_block *b, uint8_t *to, const uint8_t *from, size_t n) {
+  const uint32_t last = b->rank - 1;
+  const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
   const ptrdiff_t unit = (ptrdiff_t)bytes;
-  size_t rows = 1;
-  for (uint32_t i = 0; i < row; i++) {
-    rows *= (size_t)b.shape[i];
+  if (is_matrix(b)) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
+    return;
   }
-  for (size_t index = 0; index < rows; index++) {
-    size_t rest = index;
-    ptrdiff_t target = 0, source = 0;
-    for (uint32_t i = row; i-- > 0;) {
-      const ptrdiff_t at = (ptrdiff_t)(rest % (size_t)b.shape[i]);
-      rest /= (size_t)b.shape[i];
-      target += at * b.to[i];
-      source += at * b.from[i];
+  for (size_t i = 0; i < n; i++) {
+    copy_row(to, from, length, b->to[last], b->from[last], bytes);
+    if (last > 0) {
+      to += b->to[last - 1] * unit;
+      from += b->from[last - 1] * unit;
     }
-    copy_row((uint8_t *)to + target * unit, (const uint8_t *)from + source * unit, (size_t)b.shape[row], b.to[row],
-             b.from[row], bytes);
   }
+}
+
+/* Units are lines along the last axis. */
+static void copy_part(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const copy *c = how;
+  const nmp_block *b = &c->block;
+  const uint32_t axis = b->rank > 1 ? b->rank - 2 : 0; /* of lines, in planes */
+  const size_t lines = b->rank > 1 ? (size_t)b->shape[axis] : 1;
+  const ptrdiff_t unit = (ptrdiff_t)nmp_bytes(&op->out[0]);
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t line = at % lines;
+    size_t rest = at / lines;
+    ptrdiff_t target = (ptrdiff_t)line * b->to[axis], source = (ptrdiff_t)line * b->from[axis];
+    for (uint32_t i = axis; i-- > 0;) {
+      const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
+      rest /= (size_t)b->shape[i];
+      target += index * b->to[i];
+      source += index * b->from[i];
+    }
+    n = lines - line < last - at ? lines - line : last - at;
+    copy_lines(op, b, c->to + target * unit, c->from + source * unit, n);
+  }
+}
+
+void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
+  const copy c = {simplify(block), to, from};
+  size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
+  for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
+    lines *= (size_t)c.block.shape[i];
+  }
+  nmp_run_parts(op, lines, (uint64_t)lines * length * nmp_bytes(&op->out[0]), copy_part, &c);
 }

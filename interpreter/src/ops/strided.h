@@ -14,7 +14,7 @@ typedef struct nmp_block {
 /* The strides of a tensor's own row-major layout. */
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]);
 
-/* to and from are the addresses of the block's first element; an element has 1 or 2 bytes. */
-void nmp_copy_block(void *to, const void *from, const nmp_block *block, size_t bytes);
+/* to and from are the addresses of the block's first element; of the op's output's width. */
+void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block);
 
 #endif

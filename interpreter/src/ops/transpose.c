@@ -30,7 +30,7 @@ static void run(const nmp_op *op) {
     block.shape[i] = y->shape[i];
     block.from[i] = strides[op->params.transpose.perm[i]];
   }
-  nmp_copy_block(y->data, x->data, &block, nmp_bytes(x));
+  nmp_copy_block(op, y->data, x->data, &block);
 }
 
 const nmp_op_type nmp_transpose_type = {.check = check, .run = run};

@@ -24,7 +24,10 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   c->in = (uint32_t)x->shape[x->rank - 1];
   c->out = (uint32_t)w->shape[0];
-  c->k = w->size / c->out;
+  c->k = 1;
+  for (uint32_t i = 1; i < w->rank; i++) {
+    c->k *= (uint32_t)w->shape[i];
+  }
   c->x_wide = NMP_WIDE(x->bits);
   c->w_wide = NMP_WIDE_WEIGHT(w->bits);
   c->y_wide = NMP_WIDE(y->bits);
@@ -54,9 +57,19 @@ static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nm
                                                                             : 1;
 }
 
+/* Tasks that run at the same time. */
+static size_t workers_of(const nmp_op *op, size_t tasks) {
+  return tasks > 1 ? op->threads->threads : 1;
+}
+
+/* Workers do not share lines of a cache. */
+static size_t scratch_of(const nmp_conv_kernel *kernel, const nmp_conv *c) {
+  return (kernel->scratch(c) + 63) / 64 * 64;
+}
+
 size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
   const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
-  return kernel->scratch ? tasks_of(op, kernel, c) * kernel->scratch(c) : 0;
+  return kernel->scratch ? workers_of(op, tasks_of(op, kernel, c)) * scratch_of(kernel, c) : 0;
 }
 
 size_t nmp_conv_packed(const nmp_conv *c) {
@@ -75,9 +88,11 @@ typedef struct shares {
   size_t tasks;
 } shares;
 
-static void run_share(void *context, size_t task) {
+static void run_share(void *context, size_t task, size_t worker) {
   const shares *s = (const shares *)context;
-  s->kernel->run(s->conv, task, s->tasks);
+  nmp_conv c = *s->conv;
+  c.scratch = s->kernel->scratch ? (uint8_t *)c.scratch + worker * scratch_of(s->kernel, &c) : NULL;
+  s->kernel->run(&c, task, s->tasks);
 }
 
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {

@@ -1,49 +1,30 @@
-#include "conv_x86.h"
+#include "conv_bands.h"
 
-#ifdef NMP_X86
+#include "conv_join.h"
+
+#ifdef NMP_BANDS
 #include <string.h>
 
 #define SLACK 64           /* bytes behind a band that a grain may reach */
-#define L1_BYTES 16384u    /* of weights that are used for one tile after the other */
 #define BAND_BYTES 131072u /* of a band, when the weights are as many */
 #define TASK_MACS 262144u  /* less is not worth a task */
-
-/* The convolution as bands, segments and panels. A line is a row of output pixels; a single pixel where the pixels of x
- * are the rows of the matrix as they are.
- */
-typedef struct shape {
-  nmp_axis v, h;
-  uint32_t images;
-  int32_t v_hop, h_hop;                    /* rows and pixels of x from one of the band to the next */
-  size_t width;                            /* pixels of a band's row */
-  size_t row;                              /* elements of it */
-  size_t segments, per_segment;            /* elements */
-  size_t grains;                           /* of a segment */
-  size_t panels, panel_bytes, group_bytes; /* of a group; of all its panels */
-  size_t lines, plane;                     /* of a band; bytes */
-  int whole;                               /* rows of x are rows of the band */
-} shape;
-
-static size_t align(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
 
 static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-static size_t band_rows(const shape *s, size_t lines) {
+static size_t band_rows(const nmp_shape *s, size_t lines) {
   return ((lines - 1) * (size_t)s->v.stride + (size_t)((s->v.kernel - 1) * s->v.dilation)) / (size_t)s->v_hop + 1;
 }
 
-static size_t plane_bytes(const shape *s, const nmp_product *p, size_t lines) {
-  return align(band_rows(s, lines) * s->row * p->element + SLACK);
+static size_t plane_bytes(const nmp_shape *s, const nmp_product *p, size_t lines) {
+  return nmp_bands_align(band_rows(s, lines) * s->row * p->element + SLACK);
 }
 
 /* Lines of a band: as many bytes as the weights have, since each band reads them all. */
-static size_t band_lines(const nmp_conv *c, const nmp_product *p, const shape *s) {
+static size_t band_lines(const nmp_conv *c, const nmp_product *p, const nmp_shape *s) {
   const size_t weights = c->groups * s->group_bytes, lines = (size_t)s->v.out;
-  const size_t bytes = weights < L1_BYTES ? L1_BYTES : weights < BAND_BYTES ? weights : BAND_BYTES;
+  const size_t bytes = weights < NMP_BANDS_L1 ? NMP_BANDS_L1 : weights < BAND_BYTES ? weights : BAND_BYTES;
   const size_t one = plane_bytes(s, p, 1) * p->planes;
   const size_t each = (size_t)(s->v.stride / s->v_hop) * s->row * p->element * p->planes;
   const size_t most = bytes > one ? 1 + (bytes - one) / each : 1;
@@ -56,8 +37,8 @@ static int32_t hop(const nmp_axis *axis, size_t bytes) {
   return axis->kernel == 1 && bytes >= 128 ? axis->stride : 1;
 }
 
-static shape shape_of(const nmp_conv *c, const nmp_product *p) {
-  shape s;
+static nmp_shape shape_of(const nmp_conv *c, const nmp_product *p) {
+  nmp_shape s;
   memset(&s, 0, sizeof(s));
   s.v = c->v;
   s.h = c->h;
@@ -79,8 +60,9 @@ static shape shape_of(const nmp_conv *c, const nmp_product *p) {
     s.segments *= (size_t)s.h.kernel;
     s.per_segment = c->in / c->groups;
   }
-  s.grains = (s.per_segment * p->element + NMP_GRAIN - 1) / NMP_GRAIN;
-  const size_t channels = c->out / c->groups, vector = s.segments * s.grains * NMP_GRAIN * p->lanes;
+  s.grains = (s.per_segment * p->element + p->grain - 1) / p->grain;
+  const size_t channels = c->out / c->groups, grains = s.segments * s.grains;
+  const size_t vector = p->lanes * (nmp_is_joined(p) ? nmp_join_lane(grains) : grains * p->grain);
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s.panels = (vectors + 1) / 2;
   s.panel_bytes = sizeof(nmp_panel) + 2 * vector;
@@ -90,52 +72,64 @@ static shape shape_of(const nmp_conv *c, const nmp_product *p) {
   return s;
 }
 
-/* Packed are the shape, the distances of segments, and the panels. */
-static size_t segments_at(void) {
-  return align(sizeof(shape));
+size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p) {
+  const nmp_shape s = shape_of(c, p);
+  return nmp_panels_at(&s) + c->groups * s.group_bytes;
 }
 
-static size_t panels_at(const shape *s) {
-  return segments_at() + align(s->segments * sizeof(uint32_t));
-}
-
-size_t nmp_x86_packed(const nmp_conv *c, const nmp_product *p) {
-  const shape s = shape_of(c, p);
-  return panels_at(&s) + c->groups * s.group_bytes;
-}
-
-size_t nmp_x86_scratch(const nmp_conv *c, const nmp_product *p) {
-  const shape s = shape_of(c, p);
+size_t nmp_bands_scratch(const nmp_conv *c, const nmp_product *p) {
+  const nmp_shape s = shape_of(c, p);
   return s.plane * p->planes;
+}
+
+#define SOME 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
+
+static void sum_narrow(const int8_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int16_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int16_t w = weights[i], minus = (int16_t)-w;
+    some = (int16_t)(some + w);
+    some_most = (int16_t)(some_most + (w < minus ? minus : w));
+  }
+  *sum += some;
+  *most += some_most;
+}
+
+static void sum_wide(const int16_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int32_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int32_t w = weights[i];
+    some += w;
+    some_most += w < 0 ? -w : w;
+  }
+  *sum += some;
+  *most += some_most;
 }
 
 /* The sum of a channel's weights and that of their magnitudes. */
 static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
-  const size_t first = channel * c->k;
   *sum = *most = 0;
-  for (size_t i = 0; i < c->k && c->w_wide; i++) {
-    const int64_t w = ((const int16_t *)c->w)[first + i];
-    *sum += w;
-    *most += w < 0 ? -w : w;
+  for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
+    n = smaller(end - i, SOME);
+    if (c->w_wide) {
+      sum_wide((const int16_t *)c->w + i, n, sum, most);
+    } else {
+      sum_narrow((const int8_t *)c->w + i, n, sum, most);
+    }
   }
-  int32_t narrow = 0, narrow_most = 0;
-  for (size_t i = 0; i < c->k && !c->w_wide; i++) {
-    const int32_t w = ((const int8_t *)c->w)[first + i];
-    narrow += w;
-    narrow_most += w < 0 ? -w : w;
-  }
-  *sum += narrow;
-  *most += narrow_most;
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
+ * has its bias for a sum, whatever its shift is.
+ */
 static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2, by = nmp_conv_shift(c, channel) - 8 * split;
+  const int split = p->planes == 2;
   int64_t sum, most;
+  sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  sum_weights(c, channel, &sum, &most);
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   const int64_t x_most = c->x_wide && !split ? 32768 : 128;
@@ -144,8 +138,20 @@ static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_
   return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
 }
 
+/* Whether one of n weights is among `least` to `most`. */
+static int has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
+  int found = 0;
+  for (size_t i = first; i < first + n; i++) {
+    const int32_t w = c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
+    found |= w >= least && w <= most;
+  }
+  return found;
+}
+
 static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first, size_t channels, nmp_panel *panel) {
   memset(panel, 0, sizeof(*panel));
+  panel->lowest = has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
+  panel->highest = has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
   panel->proven = 1;
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
@@ -155,93 +161,106 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   for (size_t i = 0; i < channels && !panel->proven; i++) {
     int64_t sum, most;
     sum_weights(c, first + i, &sum, &most);
-    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : 0;
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : c->x_wide && c->w_wide ? (int32_t)sum : 0;
     panel->shift[i] = panel->scale_shift[i];
   }
 }
 
-/* n elements of a grain, or less at the end of a segment. */
-static void pack_grain(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to) {
-  if (p->element == 1) {
-    memcpy(to, (const int8_t *)c->w + at, n);
-  } else {
-    for (size_t i = 0; i < n; i++) {
-      ((int16_t *)(void *)to)[i] = c->w_wide ? ((const int16_t *)c->w)[at + i] : ((const int8_t *)c->w)[at + i];
-    }
+static void widen(int16_t *to, const int8_t *from, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    to[i] = from[i];
   }
 }
 
-static void pack_panel(const nmp_conv *c, const nmp_product *p, const shape *s, size_t first, size_t channels,
+/* n weights of a channel from number `at` on, as grains that are `step` bytes apart. */
+static void pack_grains(const nmp_conv *c, const nmp_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  int16_t wide[SOME];
+  const uint8_t *w = (const uint8_t *)c->w + (at << c->w_wide);
+  size_t bytes = n * p->element;
+  if (p->element == 2 && !c->w_wide) {
+    widen(wide, (const int8_t *)w, n);
+    w = (const uint8_t *)wide;
+  }
+  for (; bytes >= 4 && p->grain == 4; bytes -= 4, w += 4, to += step) {
+    memcpy(to, w, 4);
+  }
+  for (; bytes >= p->grain; bytes -= p->grain, w += p->grain, to += step) {
+    memcpy(to, w, p->grain);
+  }
+  memcpy(to, w, bytes);
+}
+
+/* Some grains of all channels at a time, so that what is written stays in the cache. */
+static void pack_panel(const nmp_conv *c, const nmp_product *p, const nmp_shape *s, size_t first, size_t channels,
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
-  const size_t lanes = vectors * p->lanes, per_grain = NMP_GRAIN / p->element;
+  const size_t step = vectors * p->lanes * p->grain;
+  if (nmp_is_joined(p)) {
+    memset(panel, 0, sizeof(*panel));
+    nmp_join_pack(c, first, channels, vectors * p->lanes, panel);
+    return;
+  }
   start_channels(c, p, first, channels, panel);
-  for (size_t segment = 0; segment < s->segments; segment++) {
-    for (size_t i = 0; i < s->per_segment; i += per_grain, to += lanes * NMP_GRAIN) {
-      const size_t n = smaller(per_grain, s->per_segment - i);
-      if (n < per_grain || channels < lanes) {
-        memset(to, 0, lanes * NMP_GRAIN);
-      }
+  if (channels < vectors * p->lanes || s->per_segment * p->element % p->grain != 0) {
+    memset(to, 0, s->segments * s->grains * step);
+  }
+  for (size_t segment = 0; segment < s->segments; segment++, to += s->grains * step) {
+    for (size_t i = 0; i < s->per_segment; i += SOME) {
       for (size_t lane = 0; lane < channels; lane++) {
-        const size_t at = (first + lane) * c->k + segment * s->per_segment + i;
-        pack_grain(c, p, at, n, to + lane * NMP_GRAIN);
+        pack_grains(c, p, (first + lane) * c->k + segment * s->per_segment + i, smaller(SOME, s->per_segment - i),
+                    to + i * p->element / p->grain * step + lane * p->grain, step);
       }
     }
   }
 }
 
-void nmp_x86_pack(const nmp_conv *c, const nmp_product *p, void *to) {
-  const shape s = shape_of(c, p);
+void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
+  nmp_shape s = shape_of(c, p);
   const size_t channels = c->out / c->groups, nr = 2 * (size_t)p->lanes;
-  uint32_t *segments = (uint32_t *)(void *)((uint8_t *)to + segments_at());
-  uint8_t *panels = (uint8_t *)to + panels_at(&s);
-  memcpy(to, &s, sizeof(s));
+  uint32_t *segments = (uint32_t *)(void *)((uint8_t *)to + nmp_segments_at());
+  uint8_t *panels = (uint8_t *)to + nmp_panels_at(&s);
   for (size_t i = 0; i < s.segments; i++) {
     const size_t taps = s.segments / (size_t)s.v.kernel, ky = i / taps, kx = i % taps;
     segments[i] = (uint32_t)((ky * (size_t)s.v.dilation * s.row + kx * (size_t)s.h.dilation * c->in) * p->element);
   }
+  s.proven = p->blocks != NULL;
   for (size_t group = 0; group < c->groups; group++) {
     for (size_t panel = 0; panel < s.panels; panel++) {
       const size_t n = smaller(nr, channels - panel * nr), vectors = n > p->lanes ? 2 : 1;
-      pack_panel(c, p, &s, group * channels + panel * nr, n, vectors,
-                 (nmp_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes));
+      nmp_panel *at = (nmp_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes);
+      pack_panel(c, p, &s, group * channels + panel * nr, n, vectors, at);
+      s.proven = s.proven && at->proven;
     }
   }
+  memcpy(to, &s, sizeof(s));
 }
 
-size_t nmp_x86_tasks(const nmp_conv *c, size_t threads) {
+size_t nmp_bands_tasks(const nmp_conv *c, size_t threads) {
   const uint64_t tasks = (uint64_t)nmp_conv_pixels(c) * c->out * c->k / TASK_MACS;
   return tasks < 1 ? 1 : tasks < threads ? (size_t)tasks : threads;
 }
 
-typedef struct band {
-  const nmp_conv *c;
-  const nmp_product *p;
-  const shape *s;
-  uint8_t *bytes;
-  size_t plane; /* bytes */
-} band;
-
-static void load(const band *b, size_t element, const void *x, size_t n) {
+static void load(const nmp_band *b, size_t element, const void *x, size_t n) {
   b->p->load(b->bytes + element * b->p->element, x, n, b->plane);
 }
 
-static void load_padding(const band *b, size_t element, size_t pixels) {
-  const size_t in = b->c->in;
-  for (size_t i = 0; i < pixels; i++, element += in) {
-    if (b->c->pad) {
-      load(b, element, b->c->pad, in);
-    } else {
-      for (size_t plane = 0; plane < b->p->planes; plane++) {
-        memset(b->bytes + plane * b->plane + element * b->p->element, b->p->zero, in * b->p->element);
-      }
-    }
+static void load_padding(const nmp_band *b, size_t element, size_t pixels) {
+  const size_t in = b->c->in, bytes = b->p->element;
+  for (size_t i = 0; i < pixels && b->c->pad; i++) {
+    load(b, element + i * in, b->c->pad, in);
+  }
+  if (nmp_is_joined(b->p) && !b->c->pad) {
+    nmp_join_zeros(b->bytes + element * bytes, pixels * in);
+    return;
+  }
+  for (size_t plane = 0; plane < b->p->planes && !b->c->pad && pixels > 0; plane++) {
+    memset(b->bytes + plane * b->plane + element * bytes, b->p->zero, pixels * in * bytes);
   }
 }
 
 /* One row of the band from row iy of x. */
-static void load_row(const band *b, size_t element, const uint8_t *x) {
-  const shape *s = b->s;
+static void load_row(const nmp_band *b, size_t element, const uint8_t *x) {
+  const nmp_shape *s = b->s;
   const size_t in = b->c->in, before = smaller((size_t)s->h.before, s->width);
   if (s->h_hop == 1) {
     const size_t inside = smaller((size_t)s->h.in, s->width - before);
@@ -260,8 +279,8 @@ static void load_row(const band *b, size_t element, const uint8_t *x) {
   }
 }
 
-static void load_band(const band *b, size_t image, size_t line, size_t lines) {
-  const shape *s = b->s;
+static void load_band(const nmp_band *b, size_t image, size_t line, size_t lines) {
+  const nmp_shape *s = b->s;
   const size_t x_row = ((size_t)s->h.in * b->c->in) << b->c->x_wide, rows = band_rows(s, lines);
   const uint8_t *x = (const uint8_t *)b->c->x + image * (size_t)s->v.in * x_row;
   const int32_t top = (int32_t)line * s->v.stride - s->v.before;
@@ -283,8 +302,8 @@ static void load_band(const band *b, size_t image, size_t line, size_t lines) {
 }
 
 /* The addresses of `rows` output pixels from number `pixel` of the band on. */
-static void point(const band *b, size_t pixel, size_t rows, size_t group, const uint8_t **to) {
-  const shape *s = b->s;
+static void point(const nmp_band *b, size_t pixel, size_t rows, size_t group, const uint8_t **to) {
+  const nmp_shape *s = b->s;
   const size_t width = (size_t)s->h.out, element = b->p->element;
   const size_t across = (size_t)(s->h.stride / s->h_hop) * b->c->in * element;
   const size_t down = (size_t)(s->v.stride / s->v_hop) * s->row * element;
@@ -297,7 +316,7 @@ static void point(const band *b, size_t pixel, size_t rows, size_t group, const 
   }
 }
 
-static void multiply_tile(const band *b, nmp_tile *t, const uint8_t *const *x, size_t rows, size_t channels,
+static void multiply_tile(const nmp_band *b, nmp_tile *t, const uint8_t *const *x, size_t rows, size_t channels,
                           uint8_t *y) {
   const nmp_way *way = &b->p->ways[t->panel->proven];
   const size_t vectors = channels > b->p->lanes ? 2 : 1;
@@ -310,19 +329,19 @@ static void multiply_tile(const band *b, nmp_tile *t, const uint8_t *const *x, s
 }
 
 /* Panels [first, last) of all groups times the pixels of a band. A few panels stay in the cache from tile to tile. */
-static void multiply(const band *b, const uint8_t *packed, size_t first, size_t last, size_t pixels, uint8_t *y) {
+static void multiply(const nmp_band *b, const uint8_t *packed, size_t first, size_t last, size_t pixels, uint8_t *y) {
   const nmp_conv *c = b->c;
-  const shape *s = b->s;
+  const nmp_shape *s = b->s;
   const size_t channels = c->out / c->groups, nr = 2 * (size_t)b->p->lanes;
-  const size_t at_once = L1_BYTES / s->panel_bytes + 1, most = b->p->ways[1].rows;
+  const size_t at_once = NMP_BANDS_L1 / s->panel_bytes + 1, most = b->p->ways[1].rows;
   const size_t tiles = (pixels + most - 1) / most;
   const uint8_t *x[NMP_ROWS_MAX];
   nmp_tile t;
   t.plane = b->plane;
-  t.segments = (const uint32_t *)(const void *)(packed + segments_at());
+  t.segments = (const uint32_t *)(const void *)(packed + nmp_segments_at());
   t.segment_count = s->segments;
   t.grains = s->grains;
-  packed += panels_at(s);
+  packed += nmp_panels_at(s);
   for (size_t panel = first, n; panel < last; panel += n) {
     const size_t group = panel / s->panels;
     n = smaller(smaller(at_once, last - panel), (group + 1) * s->panels - panel);
@@ -338,27 +357,37 @@ static void multiply(const band *b, const uint8_t *packed, size_t first, size_t 
   }
 }
 
-void nmp_x86_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   for (size_t r = 0; r < rows; r++) {
     c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0, t->sums + r * lanes, 1, n,
                                     t->panel->bias, t->panel->scale_shift, c->lo, c->hi);
   }
 }
 
+/* How many of n the tasks before this one have. */
+static size_t share(size_t n, size_t task, size_t tasks) {
+  return tasks == 1 ? n * task : n * task / tasks;
+}
+
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
-void nmp_x86_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
-  const shape *s = (const shape *)c->packed;
+void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
+  const nmp_shape *s = (const nmp_shape *)c->packed;
   const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
-  const band b = {c, p, s, (uint8_t *)c->scratch + task * s->plane * p->planes, s->plane};
+  const nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane};
   const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
-  const size_t first = by_panels ? panels * task / tasks : 0, last = by_panels ? panels * (task + 1) / tasks : panels;
-  const size_t end = by_panels ? all : all * (task + 1) / tasks;
-  for (size_t line = by_panels ? 0 : all * task / tasks, n; line < end && first < last; line += n) {
-    const size_t image = line / lines;
+  const size_t first = by_panels ? share(panels, task, tasks) : 0,
+               last = by_panels ? share(panels, task + 1, tasks) : panels;
+  const size_t end = by_panels ? all : share(all, task + 1, tasks);
+  for (size_t line = by_panels ? 0 : share(all, task, tasks), n; line < end && first < last; line += n) {
+    const size_t image = s->images > 1 ? line / lines : 0;
     n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
     load_band(&b, image, line - image * lines, n);
-    multiply(&b, c->packed, first, last, n * (size_t)s->h.out,
-             (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide));
+    uint8_t *y = (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide);
+    if (s->proven) {
+      nmp_blocks_multiply(&b, first, last, n, y);
+    } else {
+      multiply(&b, c->packed, first, last, n * (size_t)s->h.out, y);
+    }
   }
 }
 #endif

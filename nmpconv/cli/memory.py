@@ -1,0 +1,111 @@
+"""How the memory plan looks: tensor by step, then step by step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from nmpconv.cli import show
+from nmpconv.memory import Life, Memory, Step, memory
+from nmpconv.reader import Model
+
+WIDTH = 100  # columns of the picture, names and figures included
+NAME = 24  # columns of a name
+BAR = 24
+
+
+def show_memory(model: Model) -> None:
+    """The figures, the picture, and the steps with what they need."""
+    found = memory(model)
+    if found is None:
+        show.line("no ops, no memory")
+        return
+    show.facts(_facts(model, found))
+    for line in _picture(model, found):
+        show.line(line)
+    show.line()
+    rows = [_step_row(i, model, found) for i in range(len(found.steps))]
+    show.table(
+        ("#", "op", "name", ">alive", ">ends at", ">scratch <=", "of the arena"),
+        rows,
+        title="Steps (# alive, . between, + scratch)",
+    )
+
+
+def _facts(model: Model, found: Memory) -> list[tuple[str, str]]:
+    op, step = model.ops[found.peak], found.steps[found.peak]
+    live = [f"{model.tensors[i].nbytes:>10} B  {model.tensors[i].name}" for i in step.live]
+    return [
+        ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
+        ("with scratch", f"at most {found.with_scratch} B, whatever kernels a microcontroller has"),
+        ("peak", f"step {found.peak}, {op.kind} {op.name}: {step.bytes} B are alive"),
+        ("", ""),
+        ("alive then", "\n".join(live)),
+    ]
+
+
+def _picture(model: Model, found: Memory) -> Iterator[str]:
+    """Pages of steps, each with the tensors that are alive then."""
+    sizes = [tensor.nbytes for tensor in model.tensors if tensor.offset is not None]
+    digits = max(7, len(str(model.arena_bytes)), len(str(max(sizes, default=0))))
+    head = f"{'offset':>{digits}} {'bytes':>{digits}}  {'tensor':{NAME}} "
+    cell = max(1, min(3, (WIDTH - len(head)) // len(found.steps)))
+    per_page = (WIDTH - len(head)) // cell
+    lives = sorted(found.lives, key=lambda life: (model.tensors[life.tensor].offset or 0, life.first))
+    held = "█" if sys.stdout.isatty() else "="
+    yield f"Memory plan, tensor by step: W made, @ made over its input, r read, {held} kept"
+    for first in range(0, len(found.steps), per_page):
+        steps = range(first, min(first + per_page, len(found.steps)))
+        yield (head + _numbers(steps, cell)).rstrip()
+        for life in lives:
+            if not any(life.alive(step) for step in steps):
+                continue
+            tensor = model.tensors[life.tensor]
+            cells = "".join(_mark(life, step, model, held) * cell for step in steps).rstrip()
+            yield f"{tensor.offset:>{digits}} {tensor.nbytes:>{digits}}  {_short(tensor.name):{NAME}} {cells}"
+        yield f"{'alive, in % of the arena':>{len(head) - 1}} {_levels(found, model, steps, cell)}".rstrip()
+
+
+def _numbers(steps: range, cell: int) -> str:
+    """Every fifth step's number, above it."""
+    return "".join(f"{step:<{5 * cell}}" for step in steps if (step - steps.start) % 5 == 0)
+
+
+def _mark(life: Life, step: int, model: Model, held: str) -> str:
+    if not life.alive(step):
+        return "."
+    if step == life.first:
+        return "W" if life.over is None else "@"
+    return "r" if life.tensor in model.ops[step].inputs else held
+
+
+def _levels(found: Memory, model: Model, steps: range, cell: int) -> str:
+    """A digit a step: tenths of the arena that are alive; # where it is all of it."""
+    tenths = [10 * found.steps[step].bytes // max(model.arena_bytes, 1) for step in steps]
+    return "".join(("#" if tenth >= 10 else str(tenth)) * cell for tenth in tenths)
+
+
+def _short(name: str) -> str:
+    """The end of a long name tells more than its beginning."""
+    name = show.clean(name)
+    return name if len(name) <= NAME else ".." + name[2 - NAME :]
+
+
+def _step_row(index: int, model: Model, found: Memory) -> list[str]:
+    op, step = model.ops[index], found.steps[index]
+    mark = "  <- peak" if index == found.peak else ""
+    return [
+        str(index),
+        op.kind,
+        _short(op.name),
+        str(step.bytes),
+        str(step.end),
+        str(step.scratch) if step.scratch else show.NOTHING,
+        _bar(step, found.with_scratch) + mark,
+    ]
+
+
+def _bar(step: Step, whole: int) -> str:
+    filled, end = (round(BAR * n / max(whole, 1)) for n in (step.bytes, min(step.end + step.scratch, whole)))
+    scratch = round(BAR * step.scratch / max(whole, 1))
+    return "#" * filled + "." * max(end - scratch - filled, 0) + "+" * scratch

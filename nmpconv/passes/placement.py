@@ -1,0 +1,118 @@
+"""Buffers, each alive for some steps, to offsets in an arena that is small.
+
+Buffers are placed one by one, at the lowest offset that is free for all their life. Which order makes the smallest
+arena is searched: a few sorted orders, then moves of the buffer that sticks out, until the lower bound is reached or
+the budget is spent. The search is seeded: the same buffers get the same places.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+BUDGET = 3_000_000  # pairs of buffers that the search may compare
+
+# By buffer that is alive together with one: the open interval, from its offset, where that one may not begin.
+Meets = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Tensors that share bytes, by their offset in the buffer, and when: op indices, first and last included; -1 is
+    before the first op.
+    """
+
+    offsets: Mapping[str, int]
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """Buffers x and y, by index, that may share bytes in the one step where x ends and y begins: y begins not within
+    (low, high) of x.
+    """
+
+    x: int
+    y: int
+    low: int
+    high: int
+
+    def saved(self, buffers: Sequence[Buffer]) -> int:
+        """Bytes that the two take less than one beside the other, at best."""
+        x, y = buffers[self.x].bytes, buffers[self.y].bytes
+        return x + y - min(max(at + y, x) - min(at, 0) for at in (self.low, self.high))
+
+
+def alive(buffers: Sequence[Buffer], step: int) -> int:
+    """Bytes, one beside the other."""
+    return sum(b.bytes for b in buffers if b.first <= step <= b.last)
+
+
+def bound(buffers: Sequence[Buffer], links: Sequence[Link]) -> int:
+    """What is alive together, at worst: no arena is smaller."""
+    # The most is alive when some buffer has just come.
+    saved = {buffers[link.y].first: link.saved(buffers) for link in links}
+    return max((alive(buffers, step) - saved.get(step, 0) for step in {b.first for b in buffers}), default=0)
+
+
+def place(buffers: Sequence[Buffer], links: Sequence[Link], room: int) -> list[int]:
+    """Offsets. No smaller arena than `room` is looked for."""
+    indices = range(len(buffers))
+    meets = _meets(buffers, links)
+    orders = [
+        sorted(indices, key=lambda i: (-buffers[i].bytes, buffers[i].first)),
+        sorted(indices, key=lambda i: (-buffers[i].bytes * (buffers[i].last - buffers[i].first + 1), buffers[i].first)),
+        sorted(indices, key=lambda i: (-_pressure(buffers, meets, i), -buffers[i].bytes, buffers[i].first)),
+        sorted(indices, key=lambda i: (buffers[i].first, -buffers[i].bytes)),
+    ]
+    peak, offsets, order = min(((*_in_order(buffers, meets, o), o) for o in orders), key=lambda plan: plan[0])
+    dice = random.Random(0)
+    for _ in range(BUDGET // (1 + sum(map(len, meets)))):
+        if peak <= room:
+            break
+        highest = max(order, key=lambda i: offsets[i] + buffers[i].bytes)
+        moved = highest if dice.random() < 0.5 else dice.choice(order)
+        candidate = [i for i in order if i != moved]
+        candidate.insert(dice.randrange(len(order)), moved)
+        new_peak, new_offsets = _in_order(buffers, meets, candidate)
+        if new_peak <= peak:
+            peak, offsets, order = new_peak, new_offsets, candidate
+    return offsets
+
+
+def _meets(buffers: Sequence[Buffer], links: Sequence[Link]) -> list[Meets]:
+    met = [
+        {
+            j: (-b.bytes, other.bytes)
+            for j, other in enumerate(buffers)
+            if other.first <= b.last and b.first <= other.last and other is not b
+        }
+        for b in buffers
+    ]
+    for link in links:
+        met[link.y][link.x] = (link.low, link.high)
+        met[link.x][link.y] = (-link.high, -link.low)
+    return list(met)
+
+
+def _pressure(buffers: Sequence[Buffer], meets: Sequence[Meets], i: int) -> int:
+    """Bytes of a buffer and of all that it meets."""
+    return buffers[i].bytes + sum(buffers[j].bytes for j in meets[i])
+
+
+def _in_order(buffers: Sequence[Buffer], meets: Sequence[Meets], order: Sequence[int]) -> tuple[int, list[int]]:
+    """Peak and offsets when the buffers are placed in this order, each at the lowest free offset."""
+    offsets, peak = [-1] * len(buffers), 0
+    for i in order:
+        offset = 0
+        taken = ((offsets[j] + low, offsets[j] + high) for j, (low, high) in meets[i].items() if offsets[j] >= 0)
+        for start, end in sorted(taken):
+            if start >= offset:
+                break
+            offset = max(offset, end)
+        offsets[i] = offset
+        peak = max(peak, offset + buffers[i].bytes)
+    return peak, offsets

@@ -1,0 +1,137 @@
+"""The levels of AArch64, cross-compiled and emulated: kernels, op cases and whole models, byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from zoo_quick import HARNESS, converted
+
+from nmpconv import reference, writer
+from nmpconv.convert import Options, convert
+from nmpconv.ir import Preprocess
+from nmpconv.ops import OPS, Case
+from nmpconv.passes import plan_memory
+
+CASES = [case for op in OPS.values() for case in op.cases()]
+QUICK = 16  # of so many cases one is in the quick tests
+LEVELS = ["portable", "neon", "neondot"]
+MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
+
+
+@pytest.fixture(scope="module")
+def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Callable[..., Path]:
+    """build(program, *its other files): the program with the whole interpreter, for AArch64."""
+    compiler = need_tool("aarch64-linux-gnu-gcc")
+    need_tool("qemu-aarch64")
+    folder = root / "interpreter"
+    place = tmp_path_factory.mktemp("aarch64")
+    flags = ["-std=c99", "-D_DEFAULT_SOURCE", "-O2", "-I", folder / "include", "-I", folder / "src"]
+    core = [path for part in ("src", "src/ops", "src/gen") for path in sorted((folder / part).glob("*.c"))]
+    subprocess.run([compiler, *flags, "-c", *core], cwd=place, check=True)
+
+    def link(name: str, *others: str) -> Path:
+        own = [folder / "tests" / f"{part}.c" for part in (name, *others)]
+        subprocess.run([compiler, "-static", *flags, *own, *place.glob("*.o"), "-o", place / name], check=True)
+        return place / name
+
+    return link
+
+
+@pytest.fixture(scope="module")
+def check_kernels(build: Callable[..., Path]) -> Path:
+    return build("check_kernels", "check_conv", "memory")
+
+
+@pytest.fixture(scope="module")
+def on_vectors(build: Callable[..., Path]) -> Path:
+    return build("test_nmp")
+
+
+@pytest.fixture
+def emulate(need_tool: Callable[..., str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """emulate(cpu, program, *arguments)"""
+    emulator = need_tool("qemu-aarch64")
+
+    def run(cpu: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([emulator, "-cpu", cpu, *command], capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize(("cpu", "levels"), [("max", LEVELS), ("cortex-a53", LEVELS[:2])])
+def test_every_level_is_portable(
+    cpu: str, levels: Sequence[str], check_kernels: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = emulate(cpu, check_kernels)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(" 0 differ\n")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == levels
+
+
+def test_a_cpu_without_dot_products_refuses_them(
+    check_kernels: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = emulate("cortex-a53", check_kernels, "neondot")
+    assert (done.returncode, done.stderr) == (2, "there is no CPU level 'neondot' here\n")
+
+
+def written(cases: Iterable[Case], folder: Path) -> list[Path]:
+    """A file of each case, with its inputs and what the reference says as a test vector."""
+    files = []
+    for case in cases:
+        graph = case.graph
+        wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
+        outputs = [wanted[graph[name].name].tobytes() for name in graph.outputs]
+        files.append(folder / f"{len(files)}.nmp")
+        vectors = [([feed.tobytes() for feed in case.feeds], outputs)]
+        files[-1].write_bytes(writer.to_bytes(plan_memory.run(graph), {}, vectors))
+    return files
+
+
+@pytest.mark.parametrize("step", [QUICK, pytest.param(1, marks=pytest.mark.slow)])
+def test_op_cases(
+    step: int, on_vectors: Path, tmp_path: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    files = written(CASES[::step], tmp_path)
+    done = emulate("max", on_vectors, *files)
+    assert done.stdout == f"passed: {len(files)} file(s)\n"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_samples(
+    bits: str,
+    samples: Path,
+    on_vectors: Path,
+    tmp_path: Path,
+    emulate: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    file = tmp_path / "sample.nmp"
+    look = Preprocess(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375), layout="auto")
+    options = Options(bits=bits, preprocess=look, equalize="none", rounding="nearest", max_images=4, test_vectors=3)
+    sample = samples / "shapes"
+    result = convert(sample / "model.onnx", {"": sample / "calib"}, options, lambda stage, done, total: None)
+    file.write_bytes(result.data)
+    assert emulate("max", on_vectors, file).stdout == "passed: 1 file(s)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+@pytest.mark.parametrize("bits", ["8", "16"])
+@pytest.mark.parametrize("name", [*MLPERF_TINY, "mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227"])
+def test_models_of_the_zoo(
+    name: str,
+    bits: str,
+    zoo: Path,
+    on_vectors: Path,
+    tmp_path: Path,
+    emulate: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    assert name in HARNESS.FLOORS
+    file = tmp_path / "model.nmp"
+    result, _ = converted(zoo, name, bits, tmp_path, test_vectors=2)
+    file.write_bytes(result.data)
+    assert emulate("max", on_vectors, file).stdout == "passed: 1 file(s)\n"

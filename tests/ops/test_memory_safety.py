@@ -1,0 +1,149 @@
+"""Kernels, every op and whole models in buffers of exact sizes: under AddressSanitizer and UndefinedBehaviorSanitizer
+at every CPU level, and under valgrind, which also knows what is not initialized, at those that it simulates.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zoo_quick import converted
+
+from nmpconv import flat, reference, runtime, writer
+from nmpconv.ops import OPS
+from nmpconv.passes import plan_memory
+
+pytestmark = pytest.mark.slow
+
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+EXACT = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-DGUARD=0", "-g")
+PROGRAMS = {"test_nmp": ("test_nmp",), "check_kernels": ("check_kernels", "check_conv", "memory")}
+MODELS = {
+    "mlperf_ic_resnet8_nhwc": ("8", "16"),
+    "mlperf_kws_dscnn": ("8", "16"),
+    "mlperf_ad_autoencoder": ("8", "16"),
+    "mobilenetv2_100_224_ptqdeq": ("8",),
+}
+
+
+def build(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> dict[str, Path]:
+    """test_nmp and check_kernels, of objects of their own."""
+    c = root / "interpreter"
+    core = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
+    command = [compiler, *EXACT, *flags, f"-I{c / 'include'}", f"-I{c / 'src'}"]
+
+    def compiled(source: Path) -> Path:
+        target = folder / f"{source.parent.name}-{source.stem}.o"
+        subprocess.run([*command, "-c", source, "-o", target], check=True)
+        return target
+
+    programs = {name: [c / "tests" / f"{part}.c" for part in parts] for name, parts in PROGRAMS.items()}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, core))
+        for name, sources in programs.items():
+            mains = list(pool.map(compiled, sources))
+            subprocess.run([compiler, *flags, *mains, *objects, "-o", folder / name], check=True)
+    return {name: folder / name for name in programs}
+
+
+@pytest.fixture(scope="module")
+def sanitized(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> dict[str, Path]:
+    return build(root, tmp_path_factory.mktemp("sanitized"), need_tool("gcc", "clang"), ["-O1", *SANITIZE])
+
+
+@pytest.fixture(scope="module")
+def plain(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> dict[str, Path]:
+    return build(root, tmp_path_factory.mktemp("plain"), need_tool("gcc", "clang"), ["-O1"])
+
+
+def files_of_ops(folder: Path) -> list[Path]:
+    """Every case of every op as a file with a test vector."""
+    files = []
+    for op in OPS.values():
+        for case in op.cases():
+            graph = plan_memory.run(case.graph)
+            wanted = reference.run(case.graph, dict(zip(case.graph.inputs, case.feeds, strict=True)))
+            vector = ([x.tobytes() for x in case.feeds], [wanted[name].tobytes() for name in case.graph.outputs])
+            files.append(folder / f"{case.id.replace('/', '-')}.nmp")
+            files[-1].write_bytes(writer.to_bytes(graph, {}, [vector]))
+    return files
+
+
+def blobs(arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
+    return [{"data": np.frombuffer(array.tobytes(), np.uint8)} for array in arrays]
+
+
+def file_of_model(zoo: Path, name: str, bits: str, folder: Path) -> Path:
+    """A model of the zoo with one test vector: random integers, and what the portable kernels make of them."""
+    result, _ = converted(zoo, name, bits, folder)
+    net, rng = runtime.load(result.data, cpu="portable"), np.random.default_rng(5)
+    inputs = [rng.integers(p.lo, p.hi + 1, p.shape).astype(p.dtype) for p in net.inputs]
+    root = flat.unpack(result.data)
+    root["test_vectors"] = [{"inputs": blobs(inputs), "outputs": blobs(net.run(*inputs))}]
+    path = folder / f"{name}-{bits}.nmp"
+    path.write_bytes(flat.pack(root))
+    return path
+
+
+@pytest.fixture(scope="module")
+def op_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return files_of_ops(tmp_path_factory.mktemp("op_files"))
+
+
+@pytest.fixture(scope="module")
+def model_files(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("model_files")
+    return [file_of_model(zoo, name, bits, folder) for name, widths in MODELS.items() for bits in widths]
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_kernels_sanitized(sanitized: dict[str, Path], record_property: Callable[[str, object], None]) -> None:
+    said = run(sanitized["check_kernels"]).splitlines()
+    levels = [line.split(",")[0] for line in said[:-1]]
+    assert levels == runtime.cpus()
+    assert said[-1].endswith(" 0 differ")
+    record_property("summary", f"kernels under sanitizers: {', '.join(levels)}")
+
+
+def test_ops_sanitized(sanitized: dict[str, Path], op_files: list[Path]) -> None:
+    assert run(sanitized["test_nmp"], *op_files) == f"passed: {len(op_files)} file(s)\n"
+
+
+@pytest.mark.zoo
+def test_models_sanitized(sanitized: dict[str, Path], model_files: list[Path]) -> None:
+    assert run(sanitized["test_nmp"], *model_files) == f"passed: {len(model_files)} file(s)\n"
+
+
+@pytest.fixture(scope="module")
+def valgrind(need_tool: Callable[..., str]) -> list[str]:
+    return [need_tool("valgrind"), "-q", "--error-exitcode=9"]
+
+
+def test_kernels_under_valgrind(
+    plain: dict[str, Path], valgrind: list[str], record_property: Callable[[str, object], None]
+) -> None:
+    said = run(*valgrind, plain["check_kernels"]).splitlines()
+    levels = [line.split(",")[0] for line in said[:-1]]
+    assert ("avx2" in levels) == ("avx2" in runtime.cpus())
+    assert said[-1].endswith(" 0 differ")
+    record_property("summary", f"kernels under valgrind: {', '.join(levels)}")
+
+
+def test_ops_under_valgrind(plain: dict[str, Path], valgrind: list[str], op_files: list[Path]) -> None:
+    assert run(*valgrind, plain["test_nmp"], *op_files) == f"passed: {len(op_files)} file(s)\n"
+
+
+@pytest.mark.zoo
+def test_models_under_valgrind(plain: dict[str, Path], valgrind: list[str], model_files: list[Path]) -> None:
+    small = [path for path in model_files if path.name.startswith("mlperf")]
+    assert run(*valgrind, plain["test_nmp"], *small) == f"passed: {len(small)} file(s)\n"

@@ -1,0 +1,60 @@
+"""check_kernels and board_convs for RISC-V with vectors, in QEMU at several vector lengths: all equal to portable."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TARGET = ["--target=riscv64-linux-gnu", "-march=rv64gcv", "-static"]
+LENGTHS = (128, 256, 512)
+PARTS = ("cpu", "kernels", "conv", "crc", "patch", "rows", "x86")
+Build = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Build:
+    """A program of interpreter/tests, with both levels in a table. Its intrinsics need clang 17 or newer."""
+    out = tmp_path_factory.mktemp("rvv")
+    more = {"check_kernels": ["check_conv"], "board_convs": []}
+
+    def make(name: str) -> Path:
+        compiler = need_tool("clang-19", "clang-18", "clang-17")
+        need_tool("riscv64-linux-gnu-ld")
+        folder = root / "interpreter"
+        parts = sorted(path for part in PARTS for path in folder.glob(f"src/{part}*.c"))
+        sources = [folder / "tests" / f"{part}.c" for part in (name, *more[name], "memory")]
+        flags = ["-std=c99", "-O2", "-DNMP_FIXED_CPU=0", "-I", folder / "include", "-I", folder / "src"]
+        subprocess.run([compiler, *TARGET, *flags, *sources, *parts, "-o", out / name], check=True)
+        return out / name
+
+    return make
+
+
+def said(qemu: str, length: int, program: Path, *arguments: str) -> str:
+    cpu = f"rv64,v=true,vext_spec=v1.0,vlen={length}"
+    done = subprocess.run([qemu, "-cpu", cpu, program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return done.stdout
+
+
+def check(text: str) -> None:
+    *levels, counted = text.splitlines()
+    assert [level.split(",")[0] for level in levels] == ["portable", "rvv"]
+    assert counted.endswith(" 0 differ")
+    assert int(counted.split()[0]) > 500
+
+
+def test_convolutions(build: Build, need_tool: Callable[..., str]) -> None:
+    qemu, program = need_tool("qemu-riscv64"), build("board_convs")
+    for length in LENGTHS:
+        check(said(qemu, length, program, "300"))
+
+
+@pytest.mark.slow
+def test_every_kernel(build: Build, need_tool: Callable[..., str]) -> None:
+    qemu, program = need_tool("qemu-riscv64"), build("check_kernels")
+    for length in LENGTHS:
+        check(said(qemu, length, program))
