@@ -58,14 +58,14 @@
 #define NMP_CONV_WINDOWS 1
 #endif
 
+/* 1: convolutions whose result is written over lines of the input that are no longer needed. */
+#ifndef NMP_CONV_OVERLAP
+#define NMP_CONV_OVERLAP 1
+#endif
+
 /* 1: also convolutions that a CPU's vectors leave to the portable kernels, for what 32 bits do not hold. */
 #ifndef NMP_CONV_HARD
 #define NMP_CONV_HARD 1
-#endif
-
-/* 1: results of convolutions may lie over their inputs (ops/overlap.h). */
-#ifndef NMP_CONV_OVERLAP
-#define NMP_CONV_OVERLAP 1
 #endif
 
 /* The ops, a part of NMP_OPS (gen/nmp_params.h). */

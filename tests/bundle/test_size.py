@@ -44,7 +44,7 @@ def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, Pa
 def test_a_small_net(measured: Callable[..., object], model: Path) -> None:
     """int8, on a Cortex-M4: convolution, pooling, fully connected."""
     found = measured("mps2-an386", model)
-    assert found.flash < 18000
+    assert found.flash < 19000
     assert found.stack < 1200
     assert found.stack_create < 1800
     assert 1000 < found.instructions < 100000
