@@ -288,6 +288,12 @@ static void load_row(const nmp_band *b, size_t element, const uint8_t *x) {
   }
 }
 
+static void end_band(const nmp_band *b, size_t elements) {
+  for (size_t plane = 0; plane < b->p->planes; plane++) {
+    memset(b->bytes + plane * b->plane + elements * b->p->element, 0, SLACK);
+  }
+}
+
 static void load_band(nmp_band *b, size_t image, size_t line, size_t lines) {
   const nmp_shape *s = b->s;
   const size_t x_row = ((size_t)s->h.in * b->c->in) << b->c->x_wide, rows = band_rows(s, lines);
@@ -310,9 +316,7 @@ static void load_band(nmp_band *b, size_t image, size_t line, size_t lines) {
       load_row(b, r * s->row, x + (size_t)iy * x_row);
     }
   }
-  for (size_t plane = 0; plane < b->p->planes; plane++) {
-    memset(b->bytes + plane * b->plane + rows * bytes, 0, SLACK);
-  }
+  end_band(b, rows * s->row);
 }
 
 /* The addresses of `rows` output pixels from number `pixel` of the band on. */
@@ -390,7 +394,7 @@ void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t 
   nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
   if (s->single) {
     p->load(b.bytes, c->x, c->k, b.plane);
-    memset(b.bytes + c->k * p->element, 0, SLACK);
+    end_band(&b, c->k);
     nmp_blocks_row(&b, share(panels, task, tasks), share(panels, task + 1, tasks));
     return;
   }

@@ -141,6 +141,7 @@ void nmp_blocks_row(const nmp_band *b, size_t first, size_t last) {
   const nmp_block row = {
       .x = {b->bytes},
       .y = {(uint8_t *)c->y + (channel << c->y_wide)},
+      .plane = b->plane,
       .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
       .segment_count = b->s->segments,
       .grains = b->s->grains,
