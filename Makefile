@@ -53,11 +53,14 @@ demo: $(VENV)/installed  ## convert a sample, look into the file, run it, measur
 	  echo "Left out: the simulated device, which needs qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
 	fi
 
+# More than cores, since tests wait for simulated devices.
+WORKERS = $(shell expr $$(nproc) '*' 3 / 2)
+
 test: $(VENV)/installed  ## the quick tests
-	$(BIN)/pytest -q -n auto -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
 
 test-slow: $(VENV)/installed  ## fuzzing and whole conversions
-	$(BIN)/pytest -q -n auto -m slow
+	$(BIN)/pytest -q -n $(WORKERS) -m slow
 
 test-all: test test-slow  ## every test
 

@@ -53,6 +53,7 @@ class _Sums:
     per_channel: bool
     by_lines: bool  # 3x3 depthwise, as rv32 has a way of its own for
     overlaps: bool
+    shift: int  # the least of a channel's
 
 
 def _align(size: int, to: int = 16) -> int:
@@ -89,7 +90,9 @@ def _mve(c: _Sums) -> int:
     repeated = 0 if c.per_channel or c.x_wide or c.w_wide else _align(c.outputs)
     wide = c.x_wide | c.w_wide
     patches = 0 if c.direct else min(max(512 // (c.k << c.x_wide), 1 + wide), 16)
-    return max(_align(repeated + patches * c.k << c.x_wide), _portable(c) if wide else 0)
+    room = c.shift + (1 if c.x_wide and c.w_wide else 9)  # conv_mve.c: else the portable kernel computes it
+    fits = not wide or (c.shift >= 0 and c.k < 1 << room)
+    return _align(repeated + patches * c.k << c.x_wide) if fits else _portable(c)
 
 
 def _rv32(c: _Sums) -> int:
@@ -146,6 +149,7 @@ def _scratch(op: Op, model: Model, of: Callable[[_Sums], int]) -> int:
             per_channel=len(w.exponents) > 1,
             by_lines=_by_lines(op, model),
             overlaps=overlap(x, y),
+            shift=y.exponents[0] - x.exponents[0] - max(w.exponents),
         )
     )
 
