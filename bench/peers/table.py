@@ -149,7 +149,7 @@ def svg(rows: Sequence[Row], title: str) -> str:
     parts, y = [f'<text x="8" y="18" font-size="13">{escape(title)}</text>'], 36
     names = [name for name in TITLES if any(name in row.times for row in rows)]
     for i, name in enumerate(names):
-        x = 8 + i * 125
+        x = 8 + i * 135
         parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="{_color(name)}"/>')
         parts.append(f'<text x="{x + 12}" y="{y}">{escape(TITLES[name])}</text>')
     for key, group in groups(rows).items():
