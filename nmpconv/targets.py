@@ -19,6 +19,8 @@ from nmpconv.reader import Model, Op, Tensor
 
 HOST = "host"
 HANDLE = 256  # most bytes of a handle on a 32-bit machine
+# kB of flash that a bundle's interpreter takes, least and most: what bench/mcu.py measures for the MLPerf Tiny nets.
+INTERPRETER = {"cortex-m4": (12, 28), "cortex-m55": (9, 25), "rv32": (26, 42)}
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Needs:
     scratch: int
     packed: int
     exact: bool
+    interpreter: tuple[int, int] | None = None  # kB of flash, see INTERPRETER
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def needs(model: Model, data: bytes | None, target: str) -> Needs:
     sizes = [_scratch(op, model, scratch) for op in model.ops]
     ends = [(op.live_end or model.arena_bytes) + size for op, size in zip(model.ops, sizes, strict=True)]
     arena = _align(max([model.arena_bytes, *ends])) + HANDLE
-    return Needs(target, arena, model.arena_bytes, HANDLE, max(sizes, default=0), 0, exact=False)
+    return Needs(target, arena, model.arena_bytes, HANDLE, max(sizes, default=0), 0, False, INTERPRETER[target])
 
 
 def _scratch(op: Op, model: Model, of: Callable[[_Sums], int]) -> int:

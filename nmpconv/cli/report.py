@@ -77,7 +77,9 @@ def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
     ]
     show.table(columns, cells, title="RAM in bytes (arena: all of it; scratch lies among the activations where it can)")
     about = "about " if planned else ""
-    show.line(f"flash: {about}{flash} bytes of the model, and the interpreter (nmpconv bundle has just the ops used)")
+    ranges = ", ".join(f"{r.target} {r.interpreter[0]} to {r.interpreter[1]}" for r in rows if r.interpreter)
+    measured = f"; kB in a bundle, measured with other nets: {ranges}" if ranges else ""
+    show.line(f"flash: {about}{flash} bytes of the model, and the interpreter{measured}")
 
 
 def _how(row: Needs) -> str:

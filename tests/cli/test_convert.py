@@ -68,6 +68,7 @@ def test_dry_run_of_a_whole_conversion(cli) -> None:
     text = cli(*CONVERT, "--dry-run")
     assert (text.code, text.left) == (0, [])
     assert "not written" in text.out
+    assert "cortex-m4 12 to 28" in text.out
     cli(*CONVERT)
     data = Path("model.nmp").read_bytes()
     assert ran.json["flash_bytes"] == len(data)
