@@ -12,9 +12,10 @@ from typing import Any
 from nmpconv.convert import Options, convert
 
 
-def _harness() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "bench" / "zoo.py"
-    spec = importlib.util.spec_from_file_location("bench_zoo", path)
+def bench_module(name: str) -> ModuleType:
+    """bench/<name>.py, which is no package."""
+    path = Path(__file__).resolve().parents[1] / "bench" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -23,7 +24,7 @@ def _harness() -> ModuleType:
     return module
 
 
-HARNESS = _harness()
+HARNESS = bench_module("zoo")
 
 
 def converted(zoo: Path, name: str, bits: str, folder: Path, **options: Any) -> tuple[Any, Path]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from zoo_quick import converted
+from zoo_quick import bench_module, converted
 
 from nmpconv.bundle import bundle
 from nmpconv.targets import INTERPRETER
@@ -20,19 +17,7 @@ AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
 FINE, NOT_BUILT = "0", "41"
 Make = Callable[..., Path]
 
-
-def _bench() -> ModuleType:
-    path = Path(__file__).resolve().parents[2] / "bench" / "mcu_run.py"
-    spec = importlib.util.spec_from_file_location("bench_mcu_run", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-BENCH = _bench()
+BENCH = bench_module("mcu_run")
 
 
 @pytest.fixture
