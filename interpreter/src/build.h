@@ -29,6 +29,9 @@
 #endif
 #endif
 
+/* 1: what convolutions decide before they run is kept with their weights, for PCs. */
+#define NMP_PREPARED (!NMP_FIXED_CPU && NMP_KEEP_OPS && NMP_PACKED_WEIGHTS)
+
 /* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
  * before. */
 #ifndef NMP_FAULT_DETAILS

@@ -55,14 +55,22 @@ static size_t scratch(const nmp_op *op) {
   return overlaps(op) ? nmp_overlap_scratch(op, &c) : nmp_conv_scratch(op, &c);
 }
 
+static int is_prepared(const nmp_op *op) {
+  return NMP_PREPARED && !overlaps(op);
+}
+
 static size_t packed(const nmp_op *op) {
   const nmp_conv c = decode(op);
-  return nmp_conv_packed(&c);
+  return is_prepared(op) ? nmp_conv_prepared(&c) : nmp_conv_packed(&c);
 }
 
 static void pack(const nmp_op *op, void *to) {
   const nmp_conv c = decode(op);
-  nmp_conv_pack(&c, to);
+  if (is_prepared(op)) {
+    nmp_conv_prepare(op, &c, to);
+  } else {
+    nmp_conv_pack(&c, to);
+  }
 }
 
 static uint64_t work(const nmp_op *op) {
@@ -70,6 +78,10 @@ static uint64_t work(const nmp_op *op) {
 }
 
 static void run(const nmp_op *op) {
+  if (is_prepared(op)) {
+    nmp_conv_run_prepared(op);
+    return;
+  }
   const nmp_conv c = decode(op);
   if (overlaps(op)) {
     nmp_overlap_run(op, &c);

@@ -35,12 +35,16 @@ static size_t scratch(const nmp_op *op) {
 
 static size_t packed(const nmp_op *op) {
   const nmp_conv c = decode(op);
-  return nmp_conv_packed(&c);
+  return NMP_PREPARED ? nmp_conv_prepared(&c) : nmp_conv_packed(&c);
 }
 
 static void pack(const nmp_op *op, void *to) {
   const nmp_conv c = decode(op);
-  nmp_conv_pack(&c, to);
+  if (NMP_PREPARED) {
+    nmp_conv_prepare(op, &c, to);
+  } else {
+    nmp_conv_pack(&c, to);
+  }
 }
 
 static uint64_t work(const nmp_op *op) {
@@ -48,6 +52,10 @@ static uint64_t work(const nmp_op *op) {
 }
 
 static void run(const nmp_op *op) {
+  if (NMP_PREPARED) {
+    nmp_conv_run_prepared(op);
+    return;
+  }
   const nmp_conv c = decode(op);
   nmp_conv_run(op, &c);
 }

@@ -95,12 +95,38 @@ static void run_share(void *context, size_t task, size_t worker) {
   s->kernel->run(&c, task, s->tasks);
 }
 
-void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
-  shares s = {c, NMP_IN_USE(c->kernels).conv(c), 1};
-  s.tasks = tasks_of(op, s.kernel, c);
-  if (s.tasks > 1) {
-    op->threads->parallel(op->threads->pool, run_share, &s, s.tasks);
+static void run_shares(const nmp_op *op, const nmp_conv *c, const nmp_conv_kernel *kernel, size_t tasks) {
+  if (tasks > 1) {
+    shares s = {c, kernel, tasks};
+    op->threads->parallel(op->threads->pool, run_share, &s, tasks);
   } else {
-    s.kernel->run(c, 0, 1);
+    kernel->run(c, 0, 1);
   }
+}
+
+void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
+  run_shares(op, c, kernel, tasks_of(op, kernel, c));
+}
+
+#define PREPARED ((sizeof(nmp_prepared) + 63) / 64 * 64)
+
+size_t nmp_conv_prepared(const nmp_conv *c) {
+  return PREPARED + nmp_conv_packed(c);
+}
+
+void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to) {
+  nmp_prepared *p = (nmp_prepared *)to;
+  p->conv = *c;
+  p->conv.packed = (uint8_t *)to + PREPARED;
+  p->kernel = NMP_IN_USE(c->kernels).conv(c);
+  p->tasks = tasks_of(op, p->kernel, c);
+  if (p->kernel->pack) {
+    p->kernel->pack(c, (uint8_t *)to + PREPARED);
+  }
+}
+
+void nmp_conv_run_prepared(const nmp_op *op) {
+  const nmp_prepared *p = (const nmp_prepared *)op->packed;
+  run_shares(op, &p->conv, p->kernel, p->tasks);
 }

@@ -19,4 +19,16 @@ size_t nmp_conv_packed(const nmp_conv *c);
 void nmp_conv_pack(const nmp_conv *c, void *to);
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c);
 
+/* A convolution with everything that a run decides, in front of its packed weights; where memory is plenty. */
+typedef struct nmp_prepared {
+  nmp_conv conv;
+  const nmp_conv_kernel *kernel;
+  size_t tasks;
+} nmp_prepared;
+
+/* As nmp_conv_packed, nmp_conv_pack and nmp_conv_run, where op->packed is of these. */
+size_t nmp_conv_prepared(const nmp_conv *c);
+void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to);
+void nmp_conv_run_prepared(const nmp_op *op);
+
 #endif
