@@ -14,6 +14,18 @@ static inline int32_t nmp_pixel(const nmp_axis *axis, int32_t position, int32_t 
   return position * axis->stride - axis->before + k * axis->dilation;
 }
 
+/* Windows [first, last) as an axis of their own, which begins at the pixel `from`; each window holds a pixel. */
+static inline nmp_axis nmp_axis_part(const nmp_axis *axis, int32_t first, int32_t last, int32_t *from) {
+  const int32_t start = nmp_pixel(axis, first, 0), end = nmp_pixel(axis, last - 1, axis->kernel - 1) + 1;
+  nmp_axis part = *axis;
+  *from = start < 0 ? 0 : start;
+  part.in = (end < axis->in ? end : axis->in) - *from;
+  part.out = last - first;
+  part.before = *from - start;
+  part.after = end - *from - part.in;
+  return part;
+}
+
 static inline int nmp_inside(const nmp_axis *axis, int32_t pixel) {
   return pixel >= 0 && pixel < axis->in;
 }

@@ -39,6 +39,8 @@ struct nmp_conv_kernel {
   size_t (*scratch)(const nmp_conv *c);      /* bytes of a worker; NULL: none */
   size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
+  /* Rows [first, last) of y, whose first one goes to c->y; of one image. NULL: it has no such function. */
+  void (*rows)(const nmp_conv *c, size_t first, size_t last);
 };
 
 static inline int nmp_x_wide(const nmp_conv *c) {
@@ -70,6 +72,15 @@ static inline int nmp_conv_is_product(const nmp_conv *c) {
 /* The same of a convolution that this build has. */
 static inline int nmp_conv_is_direct(const nmp_conv *c) {
   return !NMP_CONV_WINDOWS || nmp_conv_is_product(c);
+}
+
+/* Rows [first, last) of y as a convolution of its own, where there is one image and every window holds a pixel of x. */
+static inline nmp_conv nmp_conv_rows(const nmp_conv *c, int32_t first, int32_t last) {
+  nmp_conv p = *c;
+  int32_t from;
+  p.v = nmp_axis_part(&c->v, first, last, &from);
+  p.x = (const uint8_t *)c->x + ((size_t)from * (size_t)c->h.in * c->in << c->x_wide);
+  return p;
 }
 
 static inline int nmp_conv_shift(const nmp_conv *c, size_t channel) {

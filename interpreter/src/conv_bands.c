@@ -387,10 +387,27 @@ static size_t share(size_t n, size_t task, size_t tasks) {
   return tasks == 1 ? n * task : n * task / tasks;
 }
 
+/* Panels [first, last) times lines [line, end), of which the first one goes to y. */
+static void multiply_lines(nmp_band *b, size_t first, size_t last, size_t line, size_t end, uint8_t *y) {
+  const nmp_conv *c = b->c;
+  const nmp_shape *s = b->s;
+  const size_t lines = (size_t)s->v.out, bytes = ((size_t)s->h.out * c->out) << c->y_wide;
+  for (size_t n; line < end && first < last; line += n, y += n * bytes) {
+    const size_t image = s->images > 1 ? line / lines : 0;
+    n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
+    load_band(b, image, line - image * lines, n);
+    if (s->proven) {
+      nmp_blocks_multiply(b, first, last, n, y);
+    } else {
+      multiply(b, c->packed, first, last, n * (size_t)s->h.out, y);
+    }
+  }
+}
+
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
-  const size_t lines = (size_t)s->v.out, all = s->images * lines, panels = c->groups * s->panels;
+  const size_t all = s->images * (size_t)s->v.out, panels = c->groups * s->panels;
   nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
   if (s->single) {
     p->load(b.bytes, c->x, c->k, b.plane);
@@ -398,20 +415,19 @@ void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t 
     nmp_blocks_row(&b, share(panels, task, tasks), share(panels, task + 1, tasks));
     return;
   }
-  const int by_panels = c->groups * s->group_bytes > all * s->row || all < tasks;
-  const size_t first = by_panels ? share(panels, task, tasks) : 0,
-               last = by_panels ? share(panels, task + 1, tasks) : panels;
-  const size_t end = by_panels ? all : share(all, task + 1, tasks);
-  for (size_t line = by_panels ? 0 : share(all, task, tasks), n; line < end && first < last; line += n) {
-    const size_t image = s->images > 1 ? line / lines : 0;
-    n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
-    load_band(&b, image, line - image * lines, n);
-    uint8_t *y = (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide);
-    if (s->proven) {
-      nmp_blocks_multiply(&b, first, last, n, y);
-    } else {
-      multiply(&b, c->packed, first, last, n * (size_t)s->h.out, y);
-    }
+  if (c->groups * s->group_bytes > all * s->row || all < tasks) {
+    multiply_lines(&b, share(panels, task, tasks), share(panels, task + 1, tasks), 0, all, (uint8_t *)c->y);
+    return;
   }
+  const size_t line = share(all, task, tasks);
+  multiply_lines(&b, 0, panels, line, share(all, task + 1, tasks),
+                 (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide));
+}
+
+void nmp_bands_rows(const nmp_conv *c, const nmp_product *p, size_t first, size_t last) {
+  const nmp_shape *s = (const nmp_shape *)c->packed;
+  const size_t lines = nmp_conv_is_direct(c) ? (size_t)c->h.out : 1; /* of a row */
+  nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
+  multiply_lines(&b, 0, c->groups * s->panels, first * lines, last * lines, (uint8_t *)c->y);
 }
 #endif

@@ -194,17 +194,18 @@ static span span_of(const nmp_conv *c, const plan *p, const tile *t) {
   return s;
 }
 
-/* Rows [begin, last) of all images' rows. The lanes of a group serve the group before, when y's rows are as many as a
- * lane has factors: groups take turns.
+/* Rows [begin, last) of all images' rows, the first one at y. The lanes of a group serve the group before, when y's
+ * rows are as many as a lane has factors: groups take turns.
  */
-static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i, size_t begin, size_t last) {
+static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i, size_t begin, size_t last,
+                     uint8_t *y) {
   const tile t = tile_of(c, p, i);
   const size_t kw = (size_t)c->h.kernel, pad = p->copied ? 0 : (size_t)c->h.before * p->pitch;
   const size_t row_bytes = (size_t)c->h.out * c->out << c->y_wide;
-  const size_t first = (t.first * c->out + t.channel) << c->y_wide;
   int32_t *lanes = (int32_t *)(void *)((uint8_t *)c->scratch + at->lanes) + (LANES - pad % LANES) % LANES;
   span s = span_of(c, p, &t);
   size_t image = begin / (size_t)c->v.out, oy = begin % (size_t)c->v.out;
+  y += (t.first * c->out + t.channel) << c->y_wide;
   for (size_t row = begin, n, turn = 0; row < last; row += n) {
     const size_t left = (size_t)c->v.out - oy, most = left < last - row ? left : last - row;
     const uint8_t *x = (const uint8_t *)c->x + image * (size_t)c->v.in * (size_t)c->h.in * c->in * p->bytes;
@@ -221,9 +222,10 @@ static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i
       }
     }
     for (size_t r = 0; r < n; r += 2) {
-      uint8_t *y = (uint8_t *)c->y + (row + r) * row_bytes + first;
-      sum_tile(c, p, &t, r, y, r + 1 < n ? y + row_bytes : y, r + 1 < n ? 2 : 1, &s);
+      uint8_t *to = y + r * row_bytes;
+      sum_tile(c, p, &t, r, to, r + 1 < n ? to + row_bytes : to, r + 1 < n ? 2 : 1, &s);
     }
+    y += n * row_bytes;
     turn = turn + 1 < p->groups ? turn + 1 : 0;
     oy += n;
     image += oy == (size_t)c->v.out;
@@ -231,35 +233,47 @@ static void run_tile(const nmp_conv *c, const plan *p, const parts *at, size_t i
   }
 }
 
-static void run(const nmp_conv *whole, size_t task, size_t tasks) {
-  const plan p = plan_of(whole);
-  const parts at = parts_of(whole, &p);
-  const size_t rows = whole->images * (size_t)whole->v.out;
+static void run_rows(const nmp_conv *whole, size_t first, size_t last, uint8_t *y) {
+  const header *h = (const header *)whole->packed;
   nmp_conv c = *whole;
-  if (*(const uint32_t *)c.packed) {
-    if (task == 0) {
-      nmp_conv_portable(&c)->run(&c, 0, 1);
-    }
-    return;
-  }
   uint8_t *base = whole->scratch;
   base += (ALIGN - (uintptr_t)base % ALIGN) % ALIGN;
   c.scratch = base;
-  fill_lanes(&c, &p, (uint32_t *)(void *)base);
-  fill_pixels(&c, base + at.outside, p.pixels);
-  for (size_t i = 0; i < p.tiles; i++) {
-    run_tile(&c, &p, &at, i, rows * task / tasks, rows * (task + 1) / tasks);
+  fill_lanes(&c, &h->plan, (uint32_t *)(void *)base);
+  fill_pixels(&c, base + h->parts.outside, h->plan.pixels);
+  for (size_t i = 0; i < h->plan.tiles; i++) {
+    run_tile(&c, &h->plan, &h->parts, i, first, last, y);
+  }
+}
+
+static void run(const nmp_conv *c, size_t task, size_t tasks) {
+  const size_t rows = c->images * (size_t)c->v.out, first = rows * task / tasks;
+  const header *h = (const header *)c->packed;
+  if (!h->plain) {
+    run_rows(c, first, rows * (task + 1) / tasks, (uint8_t *)c->y + (first * (size_t)c->h.out * c->out << c->y_wide));
+  } else if (task == 0) {
+    nmp_conv_portable(c)->run(c, 0, 1);
+  }
+}
+
+static void rows(const nmp_conv *c, size_t first, size_t last) {
+  const header *h = (const header *)c->packed;
+  if (!h->plain) {
+    run_rows(c, first, last, (uint8_t *)c->y);
+  } else {
+    const nmp_conv part = nmp_conv_rows(c, (int32_t)first, (int32_t)last);
+    nmp_conv_portable(c)->run(&part, 0, 1);
   }
 }
 
 static size_t tasks(const nmp_conv *c, size_t threads) {
-  const size_t rows = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;
-  const size_t most = rows < worth ? rows : worth;
+  const size_t all = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;
+  const size_t most = all < worth ? all : worth;
   return threads < most ? threads : most;
 }
 
 const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run};
+  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, rows};
   if (c->groups != c->in || (c->in == 1 && c->out > 1) || c->k > TAPS_MAX) {
     return NULL;
   }

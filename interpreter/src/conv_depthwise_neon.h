@@ -379,7 +379,7 @@ static size_t tasks(const nmp_conv *c, size_t threads) {
 }
 
 const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run};
+  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, NULL};
   if (c->groups != c->in || (c->in == 1 && c->out > 1) || c->k > TAPS_MAX) {
     return NULL;
   }

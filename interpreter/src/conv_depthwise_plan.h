@@ -91,10 +91,16 @@ static size_t scratch(const nmp_conv *c) {
   return own > plain ? own : plain;
 }
 
-/* Packed: whether the portable kernel has to run, then for each block its NUMBERS and weights; all blocks again for
- * each further row that the lanes have room for, with the weights one factor later.
+/* Packed: this, then for each block its NUMBERS and weights; all blocks again for each further row that the lanes have
+ * room for, with the weights one factor later.
  */
-#define HEADER 64
+typedef struct header {
+  plan plan;
+  parts parts;
+  int plain; /* the portable kernel has to run */
+} header;
+
+#define HEADER ((sizeof(header) + ALIGN - 1) / ALIGN * ALIGN)
 
 static size_t weight_lanes(const plan *p) {
   return p->taps * (p->mode == SPLIT ? 2 : 1) * BLOCK;
@@ -168,9 +174,9 @@ static void pack(const nmp_conv *c, void *to) {
   const plan p = plan_of(c);
   const size_t kw = (size_t)c->h.kernel, lanes = weight_lanes(&p);
   const size_t split = p.mode == SPLIT ? 2 : 1;
-  uint32_t *plain = to;
+  header *h = (header *)to;
   int32_t *block = (int32_t *)to + HEADER / 4;
-  *plain = 0;
+  *h = (header){p, parts_of(c, &p), 0};
   for (size_t b = 0; b < p.together * p.period; b++, block += block_lanes(&p)) {
     for (size_t i = 0; i < BLOCK; i++) {
       const size_t place = b % p.period * BLOCK + i, channel = p.strips ? place : place % c->out;
@@ -180,7 +186,7 @@ static void pack(const nmp_conv *c, void *to) {
         }
         continue;
       }
-      *plain |= !start_of(c, &p, channel, &block[i]);
+      h->plain |= !start_of(c, &p, channel, &block[i]);
       for (size_t t = 0; t < lanes / BLOCK; t++) {
         const size_t tap = t / split;
         const ptrdiff_t row = (ptrdiff_t)(tap / kw * p.factors) - (ptrdiff_t)(b / p.period);

@@ -107,13 +107,9 @@ int nmp_overlap_legal(const nmp_conv *c, int64_t at) {
 
 /* The band as a convolution of its own. */
 static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
-  const int32_t from = read_from(l, b.first), to = read_to(l, b.last);
+  int32_t from;
   nmp_conv p = *c;
-  p.v = l->v;
-  p.v.out = b.last - b.first;
-  p.v.in = to - from;
-  p.v.before = from - nmp_pixel(&l->v, b.first, 0);
-  p.v.after = nmp_pixel(&l->v, b.last - 1, l->v.kernel - 1) + 1 - to;
+  p.v = nmp_axis_part(&l->v, b.first, b.last, &from);
   if (c->x) {
     p.x = (const uint8_t *)c->x + (size_t)from * l->x;
     p.y = (uint8_t *)c->y + (size_t)b.first * l->y;
