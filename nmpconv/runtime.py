@@ -42,8 +42,12 @@ class Port:
 
 @dataclass(frozen=True)
 class OpTime:
-    """Seconds that an op took, the median of the runs."""
+    """Seconds that an op took, the median of the runs; or `count` ops from `first` on that threads run together: then
+    the name is that of the last one, whose result is written, and the kinds are joined by "+".
+    """
 
+    first: int
+    count: int
     name: str
     kind: str
     macs: int
@@ -121,7 +125,9 @@ class Net:
         return [fixed.dequantize(q, port.exponent) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
 
     def run_ops(self, first: int, last: int) -> None:
-        """Runs ops [first, last) on what is in the arena."""
+        """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
+        writes its tensor.
+        """
         if not 0 <= first <= last <= len(self.model.ops):
             raise UsageError(f"ops [{first}, {last}) are not among the {len(self.model.ops)} of the model")
         self._net.run_ops(first, last)
@@ -135,15 +141,30 @@ class Net:
         return np.array(self._net.tensor(i))
 
     def profile(self, runs: int) -> list[OpTime]:
-        """The time of each op over so many runs, on the inputs that `set_input` or the last `run` left or overwrote."""
-        times = np.zeros((runs, len(self.model.ops)))
+        """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or
+        the last `run` left or overwrote.
+        """
+        steps = self.steps()
+        times = np.zeros((runs, len(steps)))
         for row in times:
-            for i in range(len(row)):
+            for i, (first, last) in enumerate(steps):
                 start = time.perf_counter()
-                self._net.run_ops(i, i + 1)
+                self._net.run_ops(first, last)
                 row[i] = time.perf_counter() - start
         medians = np.median(times, axis=0)
-        return [OpTime(op.name, op.kind, op.macs, float(t)) for op, t in zip(self.model.ops, medians, strict=True)]
+        return [self._op_time(step, float(seconds)) for step, seconds in zip(steps, medians, strict=True)]
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Ops [first, last) that a run takes together; most are alone, and all are with one thread."""
+        steps: list[tuple[int, int]] = []
+        while (first := steps[-1][1] if steps else 0) < len(self.model.ops):
+            steps.append((first, first + self._net.together(first)))
+        return steps
+
+    def _op_time(self, step: tuple[int, int], seconds: float) -> OpTime:
+        ops = self.model.ops[slice(*step)]
+        kinds, macs = " + ".join(op.kind for op in ops), sum(op.macs for op in ops)
+        return OpTime(step[0], len(ops), ops[-1].name, kinds, macs, seconds)
 
     def _arrays(self, inputs: Sequence[Any]) -> list[Any]:
         names = [port.name for port in self.inputs]

@@ -101,8 +101,13 @@ nmp_status nmp_output(nmp_net *net, uint32_t i, nmp_view *view);
 /* Runs all ops. There is no error that depends on data. */
 nmp_status nmp_run(nmp_net *net);
 
-/* Runs ops [first, last); what they wrote can be read with nmp_tensor_at until something overwrites it. */
+/* Runs ops [first, last); what they wrote can be read with nmp_tensor_at until something overwrites it. Of ops that are
+ * run together only the last one writes to the tensors.
+ */
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
+
+/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. */
+uint32_t nmp_together(const nmp_net *net, uint32_t op);
 nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view);
 
 /* The CPU level in use, for example "portable"; level i of those that this build has and this machine can run, the

@@ -70,6 +70,10 @@ class Net {
     check(nmp_run_ops(net_, first, last));
   }
 
+  uint32_t together(uint32_t op) const {
+    return nmp_together(net_, op);
+  }
+
   const char *cpu() const {
     return nmp_cpu(net_);
   }
@@ -133,5 +137,6 @@ NB_MODULE(_nmp, m) {
       .def("output", &Net::view<nmp_output>)
       .def("tensor", &Net::view<nmp_tensor_at>)
       .def("run_ops", &Net::run_ops)
+      .def("together", &Net::together)
       .def_prop_ro("cpu", &Net::cpu);
 }

@@ -246,25 +246,12 @@ static void run_rows(const nmp_conv *whole, size_t first, size_t last, uint8_t *
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
-  const size_t rows = c->images * (size_t)c->v.out, first = rows * task / tasks;
-  const header *h = (const header *)c->packed;
-  if (!h->plain) {
-    run_rows(c, first, rows * (task + 1) / tasks, (uint8_t *)c->y + (first * (size_t)c->h.out * c->out << c->y_wide));
-  } else if (task == 0) {
-    nmp_conv_portable(c)->run(c, 0, 1);
-  }
+/* pack() says that the portable kernel has to run. */
+static int is_plain(const nmp_conv *c) {
+  return ((const header *)c->packed)->plain;
 }
 
-static void rows(const nmp_conv *c, size_t first, size_t last) {
-  const header *h = (const header *)c->packed;
-  if (!h->plain) {
-    run_rows(c, first, last, (uint8_t *)c->y);
-  } else {
-    const nmp_conv part = nmp_conv_rows(c, (int32_t)first, (int32_t)last);
-    nmp_conv_portable(c)->run(&part, 0, 1);
-  }
-}
+#include "conv_depthwise_run.h"
 
 static size_t tasks(const nmp_conv *c, size_t threads) {
   const size_t all = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;

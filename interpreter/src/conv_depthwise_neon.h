@@ -313,13 +313,13 @@ static const uint8_t *place_of_tap(const nmp_conv *c, const plan *p, const parts
   return base + at->interleaved + ((group * p->phases + phase) * interleaved_phase(p) + lane) * 4;
 }
 
-/* Rows oy and, with n == 2, oy + 1 of y. */
-static void run_rows(const nmp_conv *c, const plan *p, const parts *at, size_t image, size_t oy, size_t n) {
+/* Rows oy and, with n == 2, oy + 1 of an image's result, at y. */
+static void run_pair(const nmp_conv *c, const plan *p, const parts *at, uint8_t *y, size_t oy, size_t n) {
   const size_t width = (size_t)c->h.out, taps = p->groups * (size_t)c->h.kernel;
   const size_t blocks = (width * p->pitch + BLOCK - 1) / BLOCK, size = block_size(c, p);
   const size_t row_bytes = width * c->out << c->y_wide;
   const uint8_t *x[TAPS_MAX];
-  row t = {c->y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
+  row t = {y, p->pitch, c->out, 0, 0, p->period, c->lo, c->hi};
   if (p->pitch == c->out) {
     t.pitch = t.length = width * c->out;
   }
@@ -333,32 +333,26 @@ static void run_rows(const nmp_conv *c, const plan *p, const parts *at, size_t i
       interleave(c, p, at, oy, first, t.blocks);
     }
     for (size_t i = 0; i < n; i++) {
-      t.y = (uint8_t *)c->y + (image * (size_t)c->v.out + oy + i) * row_bytes;
+      t.y = y + i * row_bytes;
       sum_row(&t, p, x, (const int32_t *)c->packed + HEADER / 4 + i * p->period * size, size, taps, c->y_wide);
     }
   }
 }
 
-static void run(const nmp_conv *whole, size_t task, size_t tasks) {
+/* Rows [begin, last) of all images' rows, the first one at y. */
+static void run_rows(const nmp_conv *whole, size_t begin, size_t last, uint8_t *y) {
   const plan p = plan_of(whole);
   const parts at = parts_of(&p);
-  const size_t rows = whole->images * (size_t)whole->v.out;
+  const size_t row_bytes = (size_t)whole->h.out * whole->out << whole->y_wide;
   nmp_conv own = *whole;
   const nmp_conv *c = &own;
   int32_t filled = 0; /* rows before this one are in the ring */
-  if (*(const uint32_t *)c->packed) {
-    if (task == 0) {
-      nmp_conv_portable(c)->run(c, 0, 1);
-    }
-    return;
-  }
   own.scratch = (uint8_t *)own.scratch + (ALIGN - (uintptr_t)own.scratch % ALIGN) % ALIGN;
   memset(own.scratch, 0, p.pitch * p.bytes);
   if (c->pad) {
     convert_pixels(own.scratch, c->pad, 1, c, &p);
   }
-  const size_t begin = rows * task / tasks, last = rows * (task + 1) / tasks;
-  for (size_t row = begin, n; row < last; row += n) {
+  for (size_t row = begin, n; row < last; row += n, y += n * row_bytes) {
     const size_t image = row / (size_t)c->v.out, oy = row % (size_t)c->v.out;
     const uint8_t *x = (const uint8_t *)c->x + (image * (size_t)c->v.in * (size_t)c->h.in * c->in << c->x_wide);
     const int32_t top = nmp_pixel(&c->v, (int32_t)oy, 0), end = top + (int32_t)p.rows;
@@ -368,18 +362,25 @@ static void run(const nmp_conv *whole, size_t task, size_t tasks) {
       fill_row(c, &p, &at, x, filled, (uint8_t *)own.scratch + at.ring + slot * p.phases * p.phase * p.bytes);
     }
     n = p.together == 2 && row + 1 < last && oy + 1 < (size_t)c->v.out ? 2 : 1;
-    run_rows(c, &p, &at, image, oy, n);
+    run_pair(c, &p, &at, y, oy, n);
   }
 }
 
+/* pack() says that the portable kernel has to run. */
+static int is_plain(const nmp_conv *c) {
+  return *(const uint32_t *)c->packed != 0;
+}
+
+#include "conv_depthwise_run.h"
+
 static size_t tasks(const nmp_conv *c, size_t threads) {
-  const size_t rows = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;
-  const size_t most = rows < worth ? rows : worth;
+  const size_t all = c->images * (size_t)c->v.out, worth = nmp_conv_pixels(c) * c->out * c->k / SHARE + 1;
+  const size_t most = all < worth ? all : worth;
   return threads < most ? threads : most;
 }
 
 const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, NULL};
+  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, rows};
   if (c->groups != c->in || (c->in == 1 && c->out > 1) || c->k > TAPS_MAX) {
     return NULL;
   }

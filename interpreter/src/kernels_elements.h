@@ -34,6 +34,30 @@ static NMP_INLINE void sum_step(void *y, vector a, vector b, const common *all, 
              all, y_wide);
 }
 
+/* Sums of int8 in int16, where scales and shift are small: (a + 128) and (b + 128) are unsigned bytes, and what is too
+ * much is taken off with the rounding.
+ */
+#define BYTES (4 * LANES) /* elements of int8 of a vector */
+#define BYTE_SCALE_MAX 6  /* 2 * 255 * 2^6 is below 2^15 */
+#define BYTE_SHIFT_MAX 14 /* 2 * 128 * 2^6 + 2^13 is, too */
+
+/* As many elements as there are whole vectors of them; returns how many. */
+static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *b, size_t n, const nmp_binary *how) {
+  const int32_t a_scale = 1 << how->a_shift, b_scale = 1 << how->b_shift;
+  const pair scales = set16(b_scale * 256 + a_scale);
+  const vector round = set16((how->shift > 0 ? 1 << (how->shift - 1) : 0) - 128 * (a_scale + b_scale));
+  const vector lo = set8(how->lo), hi = set8(how->hi);
+  size_t i = 0;
+  for (; i + BYTES <= n; i += BYTES) {
+    const vector p = flip(load(a + i)), q = flip(load(b + i));
+    const vector low = add16(multiply_byte_pairs(byte_pair_low(p, q), scales), round);
+    const vector high = add16(multiply_byte_pairs(byte_pair_high(p, q), scales), round);
+    const vector v = saturate8(shift_all16(low, how->shift), shift_all16(high, how->shift));
+    save(y + i, max8(min8(v, hi), lo));
+  }
+  return i;
+}
+
 static NMP_INLINE void product_step(void *y, vector a, vector b, const common *all, int y_wide) {
   store_step(y, multiply_low(all->round, a, b), multiply_high(all->round, a, b), all, y_wide);
 }
@@ -70,19 +94,22 @@ static NMP_INLINE vector load_rest(const void *from, size_t i, size_t n, size_t 
   }
 
 /* name_<widths> is the loop for all other cases. */
-#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)                                                            \
-  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE)                                                      \
-  static NMP_ADD(fast_add_##widths) {                                                                       \
-    if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) { \
-      add_##widths(y, a, b, n, how);                                                                        \
-      return;                                                                                               \
-    }                                                                                                       \
-    const common all = common_of(how->a_shift, 1 << how->b_shift, how->shift, how->lo, how->hi);            \
-    if (how->a_step == 1 && how->b_step == 1) {                                                             \
-      sum_##widths##_rows(y, a, b, n, 1, 1, &all);                                                          \
-    } else {                                                                                                \
-      sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                      \
-    }                                                                                                       \
+#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)                                                                      \
+  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE)                                                                \
+  static NMP_ADD(fast_add_##widths) {                                                                                 \
+    if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) {           \
+      add_##widths(y, a, b, n, how);                                                                                  \
+      return;                                                                                                         \
+    }                                                                                                                 \
+    const common all = common_of(how->a_shift, 1 << how->b_shift, how->shift, how->lo, how->hi);                      \
+    const int few = how->a_shift <= BYTE_SCALE_MAX && how->b_shift <= BYTE_SCALE_MAX && how->shift <= BYTE_SHIFT_MAX; \
+    if (how->a_step == 1 && how->b_step == 1) {                                                                       \
+      const size_t done = !(A_WIDE) && !(B_WIDE) && !(Y_WIDE) && few ? sum_bytes(y, a, b, n, how) : 0;                \
+      sum_##widths##_rows((uint8_t *)y + (done << (Y_WIDE)), (const uint8_t *)a + (done << (A_WIDE)),                 \
+                          (const uint8_t *)b + (done << (B_WIDE)), n - done, 1, 1, &all);                             \
+    } else {                                                                                                          \
+      sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                                \
+    }                                                                                                                 \
   }
 
 #define FAST_MUL(widths, A_WIDE, B_WIDE, Y_WIDE)                         \

@@ -1,5 +1,8 @@
 #include "nmp.h"
 
+#include <string.h>
+
+#include "chain.h"
 #include "cpu.h"
 #include "gen/nmp_schema.h"
 #include "model.h"
@@ -10,6 +13,7 @@
 struct nmp_net {
   nmp_model model;
   const nmp_op *ops;      /* with NMP_KEEP_OPS */
+  nmp_chain *chains;      /* with NMP_PREPARED: those that begin with each op */
   uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
   const uint32_t *starts; /* of each op's weights in packed */
   const char *cpu;
@@ -41,16 +45,36 @@ static nmp_status refuse(nmp_fault *fault, nmp_rule rule) {
 
 /* The offset of what comes after each part of the arena. */
 typedef struct layout {
-  uint64_t ops, packed, activations, end;
+  uint64_t ops, chains, packed, activations, end;
 } layout;
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   layout at;
   at.ops = align(sizeof(nmp_net));
-  at.packed = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
+  at.chains = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
+  at.packed = at.chains + (NMP_PREPARED ? align(m->ops.count * sizeof(nmp_chain)) : 0);
   at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
   at.end = at.activations + needs->arena;
   return at;
+}
+
+/* What chains need besides; their places where `chains` is not NULL. */
+static void find_chains(const nmp_net *net, nmp_needs *needs, nmp_chain *chains) {
+  const nmp_model *m = &net->model;
+  uint64_t budget = nmp_chain_budget(m);
+  for (uint32_t i = 0; i < m->ops.count;) {
+    const nmp_chain chain = nmp_chain_at(m, KERNELS(net), &net->options, i, &budget);
+    const uint32_t count = chain.count < 2 ? 1 : chain.count;
+    if (chains) {
+      memset(&chains[i], 0, count * sizeof(chain));
+      chains[i] = chain;
+    } else if (count > 1) {
+      const size_t bytes = chain.scratch + chain.copy, end = chain.at + bytes;
+      needs->scratch = bytes > needs->scratch ? (uint32_t)bytes : needs->scratch;
+      needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
+    }
+    i += count;
+  }
 }
 
 /* Fills net but for what lies in the arena, and the layout. */
@@ -60,7 +84,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0, 0};
+  *at = (layout){0, 0, 0, 0, 0};
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
   if (net->cpu == NULL) {
@@ -76,6 +100,9 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   }
   if (status != NMP_OK) {
     return status;
+  }
+  if (NMP_PREPARED) {
+    find_chains(net, &needs, NULL);
   }
   *at = lay_out(m, &needs);
   if (at->end > SIZE_MAX) {
@@ -161,6 +188,7 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   made.packed = NULL;
   made.starts = NULL;
   made.ops = NULL;
+  made.chains = NULL;
   *net = (nmp_net *)arena;
   **net = made;
   if (NMP_PACKED_WEIGHTS && at.activations > at.packed) {
@@ -168,6 +196,10 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   }
   if (NMP_KEEP_OPS) {
     keep_ops(*net, (nmp_op *)(void *)(base + at.ops));
+  }
+  if (NMP_PREPARED) {
+    (*net)->chains = (nmp_chain *)(void *)(base + at.chains);
+    find_chains(*net, NULL, (*net)->chains);
   }
   return NMP_OK;
 }
@@ -216,7 +248,13 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
   if (net == NULL || first > last || last > net->model.ops.count) {
     return NMP_E_ARGUMENT;
   }
-  for (uint32_t i = first; i < last; i++) {
+  for (uint32_t i = first, n; i < last; i += n) {
+    n = nmp_together(net, i);
+    if (n > 1 && n <= last - i) {
+      nmp_chain_run(&net->chains[i], &net->ops[i], net->model.arena);
+      continue;
+    }
+    n = 1;
     nmp_op decoded;
     const nmp_op *op = NMP_KEEP_OPS ? &net->ops[i] : &decoded;
     if (!NMP_KEEP_OPS) {
@@ -225,6 +263,10 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
     nmp_op_table[op->kind]->run(op);
   }
   return NMP_OK;
+}
+
+uint32_t nmp_together(const nmp_net *net, uint32_t op) {
+  return NMP_PREPARED && net && op < net->model.ops.count && net->chains[op].count > 1 ? net->chains[op].count : 1;
 }
 
 const char *nmp_cpu(const nmp_net *net) {

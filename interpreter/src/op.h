@@ -69,6 +69,7 @@ typedef struct nmp_op_type {
   size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
   uint8_t in_place; /* out may lie exactly on in[0] */
+  uint8_t by_rows;  /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
   int64_t (*part)(const nmp_op *op, uint32_t k);
   /* Whether out may share bytes with in[0] when it begins `at` bytes after it; scratch, work and run see to it by their

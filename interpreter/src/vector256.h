@@ -54,6 +54,10 @@ static NMP_INLINE vector max8(vector a, vector b) {
   return _mm256_max_epi8(a, b);
 }
 
+static NMP_INLINE vector min8(vector a, vector b) {
+  return _mm256_min_epi8(a, b);
+}
+
 static NMP_INLINE vector add16(vector a, vector b) {
   return _mm256_add_epi16(a, b);
 }
@@ -100,6 +104,28 @@ static NMP_INLINE pair set_pairs(int32_t a, int32_t b) {
 
 static NMP_INLINE vector saturate16(vector low, vector high) {
   return _mm256_packs_epi32(low, high);
+}
+
+static NMP_INLINE vector shift_all16(vector a, int by) {
+  return _mm256_sra_epi16(a, _mm_cvtsi32_si128(by));
+}
+
+/* Pairs of bytes as pair_low and pair_high have them of int16; saturate8 undoes both. */
+static NMP_INLINE pair byte_pair_low(vector a, vector b) {
+  return _mm256_unpacklo_epi8(a, b);
+}
+
+static NMP_INLINE pair byte_pair_high(vector a, vector b) {
+  return _mm256_unpackhi_epi8(a, b);
+}
+
+static NMP_INLINE vector saturate8(vector low, vector high) {
+  return _mm256_packs_epi16(low, high);
+}
+
+/* uint8 times int8, both products of a pair in int16. */
+static NMP_INLINE vector multiply_byte_pairs(pair x, pair w) {
+  return _mm256_maddubs_epi16(x, w);
 }
 
 static NMP_INLINE vector shift_all(vector a, int by) {

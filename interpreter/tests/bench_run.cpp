@@ -86,6 +86,17 @@ int main(int argc, char **argv) {
          info.arena_bytes, fastest(SECONDS, [&] { nmp_run(net); }) * 1e6);
   for (uint32_t i = 0; ops && i < info.ops; i++) {
     printf("%4u %10.3f us\n", i, fastest(SECONDS / 10, [&] { nmp_run_ops(net, i, i + 1); }) * 1e6);
+    const uint32_t n = nmp_together(net, i);
+    if (n > 1) {
+      const double together = fastest(SECONDS / 5, [&] { nmp_run_ops(net, i, i + n); });
+      const double alone = fastest(SECONDS / 5, [&] {
+        for (uint32_t k = i; k < i + n; k++) {
+          nmp_run_ops(net, k, k + 1);
+        }
+      });
+      printf("     %10.3f us together with the next %u; one after the other %.3f us\n", together * 1e6, n - 1,
+             alone * 1e6);
+    }
   }
   free(arena);
   free(file);

@@ -119,9 +119,8 @@ static void *aligned(int slot, size_t bytes) {
   return tail(slot, (bytes + 63) / 64 * 64);
 }
 
-static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads) {
+static const nmp_conv_kernel *prepare(nmp_conv *c, const nmp_kernels *kernels, void *y) {
   const nmp_conv_kernel *kernel = kernels->conv(c);
-  const size_t tasks = kernel->tasks ? threads : 1;
   void *packed = aligned(PACKED, kernel->packed ? kernel->packed(c) : 0);
   c->kernels = kernels;
   c->y = y;
@@ -130,9 +129,29 @@ static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads
   if (kernel->packed && kernel->packed(c) > 0) {
     kernel->pack(c, packed);
   }
+  return kernel;
+}
+
+static void run(nmp_conv *c, const nmp_kernels *kernels, void *y, size_t threads) {
+  const nmp_conv_kernel *kernel = prepare(c, kernels, y);
+  const size_t tasks = kernel->tasks ? threads : 1;
   for (size_t task = tasks; task-- > 0;) {
     kernel->run(c, task, tasks);
   }
+}
+
+/* Some rows of y, against a convolution of these rows alone. */
+static void check_rows(nmp_conv *c) {
+  const int seen = nmp_pixel(&c->v, 0, c->v.kernel - 1) >= 0 && nmp_pixel(&c->v, c->v.out - 1, 0) < c->v.in;
+  const int32_t first = up_to((uint32_t)c->v.out), last = first + 1 + up_to((uint32_t)(c->v.out - first));
+  if (c->images > 1 || !seen || tested.conv(c)->rows == NULL) {
+    return;
+  }
+  nmp_conv part = nmp_conv_rows(c, first, last);
+  const size_t bytes = nmp_conv_pixels(&part) * c->out << c->y_wide;
+  run(&part, &portable, poisoned(WANT, bytes), 1);
+  prepare(c, &tested, poisoned(GOT, bytes))->rows(c, (size_t)first, (size_t)last);
+  compare("rows of conv", c->x_wide * 4 + c->w_wide * 2 + c->y_wide, c->k, bytes);
 }
 
 static void check_conv(int fill) {
@@ -159,6 +178,7 @@ static void check_conv(int fill) {
   run(&c, &portable, poisoned(WANT, bytes), 1);
   run(&c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
   compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
+  check_rows(&c);
 }
 
 /* The int16 of those with extreme bytes whose product is farthest from that of the high bytes, up or down. */

@@ -77,7 +77,17 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
         "runs": len(timing.latencies),
         "latency_ms": {**latency, "mean": 1e3 * timing.mean},
         "arena_bytes": net.arena_bytes,
-        "ops": [{"name": op.name, "kind": op.kind, "ms": 1e3 * op.seconds, "macs": op.macs} for op in timing.ops],
+        "ops": [
+            {
+                "first": op.first,
+                "count": op.count,
+                "name": op.name,
+                "kind": op.kind,
+                "ms": 1e3 * op.seconds,
+                "macs": op.macs,
+            }
+            for op in timing.ops
+        ],
     }
 
 
@@ -88,7 +98,7 @@ def _show(timing: Timing, net: Net) -> None:
         ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
         [
             [
-                str(i),
+                str(op.first) if op.count == 1 else f"{op.first}-{op.first + op.count - 1}",
                 op.kind,
                 op.name,
                 show.duration(op.seconds),
@@ -97,7 +107,7 @@ def _show(timing: Timing, net: Net) -> None:
                 show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
                 show.bar(op.seconds / longest),
             ]
-            for i, op in enumerate(timing.ops)
+            for op in timing.ops
         ],
         title="Ops",
     )

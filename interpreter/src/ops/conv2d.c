@@ -2,7 +2,7 @@
 #include "overlap.h"
 #include "window.h"
 
-static nmp_conv decode(const nmp_op *op) {
+nmp_conv nmp_conv_of(const nmp_op *op) {
   const nmp_conv2d_params *p = &op->params.conv2d;
   const int32_t *x = op->in[0].shape, *w = op->in[1].shape, *y = op->out[0].shape;
   nmp_conv c;
@@ -26,7 +26,7 @@ static nmp_rule check(const nmp_op *op) {
   NMP_REQUIRE(w->shape[0] % groups == 0, "output channels of a group", w->shape[0] % groups, 0);
   NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
   NMP_REQUIRE(y->shape[3] == w->shape[0], "output channels", y->shape[3], w->shape[0]);
-  const nmp_conv c = decode(op);
+  const nmp_conv c = nmp_conv_of(op);
   NMP_TRY(nmp_check_axis(&c.v));
   NMP_TRY(nmp_check_axis(&c.h));
   if (op->input_count == 4) {
@@ -39,7 +39,7 @@ static nmp_rule check(const nmp_op *op) {
 }
 
 static int overlap(const nmp_op *op, int64_t at) {
-  const nmp_conv c = decode(op);
+  const nmp_conv c = nmp_conv_of(op);
   return nmp_overlap_legal(&c, at);
 }
 
@@ -51,22 +51,22 @@ static int overlaps(const nmp_op *op) {
 }
 
 static size_t scratch(const nmp_op *op) {
-  const nmp_conv c = decode(op);
+  const nmp_conv c = nmp_conv_of(op);
   return overlaps(op) ? nmp_overlap_scratch(op, &c) : nmp_conv_scratch(op, &c);
 }
 
-static int is_prepared(const nmp_op *op) {
+int nmp_conv_is_prepared(const nmp_op *op) {
   return NMP_PREPARED && !overlaps(op);
 }
 
 static size_t packed(const nmp_op *op) {
-  const nmp_conv c = decode(op);
-  return is_prepared(op) ? nmp_conv_prepared(&c) : nmp_conv_packed(&c);
+  const nmp_conv c = nmp_conv_of(op);
+  return nmp_conv_is_prepared(op) ? nmp_conv_prepared(&c) : nmp_conv_packed(&c);
 }
 
 static void pack(const nmp_op *op, void *to) {
-  const nmp_conv c = decode(op);
-  if (is_prepared(op)) {
+  const nmp_conv c = nmp_conv_of(op);
+  if (nmp_conv_is_prepared(op)) {
     nmp_conv_prepare(op, &c, to);
   } else {
     nmp_conv_pack(&c, to);
@@ -78,11 +78,11 @@ static uint64_t work(const nmp_op *op) {
 }
 
 static void run(const nmp_op *op) {
-  if (is_prepared(op)) {
+  if (nmp_conv_is_prepared(op)) {
     nmp_conv_run_prepared(op);
     return;
   }
-  const nmp_conv c = decode(op);
+  const nmp_conv c = nmp_conv_of(op);
   if (overlaps(op)) {
     nmp_overlap_run(op, &c);
   } else {

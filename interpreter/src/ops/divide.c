@@ -35,4 +35,4 @@ static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * 8; /* a division each */
 }
 
-const nmp_op_type nmp_divide_type = {.check = check, .run = run, .in_place = 1, .work = work};
+const nmp_op_type nmp_divide_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1, .work = work};

@@ -17,4 +17,4 @@ static void run(const nmp_op *op) {
                 &how);
 }
 
-const nmp_op_type nmp_mul_type = {.check = check, .run = run, .in_place = 1};
+const nmp_op_type nmp_mul_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1};

@@ -18,4 +18,4 @@ static void run(const nmp_op *op) {
   nmp_run_parts(op, op->out[0].size, op->out[0].size, run_elements, NULL);
 }
 
-const nmp_op_type nmp_requantize_type = {.check = check, .run = run, .in_place = 1};
+const nmp_op_type nmp_requantize_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1};

@@ -7,4 +7,4 @@ static void run(const nmp_op *op) {
   nmp_run_aligned(op, NMP_ALIGNED(rows, op));
 }
 
-const nmp_op_type nmp_sub_type = {.check = nmp_check_aligned, .run = run, .in_place = 1};
+const nmp_op_type nmp_sub_type = {.check = nmp_check_aligned, .run = run, .in_place = 1, .by_rows = 1};

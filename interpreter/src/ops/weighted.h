@@ -19,6 +19,12 @@ size_t nmp_conv_packed(const nmp_conv *c);
 void nmp_conv_pack(const nmp_conv *c, void *to);
 void nmp_conv_run(const nmp_op *op, const nmp_conv *c);
 
+/* conv2d.c: an op as a convolution. */
+nmp_conv nmp_conv_of(const nmp_op *op);
+
+/* It is run by nmp_conv_run_prepared. */
+int nmp_conv_is_prepared(const nmp_op *op);
+
 /* A convolution with everything that a run decides, in front of its packed weights; where memory is plenty. */
 typedef struct nmp_prepared {
   nmp_conv conv;
