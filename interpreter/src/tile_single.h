@@ -1,0 +1,84 @@
+/* A pixel times strips of conv_bands.h for one instruction set, with the vectors of tile_x86.h, and
+ *
+ *   XOR(a, b)
+ *   finish_single(s, acc, vectors)   stores acc, sums of channels, as y
+ */
+
+enum { single_of_bytes, single_of_words, single_of_planes }; /* what a grain is */
+
+#define SINGLE_SUMS 8
+
+/* Adds some grains of x, each to sums of its own; acc is [grain][plane][vector]. Bytes of x are int8. */
+INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w, const int kind, const int grains,
+                       const int vectors) {
+  const int planes = kind == single_of_planes ? 2 : 1;
+  UNROLL for (int i = 0; i < grains * planes; i++) {
+    const int g = i / planes;
+    V x = grain_of(s->x + (size_t)(i % planes) * s->plane + at + g * NMP_GRAIN);
+    if (kind == single_of_bytes) {
+      x = XOR(x, BROADCAST((int32_t)0x80808080));
+    }
+    UNROLL for (int v = 0; v < vectors; v++) {
+      const V factors = LOAD(w + (g * vectors + v) * (int)sizeof(V));
+      V *sum = &acc[i * vectors + v];
+      *sum = kind == single_of_bytes ? DOT_BYTES(*sum, x, factors) : DOT_WORDS(*sum, x, factors);
+    }
+  }
+}
+
+/* A strip; in each vector several sums, since an addition has to wait for the one before. Returns where its weights
+ * end.
+ */
+INLINE const uint8_t *single_strip(const nmp_single *s, const int kind, const int vectors) {
+  const int planes = kind == single_of_planes ? 2 : 1, most = SINGLE_SUMS / (planes * vectors);
+  const int grains = most > 4 ? 4 : most, count = grains * planes * vectors;
+  const size_t end = s->grains * NMP_GRAIN;
+  const uint8_t *w = s->w;
+  size_t at = 0;
+  V acc[SINGLE_SUMS];
+  UNROLL for (int i = 0; i < count; i++) {
+    acc[i] = i < vectors ? LOAD(s->start + i * LANES) : ZERO();
+  }
+  for (; at + (size_t)grains * NMP_GRAIN <= end;
+       at += (size_t)grains * NMP_GRAIN, w += grains * vectors * (int)sizeof(V)) {
+    add_single(acc, s, at, w, kind, grains, vectors);
+  }
+  for (; at < end; at += NMP_GRAIN, w += vectors * (int)sizeof(V)) {
+    add_single(acc, s, at, w, kind, 1, vectors);
+  }
+  UNROLL for (int i = count - 1; i >= planes * vectors; i--) {
+    acc[i % (planes * vectors)] = ADD(acc[i % (planes * vectors)], acc[i]);
+  }
+  UNROLL for (int i = 0; i < vectors && planes == 2; i++) {
+    acc[i] = ADD(acc[i], SRA8(acc[i + vectors]));
+  }
+  finish_single(s, acc, vectors);
+  return w;
+}
+
+INLINE void single(const nmp_single *strips, const int kind) {
+  nmp_single s = *strips;
+  for (; s.channels > (NMP_STRIP - 1) * LANES; s.channels -= NMP_STRIP * LANES) {
+    s.w = single_strip(&s, kind, NMP_STRIP);
+    if (s.channels <= NMP_STRIP * LANES) {
+      return;
+    }
+    s.start += NMP_STRIP * LANES;
+    s.shift += NMP_STRIP * LANES;
+    s.y += NMP_STRIP * LANES << s.y_wide;
+  }
+  if (s.channels > 2 * LANES) {
+    single_strip(&s, kind, 3);
+  } else if (s.channels > LANES) {
+    single_strip(&s, kind, 2);
+  } else {
+    single_strip(&s, kind, 1);
+  }
+}
+
+#define SINGLE(name)                               \
+  static void single_##name(const nmp_single *s) { \
+    single(s, single_of_##name);                   \
+  }
+SINGLE(words)
+SINGLE(planes)
