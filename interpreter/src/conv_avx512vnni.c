@@ -16,6 +16,7 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 #define BROADCAST(i) _mm512_set1_epi32(i)
 #define DOT_BYTES(s, x, w) _mm512_dpbusd_epi32(s, x, w)
 #define DOT_WORDS(s, x, w) _mm512_dpwssd_epi32(s, x, w)
+#define JOINED
 
 /* 8 int32 as int64 */
 static inline V widened(const int32_t *p) {

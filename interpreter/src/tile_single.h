@@ -6,22 +6,31 @@
 
 enum { single_of_bytes, single_of_words, single_of_planes }; /* what a grain is */
 
-#define SINGLE_SUMS 8
+#define SINGLE_SUMS 8 /* of a plane; for all, half of the registers at most */
 
 /* Adds some grains of x, each to sums of its own; acc is [grain][plane][vector]. Bytes of x are int8. */
 INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w, const int kind, const int grains,
                        const int vectors) {
   const int planes = kind == single_of_planes ? 2 : 1;
-  UNROLL for (int i = 0; i < grains * planes; i++) {
-    const int g = i / planes;
-    V x = grain_of(s->x + (size_t)(i % planes) * s->plane + at + g * NMP_GRAIN);
-    if (kind == single_of_bytes) {
-      x = XOR(x, BROADCAST((int32_t)0x80808080));
+  UNROLL for (int g = 0; g < grains; g++, w += vectors * (int)sizeof(V)) {
+    V factors[NMP_STRIP];
+    UNROLL for (int v = 0; v < vectors && planes == 2; v++) {
+      factors[v] = LOAD(w + v * (int)sizeof(V));
+#ifdef JOINED
+      KEEP(factors[v]); /* compilers would load it for each plane */
+#endif
     }
-    UNROLL for (int v = 0; v < vectors; v++) {
-      const V factors = LOAD(w + (g * vectors + v) * (int)sizeof(V));
-      V *sum = &acc[i * vectors + v];
-      *sum = kind == single_of_bytes ? DOT_BYTES(*sum, x, factors) : DOT_WORDS(*sum, x, factors);
+    UNROLL for (int p = 0; p < planes; p++) {
+      V x = grain_of(s->x + (size_t)p * s->plane + at + g * NMP_GRAIN);
+      if (kind == single_of_bytes) {
+        x = XOR(x, BROADCAST((int32_t)0x80808080));
+      }
+      UNROLL for (int v = 0; v < vectors; v++) {
+        V *sum = &acc[(g * planes + p) * vectors + v];
+        const V by = planes == 2 ? factors[v] : LOAD(w + v * (int)sizeof(V));
+        *sum = kind == single_of_bytes ? DOT_BYTES(*sum, x, by) : DOT_WORDS(*sum, x, by);
+        KEEP(*sum);
+      }
     }
   }
 }
@@ -30,12 +39,13 @@ INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w,
  * end.
  */
 INLINE const uint8_t *single_strip(const nmp_single *s, const int kind, const int vectors) {
-  const int planes = kind == single_of_planes ? 2 : 1, most = SINGLE_SUMS / (planes * vectors);
+  const int planes = kind == single_of_planes ? 2 : 1;
+  const int sums = planes * SINGLE_SUMS < LANES ? planes * SINGLE_SUMS : LANES, most = sums / (planes * vectors);
   const int grains = most > 4 ? 4 : most, count = grains * planes * vectors;
   const size_t end = s->grains * NMP_GRAIN;
   const uint8_t *w = s->w;
   size_t at = 0;
-  V acc[SINGLE_SUMS];
+  V acc[2 * SINGLE_SUMS];
   UNROLL for (int i = 0; i < count; i++) {
     acc[i] = i < vectors ? LOAD(s->start + i * LANES) : ZERO();
   }
@@ -43,7 +53,7 @@ INLINE const uint8_t *single_strip(const nmp_single *s, const int kind, const in
        at += (size_t)grains * NMP_GRAIN, w += grains * vectors * (int)sizeof(V)) {
     add_single(acc, s, at, w, kind, grains, vectors);
   }
-  for (; at < end; at += NMP_GRAIN, w += vectors * (int)sizeof(V)) {
+  for (; grains > 1 && at < end; at += NMP_GRAIN, w += vectors * (int)sizeof(V)) {
     add_single(acc, s, at, w, kind, 1, vectors);
   }
   UNROLL for (int i = count - 1; i >= planes * vectors; i--) {
