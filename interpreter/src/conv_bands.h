@@ -140,7 +140,7 @@ typedef struct nmp_shape {
   size_t lines, plane;                     /* of a band; bytes */
   int whole;                               /* rows of x are rows of the band */
   int proven;                              /* all panels are, and the product has blocks; known once packed */
-  int single;                              /* it is one pixel of x by one of y: panels are strips; likewise */
+  int single;                              /* it is one pixel, and proven, too: panels are strips */
 } nmp_shape;
 
 typedef struct nmp_band {

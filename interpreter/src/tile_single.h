@@ -1,12 +1,13 @@
 /* A pixel times strips of conv_bands.h for one instruction set, with the vectors of tile_x86.h, and
  *
  *   XOR(a, b)
+ *   JOINED                           if a dot product is one instruction
  *   finish_single(s, acc, vectors)   stores acc, sums of channels, as y
  */
 
 enum { single_of_bytes, single_of_words, single_of_planes }; /* what a grain is */
 
-#define SINGLE_SUMS 8 /* of a plane; for all, half of the registers at most */
+#define SINGLE_SUMS 8 /* vectors of a plane; of both, half of the registers at most */
 
 /* Adds some grains of x, each to sums of its own; acc is [grain][plane][vector]. Bytes of x are int8. */
 INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w, const int kind, const int grains,
@@ -17,7 +18,7 @@ INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w,
     UNROLL for (int v = 0; v < vectors && planes == 2; v++) {
       factors[v] = LOAD(w + v * (int)sizeof(V));
 #ifdef JOINED
-      KEEP(factors[v]); /* compilers would load it for each plane */
+      KEEP(factors[v]); /* loads would take longer than products: compilers put one into each */
 #endif
     }
     UNROLL for (int p = 0; p < planes; p++) {
@@ -35,8 +36,8 @@ INLINE void add_single(V *acc, const nmp_single *s, size_t at, const uint8_t *w,
   }
 }
 
-/* A strip; in each vector several sums, since an addition has to wait for the one before. Returns where its weights
- * end.
+/* A strip; each of its vectors has several sums, since an addition has to wait for the one before. Returns where its
+ * weights end.
  */
 INLINE const uint8_t *single_strip(const nmp_single *s, const int kind, const int vectors) {
   const int planes = kind == single_of_planes ? 2 : 1;
@@ -68,20 +69,18 @@ INLINE const uint8_t *single_strip(const nmp_single *s, const int kind, const in
 
 INLINE void single(const nmp_single *strips, const int kind) {
   nmp_single s = *strips;
-  for (; s.channels > (NMP_STRIP - 1) * LANES; s.channels -= NMP_STRIP * LANES) {
+  for (size_t n; s.channels > (NMP_STRIP - 1) * LANES; s.channels -= n) {
+    n = s.channels < NMP_STRIP * LANES ? s.channels : NMP_STRIP * LANES;
     s.w = single_strip(&s, kind, NMP_STRIP);
-    if (s.channels <= NMP_STRIP * LANES) {
-      return;
-    }
-    s.start += NMP_STRIP * LANES;
-    s.shift += NMP_STRIP * LANES;
-    s.y += NMP_STRIP * LANES << s.y_wide;
+    s.start += n;
+    s.shift += n;
+    s.y += n << s.y_wide;
   }
   if (s.channels > 2 * LANES) {
     single_strip(&s, kind, 3);
   } else if (s.channels > LANES) {
     single_strip(&s, kind, 2);
-  } else {
+  } else if (s.channels > 0) {
     single_strip(&s, kind, 1);
   }
 }
