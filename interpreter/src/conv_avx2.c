@@ -9,7 +9,7 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
 
 #include "tile_256.h"
 
-PRODUCTS(6, 3, 6, 2, 0, load_words_8, words_tiles, NULL, NULL)
+PRODUCTS(6, 3, 6, 2, 0, load_words_8, words_tiles, NULL, NULL, single_words)
 
 NMP_TARGET_END
 

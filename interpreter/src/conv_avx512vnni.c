@@ -12,9 +12,11 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define ADD(a, b) _mm512_add_epi32(a, b)
 #define SRA8(a) _mm512_srai_epi32(a, 8)
+#define XOR(a, b) _mm512_xor_si512(a, b)
 #define BROADCAST(i) _mm512_set1_epi32(i)
 #define DOT_BYTES(s, x, w) _mm512_dpbusd_epi32(s, x, w)
 #define DOT_WORDS(s, x, w) _mm512_dpwssd_epi32(s, x, w)
+#define JOINED
 
 /* 8 int32 as int64 */
 static inline V widened(const int32_t *p) {
@@ -220,8 +222,43 @@ TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
 #include "tile_join_block.h"
 #include "tile_planes_block.h"
+
+/* The first n bytes of q. A store of all is one that loads take from before it is in the cache. */
+INLINE void store_bytes(uint8_t *y, V q, size_t n) {
+  if (n >= sizeof(q)) {
+    STORE(y, q);
+  } else {
+    _mm512_mask_storeu_epi8(y, ((__mmask64)1 << n) - 1, q);
+  }
+}
+
+INLINE void finish_single(const nmp_single *s, V *acc, const int vectors) {
+  V shifted[4];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)(s->shift + (i < vectors ? i : 0) * LANES));
+    shifted[i] = i < vectors ? _mm512_srav_epi32(acc[i], _mm512_cvtepi8_epi32(by)) : shifted[0];
+  }
+  if (s->y_wide) {
+    const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const V lo = _mm512_set1_epi16((short)s->lo), hi = _mm512_set1_epi16((short)s->hi);
+    UNROLL for (int i = 0; i < vectors; i += 2) {
+      const V q = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(shifted[i], shifted[i + 1]));
+      store_bytes(s->y + i * 2 * LANES, _mm512_min_epi16(_mm512_max_epi16(q, lo), hi),
+                  2 * (s->channels - (size_t)i * LANES));
+    }
+    return;
+  }
+  const V order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const V lo = _mm512_set1_epi8((char)s->lo), hi = _mm512_set1_epi8((char)s->hi);
+  const V q =
+      _mm512_packs_epi16(_mm512_packs_epi32(shifted[0], shifted[1]), _mm512_packs_epi32(shifted[2], shifted[3]));
+  store_bytes(s->y, clamped(_mm512_permutexvar_epi32(order, q), lo, hi), s->channels);
+}
+
+#include "tile_single.h"
+SINGLE(bytes)
 JOIN_PRODUCT(7, &join_blocks)
-PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks)
+PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks, single_bytes)
 
 NMP_TARGET_END
 

@@ -10,7 +10,8 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 #include "tile_256.h"
 
 TILES(TILES_6, bytes)
-PRODUCTS(6, 3, 6, 1, 0x80, load_bytes, bytes_tiles, NULL, NULL)
+SINGLE(bytes)
+PRODUCTS(6, 3, 6, 1, 0x80, load_bytes, bytes_tiles, NULL, NULL, single_bytes)
 
 NMP_TARGET_END
 

@@ -120,10 +120,8 @@ static void sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t
   }
 }
 
-/* Whether the channel is proven; and if so the start of its sum, modulo 2^32, and its shift. A channel without weights
- * has its bias for a sum, whatever its shift is.
- */
-static int prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
+/* A channel without weights has its bias for a sum, whatever its shift is. */
+int nmp_bands_prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift) {
   const int split = p->planes == 2;
   int64_t sum, most;
   sum_weights(c, channel, &sum, &most);
@@ -161,7 +159,7 @@ static void start_channels(const nmp_conv *c, const nmp_product *p, size_t first
   for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
     panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
-    panel->proven = panel->proven && prove(c, p, first + i, &panel->start[i], &panel->shift[i]);
+    panel->proven = panel->proven && nmp_bands_prove(c, p, first + i, &panel->start[i], &panel->shift[i]);
   }
   for (size_t i = 0; i < channels && !panel->proven; i++) {
     int64_t sum, most;
@@ -196,6 +194,16 @@ static void pack_grains(const nmp_conv *c, const nmp_product *p, size_t at, size
 }
 
 /* Some grains of all channels at a time, so that what is written stays in the cache. */
+void nmp_bands_pack_segment(const nmp_conv *c, const nmp_product *p, const nmp_shape *s, size_t at, size_t channels,
+                            uint8_t *to, size_t step) {
+  for (size_t i = 0; i < s->per_segment; i += SOME) {
+    for (size_t lane = 0; lane < channels; lane++) {
+      pack_grains(c, p, at + lane * c->k + i, smaller(SOME, s->per_segment - i),
+                  to + i * p->element / p->grain * step + lane * p->grain, step);
+    }
+  }
+}
+
 static void pack_panel(const nmp_conv *c, const nmp_product *p, const nmp_shape *s, size_t first, size_t channels,
                        size_t vectors, nmp_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
@@ -210,12 +218,7 @@ static void pack_panel(const nmp_conv *c, const nmp_product *p, const nmp_shape 
     memset(to, 0, s->segments * s->grains * step);
   }
   for (size_t segment = 0; segment < s->segments; segment++, to += s->grains * step) {
-    for (size_t i = 0; i < s->per_segment; i += SOME) {
-      for (size_t lane = 0; lane < channels; lane++) {
-        pack_grains(c, p, (first + lane) * c->k + segment * s->per_segment + i, smaller(SOME, s->per_segment - i),
-                    to + i * p->element / p->grain * step + lane * p->grain, step);
-      }
-    }
+    nmp_bands_pack_segment(c, p, s, first * c->k + segment * s->per_segment, channels, to, step);
   }
 }
 
@@ -228,8 +231,9 @@ void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
     const size_t taps = s.segments / (size_t)s.v.kernel, ky = i / taps, kx = i % taps;
     segments[i] = (uint32_t)((ky * (size_t)s.v.dilation * s.row + kx * (size_t)s.h.dilation * c->in) * p->element);
   }
+  s.single = p->single != NULL && nmp_conv_is_direct(c) && nmp_conv_pixels(c) == 1 && nmp_single_pack(c, p, &s, panels);
   s.proven = p->blocks != NULL && s.grains > (p->planes == 2 ? 2 : 0); /* short segments have no time for addresses */
-  for (size_t group = 0; group < c->groups; group++) {
+  for (size_t group = 0; group < c->groups && !s.single; group++) {
     for (size_t panel = 0; panel < s.panels; panel++) {
       const size_t n = smaller(nr, channels - panel * nr), vectors = n > p->lanes ? 2 : 1;
       nmp_panel *at = (nmp_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes);
@@ -237,7 +241,6 @@ void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to) {
       s.proven = s.proven && at->proven;
     }
   }
-  s.single = s.proven && nmp_conv_is_direct(c) && nmp_conv_pixels(c) == 1;
   memcpy(to, &s, sizeof(s));
 }
 
@@ -382,11 +385,6 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
   }
 }
 
-/* How many of n the tasks before this one have. */
-static size_t share(size_t n, size_t task, size_t tasks) {
-  return tasks == 1 ? n * task : n * task / tasks;
-}
-
 /* Panels [first, last) times lines [line, end), of which the first one goes to y. */
 static void multiply_lines(nmp_band *b, size_t first, size_t last, size_t line, size_t end, uint8_t *y) {
   const nmp_conv *c = b->c;
@@ -407,25 +405,28 @@ static void multiply_lines(nmp_band *b, size_t first, size_t last, size_t line, 
 /* Tasks share the panels where they are the larger part, otherwise the lines. */
 void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
+  if (s->single) {
+    nmp_single_run(c, p, task, tasks);
+    return;
+  }
   const size_t all = s->images * (size_t)s->v.out, panels = c->groups * s->panels;
   nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
-  if (s->single) {
-    p->load(b.bytes, c->x, c->k, b.plane);
-    end_band(&b, c->k);
-    nmp_blocks_row(&b, share(panels, task, tasks), share(panels, task + 1, tasks));
-    return;
-  }
   if (c->groups * s->group_bytes > all * s->row || all < tasks) {
-    multiply_lines(&b, share(panels, task, tasks), share(panels, task + 1, tasks), 0, all, (uint8_t *)c->y);
+    multiply_lines(&b, nmp_bands_share(panels, task, tasks), nmp_bands_share(panels, task + 1, tasks), 0, all,
+                   (uint8_t *)c->y);
     return;
   }
-  const size_t line = share(all, task, tasks);
-  multiply_lines(&b, 0, panels, line, share(all, task + 1, tasks),
+  const size_t line = nmp_bands_share(all, task, tasks);
+  multiply_lines(&b, 0, panels, line, nmp_bands_share(all, task + 1, tasks),
                  (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide));
 }
 
 void nmp_bands_rows(const nmp_conv *c, const nmp_product *p, size_t first, size_t last) {
   const nmp_shape *s = (const nmp_shape *)c->packed;
+  if (s->single) {
+    nmp_single_run(c, p, 0, 1);
+    return;
+  }
   const size_t lines = nmp_conv_is_direct(c) ? (size_t)c->h.out : 1; /* of a row */
   nmp_band b = {c, p, s, (uint8_t *)c->scratch, s->plane, 0};
   multiply_lines(&b, 0, c->groups * s->panels, first * lines, last * lines, (uint8_t *)c->y);

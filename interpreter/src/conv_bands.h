@@ -84,8 +84,26 @@ typedef void nmp_block_fn(const nmp_block *b);
 typedef struct nmp_blocks {
   size_t most[2];                          /* pixels of a run, by vectors - 1 */
   nmp_block_fn *functions[2][NMP_RUN_MAX]; /* [vectors - 1][pixels of a run - 1] */
-  nmp_block_fn *row;                       /* the first pixel, and this panel and all that follow */
 } nmp_blocks;
+
+#define NMP_STRIP 4 /* vectors of channels */
+
+/* A pixel, all that there is, times strips of proven channels. Packed are the starts and the shifts of all channels,
+ * then their weights, for one grain after the other those of all channels of the strip; the last strip may be smaller.
+ */
+typedef struct nmp_single {
+  const uint8_t *x;
+  size_t plane, grains;
+  const int32_t *start;
+  const int8_t *shift;
+  const uint8_t *w;
+  uint8_t *y;
+  size_t channels;
+  int32_t lo, hi;
+  int y_wide;
+} nmp_single;
+
+typedef void nmp_single_fn(const nmp_single *s);
 
 typedef struct nmp_way {
   size_t rows;                               /* at most so many pixels in a tile */
@@ -103,6 +121,8 @@ typedef struct nmp_product {
   void (*load)(void *to, const void *x, size_t n, size_t plane);
   nmp_way ways[2];          /* [proven] */
   const nmp_blocks *blocks; /* instead, when all panels are proven; NULL: none */
+  nmp_single_fn *single;    /* instead, for one pixel; NULL: none */
+  int single_as_is;         /* that reads x as it is */
 } nmp_product;
 
 /* The convolution as bands, segments and panels. A line is a row of output pixels; a single pixel where the pixels of x
@@ -120,7 +140,7 @@ typedef struct nmp_shape {
   size_t lines, plane;                     /* of a band; bytes */
   int whole;                               /* rows of x are rows of the band */
   int proven;                              /* all panels are, and the product has blocks; known once packed */
-  int single;                              /* and it is one pixel of x by one of y */
+  int single;                              /* it is one pixel, and proven, too: panels are strips */
 } nmp_shape;
 
 typedef struct nmp_band {
@@ -150,8 +170,21 @@ static inline size_t nmp_panels_at(const nmp_shape *s) {
 /* The panels [first, last) of all groups times the lines of a band, by the product's blocks. */
 void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y);
 
-/* The panels [first, last) times a pixel, all that there is. */
-void nmp_blocks_row(const nmp_band *b, size_t first, size_t last);
+/* What conv_bands.c does for a single pixel. Packs only if all channels are proven, and returns whether they are. */
+int nmp_single_pack(const nmp_conv *c, const nmp_product *p, nmp_shape *s, uint8_t *to);
+void nmp_single_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t tasks);
+
+/* Whether a channel is proven; and if so the start of its sum, modulo 2^32, and its shift. */
+int nmp_bands_prove(const nmp_conv *c, const nmp_product *p, size_t channel, int32_t *start, int32_t *shift);
+
+/* A segment's weights of some channels, from number `at` of the first one on, as grains of `step` bytes. */
+void nmp_bands_pack_segment(const nmp_conv *c, const nmp_product *p, const nmp_shape *s, size_t at, size_t channels,
+                            uint8_t *to, size_t step);
+
+/* How many of n the tasks before this one have. */
+static inline size_t nmp_bands_share(size_t n, size_t task, size_t tasks) {
+  return tasks == 1 ? n * task : n * task / tasks;
+}
 
 size_t nmp_bands_packed(const nmp_conv *c, const nmp_product *p);
 void nmp_bands_pack(const nmp_conv *c, const nmp_product *p, void *to);

@@ -134,25 +134,6 @@ static void multiply_panels(call *m, nmp_block *block) {
   }
 }
 
-void nmp_blocks_row(const nmp_band *b, size_t first, size_t last) {
-  const nmp_conv *c = b->c;
-  const uint8_t *packed = (const uint8_t *)c->packed;
-  const size_t channel = first * 2 * b->p->lanes;
-  const nmp_block row = {
-      .x = {b->bytes},
-      .y = {(uint8_t *)c->y + (channel << c->y_wide)},
-      .plane = b->plane,
-      .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
-      .segment_count = b->s->segments,
-      .grains = b->s->grains,
-      .panel = (const nmp_panel *)(const void *)(packed + nmp_panels_at(b->s) + first * b->s->panel_bytes),
-      .channels = smaller(c->out, last * 2 * b->p->lanes) - channel,
-      .lo = c->lo,
-      .hi = c->hi,
-      .y_wide = c->y_wide};
-  b->p->blocks->row(&row);
-}
-
 void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y) {
   const nmp_conv *c = b->c;
   const nmp_shape *s = b->s;

@@ -144,9 +144,9 @@ TILES(TILES_2, wide)
 
 #define LANES (PANEL / 2)
 #define OF_WORDS(load) \
-  {2, 1, 0, LANES, GRAIN, load, {{ROWS, wide_tiles, finish_wide}, {ROWS, nmp_neon_words, finish}}, NULL}
+  {2, 1, 0, LANES, GRAIN, load, {{ROWS, wide_tiles, finish_wide}, {ROWS, nmp_neon_words, finish}}, NULL, NULL, 0}
 static const nmp_product int8_product = {
-    1, 1, 0, LANES, GRAIN, load_bytes, {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}}, NULL};
+    1, 1, 0, LANES, GRAIN, load_bytes, {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}}, NULL, NULL, 0};
 static const nmp_product int8_int16_product = OF_WORDS(load_wide_bytes);
 static const nmp_product int16_product = OF_WORDS(load_words);
 NMP_BANDS_KERNEL(int8)

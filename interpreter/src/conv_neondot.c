@@ -75,7 +75,7 @@ INLINE void bytes(nmp_tile *t, const int rows, const int vectors) {
 TILES(TILES_4, bytes)
 
 static const nmp_product int8_product = {
-    1, 1, 0, LANES, GRAIN, load_bytes, {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}}, NULL};
+    1, 1, 0, LANES, GRAIN, load_bytes, {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}}, NULL, NULL, 0};
 NMP_BANDS_KERNEL(int8)
 
 NMP_TARGET_END

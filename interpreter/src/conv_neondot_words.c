@@ -116,7 +116,7 @@ INLINE void split(nmp_tile *t, const int rows, const int vectors) {
 TILES(TILES_3, split)
 
 static const nmp_product int16_product = {
-    2, 1, 0, LANES, GRAIN, load_words, {{ROWS, split_tiles, finish_wide}, {2, nmp_neon_words, finish}}, NULL};
+    2, 1, 0, LANES, GRAIN, load_words, {{ROWS, split_tiles, finish_wide}, {2, nmp_neon_words, finish}}, NULL, NULL, 0};
 NMP_BANDS_KERNEL(int16)
 
 NMP_TARGET_END

@@ -10,6 +10,7 @@
 #define STORE(p, v) _mm256_storeu_si256((V *)(void *)(p), v)
 #define ADD(a, b) _mm256_add_epi32(a, b)
 #define SRA8(a) _mm256_srai_epi32(a, 8)
+#define XOR(a, b) _mm256_xor_si256(a, b)
 #define BROADCAST(i) _mm256_set1_epi32(i)
 
 /* 4 int32 as int64 */
@@ -35,6 +36,17 @@ static inline void store_bytes(void *y, __m128i q, size_t n) {
     uint8_t buffer[sizeof(q)];
     _mm_storeu_si128((__m128i *)(void *)buffer, q);
     memcpy(y, buffer, n);
+  }
+}
+
+static inline void store_vector(uint8_t *y, V q, size_t n) {
+  if (n >= sizeof(q)) {
+    STORE(y, q);
+    return;
+  }
+  store_bytes(y, _mm256_castsi256_si128(q), n);
+  if (n > 16) {
+    store_bytes(y + 16, _mm256_extracti128_si256(q, 1), n - 16);
   }
 }
 
@@ -154,3 +166,25 @@ TILES(TILES_3, joined)
 TILES(TILES_3, wide_joined)
 JOIN_PRODUCT(3, NULL)
 #endif
+
+INLINE void finish_single(const nmp_single *s, V *acc, const int vectors) {
+  V shifted[4];
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m128i by = _mm_loadl_epi64((const __m128i *)(const void *)(s->shift + (i < vectors ? i : 0) * LANES));
+    shifted[i] = i < vectors ? _mm256_srav_epi32(acc[i], _mm256_cvtepi8_epi32(by)) : shifted[0];
+  }
+  const V a = _mm256_packs_epi32(shifted[0], shifted[1]), b = _mm256_packs_epi32(shifted[2], shifted[3]);
+  if (s->y_wide) {
+    const V lo = _mm256_set1_epi16((short)s->lo), hi = _mm256_set1_epi16((short)s->hi);
+    UNROLL for (int i = 0; i < vectors; i += 2) {
+      const V q = _mm256_permute4x64_epi64(_mm256_min_epi16(_mm256_max_epi16(i ? b : a, lo), hi), 0xD8);
+      store_vector(s->y + i * 2 * LANES, q, 2 * (s->channels - (size_t)i * LANES));
+    }
+    return;
+  }
+  const V lo = _mm256_set1_epi8((char)s->lo), hi = _mm256_set1_epi8((char)s->hi);
+  const V q = _mm256_min_epi8(_mm256_max_epi8(_mm256_packs_epi16(a, b), lo), hi);
+  store_vector(s->y, _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)), s->channels);
+}
+
+#include "tile_single.h"

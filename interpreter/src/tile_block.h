@@ -66,47 +66,6 @@ INLINE void block(const nmp_block *blocks, const int bytes, const int per, const
   }
 }
 
-/* A pixel times a panel: in each vector several sums, since an addition has to wait for the one before. Returns where
- * the weights end.
- */
-#define SUMS 4
-INLINE const uint8_t *row_panel(const nmp_block *b, const int bytes, const int vectors) {
-  const uint8_t *w = (const uint8_t *)(b->panel + 1);
-  V acc[2 * SUMS];
-  UNROLL for (int i = 0; i < SUMS * vectors; i++) {
-    acc[i] = i < vectors ? LOAD(b->panel->start + i * LANES) : ZERO();
-  }
-  for (size_t s = 0; s < b->segment_count; s++) {
-    const uint8_t *x = b->x[0] + b->segments[s];
-    size_t i = b->grains;
-    for (; i >= SUMS; i -= SUMS, x += SUMS * NMP_GRAIN) {
-      UNROLL for (int k = 0; k < SUMS * vectors; k++, w += sizeof(V)) {
-        const V grain = grain_of(x + k / vectors * NMP_GRAIN);
-        acc[k] = bytes ? DOT_BYTES(acc[k], grain, LOAD(w)) : DOT_WORDS(acc[k], grain, LOAD(w));
-      }
-    }
-    for (; i > 0; i--, x += NMP_GRAIN) {
-      UNROLL for (int k = 0; k < vectors; k++, w += sizeof(V)) {
-        acc[k] = bytes ? DOT_BYTES(acc[k], grain_of(x), LOAD(w)) : DOT_WORDS(acc[k], grain_of(x), LOAD(w));
-      }
-    }
-  }
-  UNROLL for (int i = SUMS * vectors - 1; i >= vectors; i--) {
-    acc[i % vectors] = ADD(acc[i % vectors], acc[i]);
-  }
-  finish_block(b, acc, 1, 1, vectors);
-  return w;
-}
-
-INLINE void row(const nmp_block *b, const int bytes) {
-  nmp_block at = *b;
-  for (size_t left = b->channels; left > 0; left -= at.channels) {
-    at.channels = left < 2 * LANES ? left : 2 * LANES;
-    at.panel = (const nmp_panel *)(const void *)(left > LANES ? row_panel(&at, bytes, 2) : row_panel(&at, bytes, 1));
-    at.y[0] += 2 * LANES << at.y_wide;
-  }
-}
-
 #define BLOCK(bytes, per, vectors)                                    \
   static void block_##bytes##_##per##_##vectors(const nmp_block *b) { \
     block(b, bytes, per, vectors);                                    \
@@ -119,9 +78,6 @@ INLINE void row(const nmp_block *b, const int bytes) {
 #define BLOCKS_8(X, name, v) BLOCKS_7(X, name, v) X(name, 8, v)
 
 /* `blocks`, of at most ONE or TWO pixels in a run */
-#define BLOCKS(ONE, TWO, bytes)                                                                           \
-  BLOCKS_##ONE(BLOCK, bytes, 1) BLOCKS_##TWO(BLOCK, bytes, 2) static void row_block(const nmp_block *b) { \
-    row(b, bytes);                                                                                        \
-  }                                                                                                       \
-  static const nmp_blocks blocks = {                                                                      \
-      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}, row_block};
+#define BLOCKS(ONE, TWO, bytes)                                                                  \
+  BLOCKS_##ONE(BLOCK, bytes, 1) BLOCKS_##TWO(BLOCK, bytes, 2) static const nmp_blocks blocks = { \
+      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}};

@@ -103,5 +103,7 @@ INLINE void wide_joined(nmp_tile *t, const int rows, const int vectors) {
                                            NMP_JOIN_GRAIN,                                                       \
                                            load_join,                                                            \
                                            {{FEW, wide_joined_tiles, finish_wide}, {FEW, joined_tiles, finish}}, \
-                                           join_blocks};                                                         \
+                                           join_blocks,                                                          \
+                                           NULL,                                                                 \
+                                           0};                                                                   \
   NMP_BANDS_KERNEL(join)

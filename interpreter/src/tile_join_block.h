@@ -76,20 +76,5 @@ INLINE void join_blocks_of(const nmp_block *blocks, const int per, const int vec
 BLOCKS_7(JOIN_BLOCK, join_block, 1)
 BLOCKS_3(JOIN_BLOCK, join_block, 2)
 
-/* One pixel is rare: it is computed twice. */
-static void join_row(const nmp_block *b) {
-  const size_t panel = sizeof(nmp_panel) + 2 * LANES * nmp_join_lane(b->segment_count * b->grains);
-  nmp_block at = *b;
-  at.count = 1;
-  at.x[1] = at.x[0];
-  for (size_t left = b->channels; left > 0; left -= at.channels) {
-    at.channels = left < 2 * LANES ? left : 2 * LANES;
-    at.y[1] = at.y[0];
-    (left > LANES ? join_block_1_2 : join_block_1_1)(&at);
-    at.panel = (const nmp_panel *)(const void *)((const uint8_t *)at.panel + panel);
-    at.y[0] += 2 * LANES << at.y_wide;
-  }
-}
-
 static const nmp_blocks join_blocks = {
-    {7, 3}, {{BLOCKS_7(JOIN_BLOCK_NAME, join_block, 1)}, {BLOCKS_3(JOIN_BLOCK_NAME, join_block, 2)}}, join_row};
+    {7, 3}, {{BLOCKS_7(JOIN_BLOCK_NAME, join_block, 1)}, {BLOCKS_3(JOIN_BLOCK_NAME, join_block, 2)}}};

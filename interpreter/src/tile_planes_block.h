@@ -66,49 +66,6 @@ INLINE void planes_block(const nmp_block *blocks, const int per, const int vecto
   }
 }
 
-/* A pixel times a panel, see row_panel; acc is [grain][plane][vector]. */
-#define PLANE_SUMS 4
-INLINE const uint8_t *planes_row_panel(const nmp_block *b, const int vectors) {
-  const uint8_t *w = (const uint8_t *)(b->panel + 1);
-  V acc[4 * PLANE_SUMS];
-  UNROLL for (int i = 0; i < 2 * PLANE_SUMS * vectors; i++) {
-    acc[i] = i < vectors ? LOAD(b->panel->start + i * LANES) : ZERO();
-  }
-  for (size_t s = 0; s < b->segment_count; s++) {
-    const uint8_t *x = b->x[0] + b->segments[s];
-    for (size_t left = b->grains, n; left > 0; left -= n, x += n * NMP_GRAIN) {
-      n = left < PLANE_SUMS ? 1 : PLANE_SUMS;
-      if (n == PLANE_SUMS) {
-        UNROLL for (int k = 0; k < PLANE_SUMS * vectors; k++, w += sizeof(V)) {
-          const int i = k / vectors * 2 * vectors + k % vectors;
-          acc[i] = DOT_WORDS(acc[i], grain_of(x + k / vectors * NMP_GRAIN), LOAD(w));
-          acc[i + vectors] = DOT_WORDS(acc[i + vectors], grain_of(x + b->plane + k / vectors * NMP_GRAIN), LOAD(w));
-        }
-      } else {
-        UNROLL for (int k = 0; k < vectors; k++, w += sizeof(V)) {
-          acc[k] = DOT_WORDS(acc[k], grain_of(x), LOAD(w));
-          acc[k + vectors] = DOT_WORDS(acc[k + vectors], grain_of(x + b->plane), LOAD(w));
-        }
-      }
-    }
-  }
-  UNROLL for (int i = 2 * PLANE_SUMS * vectors - 1; i >= 2 * vectors; i--) {
-    acc[i % (2 * vectors)] = ADD(acc[i % (2 * vectors)], acc[i]);
-  }
-  join_planes(acc, vectors, vectors);
-  finish_block(b, acc, 1, 1, vectors);
-  return w;
-}
-
-static void planes_row(const nmp_block *b) {
-  nmp_block at = *b;
-  for (size_t left = b->channels; left > 0; left -= at.channels) {
-    at.channels = left < 2 * LANES ? left : 2 * LANES;
-    at.panel = (const nmp_panel *)(const void *)(left > LANES ? planes_row_panel(&at, 2) : planes_row_panel(&at, 1));
-    at.y[0] += 2 * LANES << at.y_wide;
-  }
-}
-
 #define PLANES_BLOCK(name, per, vectors)                     \
   static void name##_##per##_##vectors(const nmp_block *b) { \
     planes_block(b, per, vectors);                           \
@@ -119,6 +76,4 @@ BLOCKS_4(PLANES_BLOCK, planes_block, 1)
 BLOCKS_3(PLANES_BLOCK, planes_block, 2)
 
 static const nmp_blocks planes_blocks = {
-    {4, 3},
-    {{BLOCKS_4(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_3(PLANES_BLOCK_NAME, planes_block, 2)}},
-    planes_row};
+    {4, 3}, {{BLOCKS_4(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_3(PLANES_BLOCK_NAME, planes_block, 2)}}};

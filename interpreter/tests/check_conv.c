@@ -70,7 +70,7 @@ static nmp_axis some_axis(int32_t most) {
 }
 
 static void fill_shape(nmp_conv *c) {
-  const uint32_t kind = next_random() % 8;
+  const uint32_t kind = next_random() % 9;
   c->v = some_axis(6);
   c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into bands */
   c->images = 1 + (next_random() % 4 == 0);
@@ -87,6 +87,12 @@ static void fill_shape(nmp_conv *c) {
     c->h.in = c->h.out;
     c->h.kernel = c->h.stride = c->h.dilation = 1;
     c->h.before = c->h.after = 0;
+  }
+  if (kind == 8) { /* a pixel */
+    c->h.in = c->h.out = 1;
+    c->images = c->groups = 1;
+    c->in = some(300);
+    c->out = some(300);
   }
   c->k = (uint32_t)(c->v.kernel * c->h.kernel) * c->in / c->groups;
 }
