@@ -4,6 +4,7 @@
 
 #include "gen/nmp_schema.h"
 #include "ops/weighted.h"
+#include "views.h"
 
 #define OPS_MAX 6
 #define BETWEEN 65536u  /* bytes of rows between two ops: a part of a second-level cache */
@@ -18,7 +19,7 @@ static size_t bytes_of(const nmp_tensor *t) {
   return t->size * nmp_bytes(t);
 }
 
-static int overlap(const nmp_tensor *a, const nmp_tensor *b) {
+int nmp_share_bytes(const nmp_tensor *a, const nmp_tensor *b) {
   return !a->is_const && a->offset < b->offset + bytes_of(b) && b->offset < a->offset + bytes_of(a);
 }
 
@@ -51,16 +52,18 @@ static int goes_by_rows(const nmp_op *op, int32_t rows) {
   return fits;
 }
 
-/* Whether somebody besides op `reader` reads what the op before it made. */
-static int is_wanted(const nmp_model *m, uint32_t reader, uint64_t *budget) {
-  const uint32_t tensor = nmp_model_output_of(m, reader - 1);
+int nmp_is_wanted(const nmp_model *m, uint32_t maker, uint32_t reader, uint64_t *budget) {
+  const uint32_t tensor = nmp_model_output_of(m, maker);
   for (uint32_t i = 0; i < m->outputs.count; i++) {
     if (nmp_model_port(m->outputs, i) == tensor) {
       return 1;
     }
   }
-  for (uint32_t i = reader + 1; i < m->ops.count; i++) {
+  for (uint32_t i = maker + 1; i < m->ops.count; i++) {
     const fb_vector inputs = fb_op_inputs(fb_element(m->ops, i));
+    if (i == reader) {
+      continue;
+    }
     if (*budget < inputs.count + 1) {
       return 1;
     }
@@ -124,7 +127,7 @@ static int is_late(const nmp_op *ops, uint32_t count) {
       const nmp_tensor *x = &ops[i].in[k];
       const int same = i > 0 && x->offset == y->offset && bytes_of(x) == bytes_of(y) && has_rows(x, y->shape[1]);
       const int inside = i > 0 && x->offset == ops[i - 1].out[0].offset && !x->is_const; /* it is not in the arena */
-      late |= !same && !inside && overlap(x, y);
+      late |= !same && !inside && nmp_share_bytes(x, y);
     }
   }
   return late;
@@ -135,12 +138,17 @@ static int goes_on(const nmp_model *m, const nmp_op *ops, uint32_t op, uint32_t 
                    uint64_t *budget) {
   return reads(m, op + count, nmp_model_output_of(m, op + count - 1)) &&
          (is_conv ? nmp_conv_is_product(c) : goes_by_rows(&ops[count], ops[0].out[0].shape[1])) &&
-         !is_wanted(m, op + count, budget);
+         !nmp_is_wanted(m, op + count - 1, op + count, budget);
 }
 
 nmp_chain nmp_chain_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
                        uint64_t *budget) {
   nmp_chain chain = {0};
+  chain.count = nmp_views_at(m, kernels, threads, op, budget);
+  if (chain.count > 1) {
+    chain.views = 1;
+    return chain;
+  }
   nmp_op ops[OPS_MAX];
   needs n = {0, 0, 1};
   const uint32_t most = threads->parallel && threads->threads > 1 ? m->ops.count - op : 0;
@@ -241,6 +249,10 @@ static void run_task(void *context_, size_t task, size_t worker) {
 }
 
 void nmp_chain_run(const nmp_chain *chain, const nmp_op *ops, uint8_t *arena) {
+  if (chain->views) {
+    nmp_views_run(ops, chain->count);
+    return;
+  }
   const nmp_tensor *y = &ops[chain->count - 1].out[0];
   uint8_t *scratch = arena + chain->at, *copy = scratch + chain->scratch;
   context r = {chain, ops, scratch, chain->copy ? copy : (uint8_t *)y->data};

@@ -15,6 +15,7 @@ struct nmp_conv {
   nmp_axis v, h; /* vertical, horizontal; one row for a fully connected layer */
   uint32_t images, groups;
   uint32_t in, out;                          /* channels of a pixel of x and of y */
+  uint32_t pitch;                            /* elements from a pixel of y to the next, where the kernel is pitched */
   uint32_t k;                                /* products of a sum: KH * KW * in / groups */
   uint8_t x_wide, w_wide, y_wide, bias_bits; /* read by nmp_x_wide, ...; 8, 16 or 32 */
   const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
@@ -41,6 +42,7 @@ struct nmp_conv_kernel {
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
   /* Rows [first, last) of y, whose first one goes to c->y; of one image. NULL: it has no such function. */
   void (*rows)(const nmp_conv *c, size_t first, size_t last);
+  int pitched; /* it obeys pitch; otherwise that is `out` */
 };
 
 static inline int nmp_x_wide(const nmp_conv *c) {

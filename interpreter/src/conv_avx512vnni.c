@@ -71,7 +71,7 @@ static inline V four(const int32_t *sums, V shift0, V shift1) {
 static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
   const V lo = _mm512_set1_epi8((char)c->lo), hi = _mm512_set1_epi8((char)c->hi), shift = LOAD(t->panel->shift);
   const uint32_t mask = mask_of(n);
-  const size_t out = c->out;
+  const size_t out = c->pitch;
   if (lanes > LANES) {
     const V shift1 = LOAD(t->panel->shift + LANES);
     for (size_t r = 0; r < rows; r += 2, y += 2 * out) {
@@ -110,7 +110,7 @@ static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, 
     const V a0 = _mm512_srav_epi32(LOAD(a), shift0), a1 = _mm512_srav_epi32(LOAD(a + second), shift1);
     const V packed = _mm512_packs_epi32(a0, a1);
     const V q = _mm512_permutexvar_epi64(order, _mm512_min_epi16(_mm512_max_epi16(packed, lo), hi));
-    _mm512_mask_storeu_epi16(y + r * c->out, mask_of(n), q);
+    _mm512_mask_storeu_epi16(y + r * c->pitch, mask_of(n), q);
   }
 }
 
@@ -135,9 +135,9 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
       const __m256i whole = _mm512_cvtsepi64_epi32(_mm512_add_epi64(_mm512_sllv_epi64(sum, left), bias));
       const __m256i q = _mm256_min_epi32(_mm256_max_epi32(whole, lo), hi);
       if (c->y_wide) {
-        _mm_mask_storeu_epi16((int16_t *)y + r * c->out + i, mask, _mm256_cvtepi32_epi16(q));
+        _mm_mask_storeu_epi16((int16_t *)y + r * c->pitch + i, mask, _mm256_cvtepi32_epi16(q));
       } else {
-        _mm_mask_storeu_epi8((int8_t *)y + r * c->out + i, mask, _mm256_cvtepi32_epi8(q));
+        _mm_mask_storeu_epi8((int8_t *)y + r * c->pitch + i, mask, _mm256_cvtepi32_epi8(q));
       }
     }
   }

@@ -345,7 +345,7 @@ static void multiply_tile(const nmp_band *b, nmp_tile *t, const uint8_t *const *
     n = smaller(rows - r, way->rows);
     t->x = x + r;
     way->tiles[vectors - 1][n - 1](t);
-    way->finish(b->c, t, n, vectors * b->p->lanes, channels, y + (r * b->c->out << b->c->y_wide));
+    way->finish(b->c, t, n, vectors * b->p->lanes, channels, y + (r * b->c->pitch << b->c->y_wide));
   }
 }
 
@@ -372,7 +372,7 @@ static void multiply(const nmp_band *b, const uint8_t *packed, size_t first, siz
       for (size_t k = panel % s->panels; k < panel % s->panels + n; k++) {
         t.panel = (const nmp_panel *)(const void *)(packed + group * s->group_bytes + k * s->panel_bytes);
         multiply_tile(b, &t, x, rows, smaller(nr, channels - k * nr),
-                      y + ((pixel * c->out + group * channels + k * nr) << c->y_wide));
+                      y + ((pixel * c->pitch + group * channels + k * nr) << c->y_wide));
       }
     }
   }
@@ -380,7 +380,7 @@ static void multiply(const nmp_band *b, const uint8_t *packed, size_t first, siz
 
 void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   for (size_t r = 0; r < rows; r++) {
-    c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->out << c->y_wide), 0, t->sums + r * lanes, 1, n,
+    c->kernels->scale[0][c->y_wide]((uint8_t *)y + (r * c->pitch << c->y_wide), 0, t->sums + r * lanes, 1, n,
                                     t->panel->bias, t->panel->scale_shift, c->lo, c->hi);
   }
 }
@@ -389,7 +389,7 @@ void nmp_bands_finish_any(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
 static void multiply_lines(nmp_band *b, size_t first, size_t last, size_t line, size_t end, uint8_t *y) {
   const nmp_conv *c = b->c;
   const nmp_shape *s = b->s;
-  const size_t lines = (size_t)s->v.out, bytes = ((size_t)s->h.out * c->out) << c->y_wide;
+  const size_t lines = (size_t)s->v.out, bytes = ((size_t)s->h.out * c->pitch) << c->y_wide;
   for (size_t n; line < end && first < last; line += n, y += n * bytes) {
     const size_t image = s->images > 1 ? line / lines : 0;
     n = smaller(smaller(s->lines, end - line), (image + 1) * lines - line);
@@ -418,7 +418,7 @@ void nmp_bands_run(const nmp_conv *c, const nmp_product *p, size_t task, size_t 
   }
   const size_t line = nmp_bands_share(all, task, tasks);
   multiply_lines(&b, 0, panels, line, nmp_bands_share(all, task + 1, tasks),
-                 (uint8_t *)c->y + ((line * (size_t)s->h.out * c->out) << c->y_wide));
+                 (uint8_t *)c->y + ((line * (size_t)s->h.out * c->pitch) << c->y_wide));
 }
 
 void nmp_bands_rows(const nmp_conv *c, const nmp_product *p, size_t first, size_t last) {

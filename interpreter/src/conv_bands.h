@@ -197,24 +197,24 @@ void nmp_bands_rows(const nmp_conv *c, const nmp_product *p, size_t first, size_
 nmp_finish_fn nmp_bands_finish_any;
 
 /* A kernel `name` that computes by the product of that name with _product. */
-#define NMP_BANDS_KERNEL(name)                                                       \
-  static size_t name##_packed(const nmp_conv *c) {                                   \
-    return nmp_bands_packed(c, &name##_product);                                     \
-  }                                                                                  \
-  static void name##_pack(const nmp_conv *c, void *to) {                             \
-    nmp_bands_pack(c, &name##_product, to);                                          \
-  }                                                                                  \
-  static size_t name##_scratch(const nmp_conv *c) {                                  \
-    return nmp_bands_scratch(c, &name##_product);                                    \
-  }                                                                                  \
-  static void name##_run(const nmp_conv *c, size_t t, size_t n) {                    \
-    nmp_bands_run(c, &name##_product, t, n);                                         \
-  }                                                                                  \
-  static void name##_rows(const nmp_conv *c, size_t first, size_t last) {            \
-    nmp_bands_rows(c, &name##_product, first, last);                                 \
-  }                                                                                  \
-  static const nmp_conv_kernel name = {name##_packed,   name##_pack, name##_scratch, \
-                                       nmp_bands_tasks, name##_run,  name##_rows};
+#define NMP_BANDS_KERNEL(name)                                            \
+  static size_t name##_packed(const nmp_conv *c) {                        \
+    return nmp_bands_packed(c, &name##_product);                          \
+  }                                                                       \
+  static void name##_pack(const nmp_conv *c, void *to) {                  \
+    nmp_bands_pack(c, &name##_product, to);                               \
+  }                                                                       \
+  static size_t name##_scratch(const nmp_conv *c) {                       \
+    return nmp_bands_scratch(c, &name##_product);                         \
+  }                                                                       \
+  static void name##_run(const nmp_conv *c, size_t t, size_t n) {         \
+    nmp_bands_run(c, &name##_product, t, n);                              \
+  }                                                                       \
+  static void name##_rows(const nmp_conv *c, size_t first, size_t last) { \
+    nmp_bands_rows(c, &name##_product, first, last);                      \
+  }                                                                       \
+  static const nmp_conv_kernel name = {                                   \
+      name##_packed, name##_pack, name##_scratch, nmp_bands_tasks, name##_run, name##_rows, 1};
 
 #endif
 #endif

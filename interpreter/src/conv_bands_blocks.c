@@ -59,7 +59,7 @@ static const uint8_t *x_at(const call *m, place p) {
 }
 
 static size_t y_at(const call *m, place p) {
-  return ((p.line * m->f.width + p.pixel) * m->b->c->out) << m->b->c->y_wide;
+  return ((p.line * m->f.width + p.pixel) * m->b->c->pitch) << m->b->c->y_wide;
 }
 
 /* `count` blocks, whose runs of `per` pixels are at two places in the first; some blocks by all panels at a time. */
@@ -141,7 +141,7 @@ void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t li
   call m = {.b = b, .f = field_of(b, lines)};
   const size_t at_once = NMP_BANDS_L1 / s->panel_bytes + 1;
   nmp_block block = {.x_step = m.f.across,
-                     .y_step = (size_t)c->out << c->y_wide,
+                     .y_step = (size_t)c->pitch << c->y_wide,
                      .plane = b->plane,
                      .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
                      .segment_count = s->segments,

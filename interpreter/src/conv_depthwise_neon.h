@@ -380,7 +380,7 @@ static size_t tasks(const nmp_conv *c, size_t threads) {
 }
 
 const nmp_conv_kernel *CHOOSE(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, rows};
+  static const nmp_conv_kernel depthwise = {packed, pack, scratch, tasks, run, rows, 0};
   if (c->groups != c->in || (c->in == 1 && c->out > 1) || c->k > TAPS_MAX) {
     return NULL;
   }

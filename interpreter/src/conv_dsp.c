@@ -237,7 +237,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
-  static const nmp_conv_kernel products = {NULL, NULL, scratch, NULL, run, NULL};
+  static const nmp_conv_kernel products = {NULL, NULL, scratch, NULL, run, NULL, 0};
   const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
   return depthwise ? depthwise : &products;
 }

@@ -319,7 +319,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel three_rows = {NULL, NULL, scratch, NULL, run, NULL};
+  static const nmp_conv_kernel three_rows = {NULL, NULL, scratch, NULL, run, NULL, 0};
   const int wide = nmp_x_wide(c) && c->out >= 2, narrow = !nmp_x_wide(c) && !nmp_w_wide(c) && c->out >= 4;
   return nmp_conv_is_depthwise(c) && (wide || narrow) && c->v.kernel == 3 && c->h.kernel <= KERNEL_MAX &&
                  c->h.stride < 8 && c->h.dilation == 1

@@ -155,7 +155,7 @@ static int claims(const nmp_conv *c) {
 }
 
 const nmp_conv_kernel *nmp_conv_mve(const nmp_conv *c) {
-  static const nmp_conv_kernel mve = {NULL, NULL, scratch, NULL, run, NULL};
+  static const nmp_conv_kernel mve = {NULL, NULL, scratch, NULL, run, NULL, 0};
   return claims(c) ? &mve : NMP_CONV_HARD ? nmp_conv_portable(c) : NULL;
 }
 

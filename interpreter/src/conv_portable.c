@@ -95,7 +95,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_portable(const nmp_conv *c) {
-  static const nmp_conv_kernel portable = {NULL, NULL, scratch, NULL, run, NULL};
+  static const nmp_conv_kernel portable = {NULL, NULL, scratch, NULL, run, NULL, 0};
   (void)c;
   return &portable;
 }

@@ -179,7 +179,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 
 /* High words stay below 2^30, with what is added to round. */
 const nmp_conv_kernel *nmp_conv_rv32(const nmp_conv *c) {
-  static const nmp_conv_kernel rv32 = {NULL, NULL, scratch, NULL, run, NULL};
+  static const nmp_conv_kernel rv32 = {NULL, NULL, scratch, NULL, run, NULL, 0};
   const nmp_conv_kernel *depthwise = nmp_conv_rv32_depthwise(c);
   const int claimed = !nmp_conv_is_depthwise(c) && nmp_conv_pixels(c) >= PIXELS && c->k < 32768;
   return depthwise ? depthwise : claimed ? &rv32 : nmp_conv_portable(c);

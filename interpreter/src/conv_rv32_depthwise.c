@@ -226,7 +226,7 @@ static int is_three_by_three(const nmp_conv *c) {
 }
 
 const nmp_conv_kernel *nmp_conv_rv32_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {NULL, NULL, NULL, NULL, run, NULL};
+  static const nmp_conv_kernel depthwise = {NULL, NULL, NULL, NULL, run, NULL, 0};
   const int claimed = is_three_by_three(c) && c->pad == NULL && c->x_wide == c->w_wide && c->x_wide == c->y_wide &&
                       nmp_conv_is_depthwise(c) && is_exact(c);
   return claimed ? &depthwise : NULL;

@@ -215,7 +215,7 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
 
 /* A shift of up to 31 is one of int32; 47 are of 64 bits. */
 const nmp_conv_kernel *nmp_conv_rvv(const nmp_conv *c) {
-  static const nmp_conv_kernel dense = {nmp_conv_rvv_packed, nmp_conv_rvv_pack, scratch, tasks, run, NULL};
+  static const nmp_conv_kernel dense = {nmp_conv_rvv_packed, nmp_conv_rvv_pack, scratch, tasks, run, NULL, 0};
   const nmp_conv_kernel *chosen = NULL;
   if (nmp_conv_is_depthwise(c)) {
     chosen = nmp_conv_rvv_depthwise(c);

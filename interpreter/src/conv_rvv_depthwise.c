@@ -146,7 +146,7 @@ static size_t tasks(const nmp_conv *c, size_t threads) {
 }
 
 const nmp_conv_kernel *nmp_conv_rvv_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {nmp_conv_rvv_packed, nmp_conv_rvv_pack, NULL, tasks, run, NULL};
+  static const nmp_conv_kernel depthwise = {nmp_conv_rvv_packed, nmp_conv_rvv_pack, NULL, tasks, run, NULL, 0};
   return c->pad == NULL && nmp_conv_rvv_ends(c, 31) ? &depthwise : NULL;
 }
 

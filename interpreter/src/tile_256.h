@@ -62,9 +62,9 @@ static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, s
     const V b0 = _mm256_srav_epi32(LOAD(b), shift0), b1 = _mm256_srav_epi32(LOAD(b + second), shift1);
     const V packed = _mm256_packs_epi16(_mm256_packs_epi32(a0, a1), _mm256_packs_epi32(b0, b1));
     const V q = _mm256_permutevar8x32_epi32(_mm256_min_epi8(_mm256_max_epi8(packed, lo), hi), order);
-    store_bytes(y + r * c->out, _mm256_castsi256_si128(q), n);
+    store_bytes(y + r * c->pitch, _mm256_castsi256_si128(q), n);
     if (r + 1 < rows) {
-      store_bytes(y + (r + 1) * c->out, _mm256_extracti128_si256(q, 1), n);
+      store_bytes(y + (r + 1) * c->pitch, _mm256_extracti128_si256(q, 1), n);
     }
   }
 }
@@ -78,9 +78,9 @@ static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, 
     const V a0 = _mm256_srav_epi32(LOAD(a), shift0), a1 = _mm256_srav_epi32(LOAD(a + second), shift1);
     const V packed = _mm256_min_epi16(_mm256_max_epi16(_mm256_packs_epi32(a0, a1), lo), hi);
     const V q = _mm256_permute4x64_epi64(packed, 0xD8);
-    store_bytes(y + r * c->out, _mm256_castsi256_si128(q), n * 2);
+    store_bytes(y + r * c->pitch, _mm256_castsi256_si128(q), n * 2);
     if (n > 8) {
-      store_bytes(y + r * c->out + 8, _mm256_extracti128_si256(q, 1), (n - 8) * 2);
+      store_bytes(y + r * c->pitch + 8, _mm256_extracti128_si256(q, 1), (n - 8) * 2);
     }
   }
 }
@@ -121,9 +121,9 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
       const V q = _mm256_permutevar8x32_epi32(smaller(larger(whole, lo), hi), even);
       const __m128i narrow = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_castsi256_si128(q));
       if (c->y_wide) {
-        store_bytes((int16_t *)y + r * c->out + i, narrow, count * 2);
+        store_bytes((int16_t *)y + r * c->pitch + i, narrow, count * 2);
       } else {
-        store_bytes((int8_t *)y + r * c->out + i, _mm_packs_epi16(narrow, narrow), count);
+        store_bytes((int8_t *)y + r * c->pitch + i, _mm_packs_epi16(narrow, narrow), count);
       }
     }
   }

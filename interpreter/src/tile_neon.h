@@ -70,7 +70,7 @@ static inline void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, siz
       const int32_t *sums = t->sums + r * lanes;
       const int32x4_t a = vshlq_s32(vld1q_s32(sums + i), left0), b = vshlq_s32(vld1q_s32(sums + second), left1);
       const int16x8_t q = vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
-      store((uint8_t *)y + ((r * c->out + i) << c->y_wide), vminq_s16(vmaxq_s16(q, lo), hi), n - i, c->y_wide);
+      store((uint8_t *)y + ((r * c->pitch + i) << c->y_wide), vminq_s16(vmaxq_s16(q, lo), hi), n - i, c->y_wide);
     }
   }
 }
@@ -87,7 +87,7 @@ INLINE void finish_exactly(const nmp_conv *c, const nmp_tile *t, size_t rows, si
       const int64x2_t low = is_wide ? vld1q_s64(t->wide + at) : vmovl_s32(vget_low_s32(sums));
       const int64x2_t high = is_wide ? vld1q_s64(t->wide + at + 2) : vmovl_high_s32(sums);
       const int16x4_t q = vmovn_s32(vminq_s32(vmaxq_s32(scale_4(low, high, &how), lo), hi));
-      store(y + ((r * c->out + i) << c->y_wide), vcombine_s16(q, q), n - i < 4 ? n - i : 4, c->y_wide);
+      store(y + ((r * c->pitch + i) << c->y_wide), vcombine_s16(q, q), n - i < 4 ? n - i : 4, c->y_wide);
     }
   }
 }

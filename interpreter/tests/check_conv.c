@@ -95,6 +95,7 @@ static void fill_shape(nmp_conv *c) {
     c->out = some(300);
   }
   c->k = (uint32_t)(c->v.kernel * c->h.kernel) * c->in / c->groups;
+  c->pitch = c->out;
 }
 
 /* The shift is often near what brings a sum into y's range; some are absurd, and some biases just fit into a sum. */
@@ -160,6 +161,26 @@ static void check_rows(nmp_conv *c) {
   compare("rows of conv", c->x_wide * 4 + c->w_wide * 2 + c->y_wide, c->k, bytes);
 }
 
+/* Pixels of y with gaps, which stay as they are. */
+static void check_pitch(nmp_conv *c) {
+  const size_t pixels = nmp_conv_pixels(c), out = (size_t)c->out << c->y_wide;
+  const nmp_conv dense = *c;
+  if (!tested.conv(c)->pitched) {
+    return;
+  }
+  c->pitch += some(40);
+  const size_t pitch = (size_t)c->pitch << c->y_wide, bytes = (pixels - 1) * pitch + out;
+  uint8_t *values = tail(GOT, bytes), *want = poisoned(WANT, bytes);
+  nmp_conv other = dense;
+  run(&other, &portable, values, 1);
+  for (size_t i = 0; i < pixels; i++) {
+    memcpy(want + i * pitch, values + i * out, out);
+  }
+  run(c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
+  compare("pitched conv", c->x_wide * 4 + c->w_wide * 2 + c->y_wide, c->k, bytes);
+  c->pitch = c->out;
+}
+
 static void check_conv(int fill) {
   nmp_conv c;
   memset(&c, 0, sizeof(c));
@@ -185,6 +206,7 @@ static void check_conv(int fill) {
   run(&c, &tested, poisoned(GOT, bytes), (size_t)(1 + up_to(3)));
   compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
   check_rows(&c);
+  check_pitch(&c);
 }
 
 /* The int16 of those with extreme bytes whose product is farthest from that of the high bytes, up or down. */
@@ -212,7 +234,7 @@ static void check_errors(int i) {
   c.h = (nmp_axis){9, 9, 1, 1, 1, 0, 0};
   c.images = c.groups = 1;
   c.in = c.k = 4 * (uint32_t)(1 + up_to(i % 4 == 0 ? 2000 : 90));
-  c.out = some(40);
+  c.out = c.pitch = some(40);
   c.x_wide = c.w_wide = 1;
   c.y_wide = (uint8_t)up_to(2);
   fill_numbers(&c);
@@ -246,7 +268,7 @@ static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, 
   c.images = 1;
   c.groups = depthwise ? in : 1;
   c.in = in;
-  c.out = out;
+  c.out = c.pitch = out;
   c.k = (uint32_t)(kernel * kernel) * in / c.groups;
   c.x_wide = c.w_wide = c.y_wide = (uint8_t)wide;
   c.exponents = &exponent;

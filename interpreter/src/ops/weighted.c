@@ -23,7 +23,7 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k) {
 void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   c->in = (uint32_t)x->shape[x->rank - 1];
-  c->out = (uint32_t)w->shape[0];
+  c->out = c->pitch = (uint32_t)w->shape[0];
   c->k = 1;
   for (uint32_t i = 1; i < w->rank; i++) {
     c->k *= (uint32_t)w->shape[i];
@@ -129,4 +129,12 @@ void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to) {
 void nmp_conv_run_prepared(const nmp_op *op) {
   const nmp_prepared *p = (const nmp_prepared *)op->packed;
   run_shares(op, &p->conv, p->kernel, p->tasks);
+}
+
+void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch) {
+  const nmp_prepared *p = (const nmp_prepared *)op->packed;
+  nmp_conv c = p->conv;
+  c.y = y;
+  c.pitch = pitch;
+  run_shares(op, &c, p->kernel, p->tasks);
 }

@@ -1,0 +1,18 @@
+/* Concatenations of channels whose inputs are computed where they would be copied to: convolutions write their channels
+ * of each pixel of the result. For PCs.
+ */
+#ifndef NMP_VIEWS_H
+#define NMP_VIEWS_H
+
+#include "model.h"
+
+/* How many ops, from this one of a verified model on, are convolutions right before a concatenation that writes only
+ * what they made, with it; 0: none. Nothing that they read or write may lie where its result does.
+ */
+uint32_t nmp_views_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
+                      uint64_t *budget);
+
+/* ops: the first one and those that follow it, prepared. */
+void nmp_views_run(const nmp_op *ops, uint32_t count);
+
+#endif
