@@ -11,6 +11,16 @@
 #define COPY 32768u     /* bytes of a result that may be copied at the end */
 #define WEIGHTS 131072u /* bytes of a convolution: they are read anew for each step */
 
+nmp_op nmp_op_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t i) {
+  nmp_op op;
+  op.kernels = kernels;
+  op.threads = threads;
+  op.scratch = NULL;
+  op.packed = NULL;
+  nmp_model_op(m, i, &op);
+  return op;
+}
+
 uint64_t nmp_chain_budget(const nmp_model *m) {
   return 4096 + 16 * (uint64_t)m->bytes;
 }
@@ -141,25 +151,17 @@ static int goes_on(const nmp_model *m, const nmp_op *ops, uint32_t op, uint32_t 
          !nmp_is_wanted(m, op + count - 1, op + count, budget);
 }
 
-nmp_chain nmp_chain_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
-                       uint64_t *budget) {
+/* Rows that go through several ops, for several threads. */
+static nmp_chain rows_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
+                         uint64_t *budget) {
+  const uint32_t most = threads->parallel && threads->threads > 1 ? m->ops.count - op : 0;
   nmp_chain chain = {0};
-  chain.count = nmp_views_at(m, kernels, threads, op, budget);
-  if (chain.count > 1) {
-    chain.views = 1;
-    return chain;
-  }
   nmp_op ops[OPS_MAX];
   needs n = {0, 0, 1};
-  const uint32_t most = threads->parallel && threads->threads > 1 ? m->ops.count - op : 0;
   for (uint32_t count = 0; count < OPS_MAX && count < most; count++) {
     nmp_op *next = &ops[count];
     nmp_conv c;
-    next->kernels = kernels;
-    next->threads = threads;
-    next->scratch = NULL;
-    next->packed = NULL;
-    nmp_model_op(m, op + count, next);
+    *next = nmp_op_at(m, kernels, threads, op + count);
     const int is_conv = is_by_rows(next, &c);
     if (count == 0 ? !is_conv : !goes_on(m, ops, op, count, &c, is_conv, budget)) {
       break;
@@ -177,6 +179,17 @@ nmp_chain nmp_chain_at(const nmp_model *m, const nmp_kernels *kernels, const nmp
         divide(&chain, &n, threads);
       }
     }
+  }
+  return chain;
+}
+
+nmp_chain nmp_chain_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
+                       uint64_t *budget) {
+  size_t scratch = 0;
+  const uint32_t views = nmp_views_at(m, kernels, threads, op, budget, &scratch);
+  nmp_chain chain = {.count = views, .views = views > 0, .scratch = scratch};
+  if (views == 0) {
+    chain = rows_at(m, kernels, threads, op, budget);
   }
   for (uint32_t i = 0; i < chain.count; i++) {
     const uint32_t end = nmp_model_live_end(m, op + i);
@@ -250,7 +263,7 @@ static void run_task(void *context_, size_t task, size_t worker) {
 
 void nmp_chain_run(const nmp_chain *chain, const nmp_op *ops, uint8_t *arena) {
   if (chain->views) {
-    nmp_views_run(ops, chain->count);
+    nmp_views_run(ops, chain->count, arena + chain->at);
     return;
   }
   const nmp_tensor *y = &ops[chain->count - 1].out[0];

@@ -12,7 +12,7 @@
 
 typedef struct nmp_chain {
   uint32_t count;        /* of ops; below 2 there is none, and the rest is unused */
-  uint32_t views;        /* 1: by nmp_views_run instead, and the rest is unused, too */
+  uint32_t views;        /* 1: they are run by nmp_views_run, which needs only the scratch */
   uint32_t tasks;        /* that share the rows */
   size_t rows, step;     /* of the result; at a time */
   size_t buffer, worker; /* bytes: of the rows between two ops; of a worker's scratch */
@@ -29,6 +29,9 @@ uint64_t nmp_chain_budget(const nmp_model *m);
 
 /* Whether somebody besides op `reader` reads what op `maker` makes. */
 int nmp_is_wanted(const nmp_model *m, uint32_t maker, uint32_t reader, uint64_t *budget);
+
+/* An op of a verified model before there is an arena. */
+nmp_op nmp_op_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t i);
 
 int nmp_share_bytes(const nmp_tensor *a, const nmp_tensor *b);
 

@@ -6,13 +6,14 @@
 
 #include "model.h"
 
-/* How many ops, from this one of a verified model on, are convolutions right before a concatenation that writes only
- * what they made, with it; 0: none. Nothing that they read or write may lie where its result does.
+/* How many ops, from this one of a verified model on, are convolutions right before a concatenation that alone reads
+ * what they make, with it; 0: none. Nothing that they read or write may lie where its result does. scratch: bytes that
+ * the convolutions need, behind that.
  */
 uint32_t nmp_views_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
-                      uint64_t *budget);
+                      uint64_t *budget, size_t *scratch);
 
 /* ops: the first one and those that follow it, prepared. */
-void nmp_views_run(const nmp_op *ops, uint32_t count);
+void nmp_views_run(const nmp_op *ops, uint32_t count, void *scratch);
 
 #endif

@@ -9,11 +9,14 @@ to the end), both included. Tensors that are alive together lie apart, with thre
    claims the whole output early, so it is done only where the arena does not grow.
 3. A convolution may be computed in bands of lines, each written where lines of the input were that nobody needs any
    more. A band is a call of the kernel, so there are as few as the room allows, and none where there is room enough.
+
+Where the arena does not grow, a result is given its place before its op: PCs then write the channels of a concatenation
+without a copy, and run a pointwise convolution together with the one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import Graph, Node
@@ -44,6 +47,8 @@ def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
     plan = _smallest(graph, share)
     if room is not None and plan.peak > room:
         plan = min(plan, _overlapping(graph, max(room, lower_bound(graph, bands=BANDS_MAX))), key=lambda p: p.peak)
+    elif plan.extra == 0:
+        plan = _claimed(graph, plan)
     return graph.with_values(*(replace(graph[name], offset=offset) for name, offset in plan.offsets.items()))
 
 
@@ -88,14 +93,47 @@ def _overlapping(graph: Graph, room: int) -> Plan:
     return min(plans, key=lambda plan: plan.peak)
 
 
+def _claimed(graph: Graph, plan: Plan) -> Plan:
+    """A plan in which as many results as possible have their places early, with a peak that is not higher."""
+    for parts in (True, False):
+        claims: dict[str, int] = {}
+        for name, step in _early(graph):
+            more = claims | {name: step}
+            if bound(_buffers(graph, parts=parts, claims=more), ()) <= plan.peak:
+                claims = more
+        found = _plan(graph, parts, {}, plan.peak, claims)
+        if claims and found.peak <= plan.peak:
+            return found
+    return plan
+
+
+def _early(graph: Graph) -> Iterator[tuple[str, int]]:
+    """Results, and the op from which on their places had better be free."""
+    for i, node in enumerate(graph.nodes):
+        first = i
+        if node.op == "concat" and node.params.axis == len(graph[node.outputs[0]].shape) - 1:
+            while first > 0 and _is_conv(graph.nodes[first - 1]) and graph.nodes[first - 1].outputs[0] in node.inputs:
+                first -= 1
+        elif i > 0 and _is_conv(node) and graph[node.inputs[1]].shape[1:3] == (1, 1):
+            first -= _is_conv(graph.nodes[i - 1]) and graph.nodes[i - 1].outputs[0] == node.inputs[0]
+        if first < i:
+            yield node.outputs[0], first
+
+
+def _is_conv(node: Node) -> bool:
+    return node.op == "conv2d"
+
+
 def _fits(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int, room: int) -> bool:
     saved = sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
     return alive(buffers, step) - saved <= room
 
 
-def _plan(graph: Graph, parts: bool, bands: Mapping[int, int], room: int) -> Plan:
-    """bands: of the steps whose output may share bytes with the input."""
-    buffers = _buffers(graph, parts=parts)
+def _plan(
+    graph: Graph, parts: bool, bands: Mapping[int, int], room: int, claims: Mapping[str, int] | None = None
+) -> Plan:
+    """bands: of the steps whose output may share bytes with the input. claims: as of _buffers."""
+    buffers = _buffers(graph, parts=parts, claims=claims or {})
     links = _links(graph, buffers, bands)
     offsets = place(buffers, links, max(room, bound(buffers, links)))
     placed = zip(buffers, offsets, strict=True)
@@ -104,8 +142,10 @@ def _plan(graph: Graph, parts: bool, bands: Mapping[int, int], room: int) -> Pla
     return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
 
 
-def _buffers(graph: Graph, *, parts: bool) -> list[Buffer]:
+def _buffers(graph: Graph, *, parts: bool, claims: Mapping[str, int] | None = None) -> list[Buffer]:
+    """claims: by tensor, an op before its own from which on its place is free."""
     lives = graph.lifetimes()
+    lives |= {name: (step, lives[name][1]) for name, step in (claims or {}).items()}
     chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs}
     for i, node in enumerate(graph.nodes):
         (out,) = node.outputs

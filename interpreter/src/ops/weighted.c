@@ -131,10 +131,11 @@ void nmp_conv_run_prepared(const nmp_op *op) {
   run_shares(op, &p->conv, p->kernel, p->tasks);
 }
 
-void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch) {
+void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch, void *scratch) {
   const nmp_prepared *p = (const nmp_prepared *)op->packed;
   nmp_conv c = p->conv;
   c.y = y;
   c.pitch = pitch;
+  c.scratch = scratch;
   run_shares(op, &c, p->kernel, p->tasks);
 }

@@ -37,7 +37,7 @@ size_t nmp_conv_prepared(const nmp_conv *c);
 void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to);
 void nmp_conv_run_prepared(const nmp_op *op);
 
-/* The same with the result elsewhere, by a kernel that is pitched. */
-void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch);
+/* The same with result and scratch elsewhere, by a kernel that is pitched. */
+void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch, void *scratch);
 
 #endif

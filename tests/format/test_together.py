@@ -1,4 +1,4 @@
-"""Ops that threads run together: the bytes of the reference, and only where nobody wants what lies between."""
+"""Ops that are run together: the bytes of the reference, and only where nobody wants what lies between."""
 
 from __future__ import annotations
 
@@ -62,6 +62,16 @@ class Builder:
         pads = SAME if kernel == 3 else {}
         shape = (1, (height - 1) // stride + 1, (width - 1) // stride + 1, out)
         return self.op("conv2d", w, b, shape=shape, groups=groups, stride_h=stride, stride_w=stride, **pads)
+
+    def at(self, name: str) -> Builder:
+        """Goes on from an earlier result."""
+        self.last = name
+        return self
+
+    def concat(self, *others: str) -> Builder:
+        shapes = {value.name: value.shape for value in self.values}
+        channels = sum(shapes[name][3] for name in (self.last, *others))
+        return self.op("concat", *others, shape=(*self.shape()[:3], channels), axis=3)
 
     def table(self) -> Builder:
         if self.bits == 8:
@@ -152,6 +162,63 @@ def test_same_bytes(net: Net, bits: int, plan: Callable[[Graph], Graph]) -> None
                 assert loaded.steps() == [(i, i + 1) for i in range(len(graph.nodes))]
             elif plan is nets.placed or net is late:
                 assert loaded.steps() == steps
+
+
+def fire(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
+    b = Builder(bits).conv(24)
+    squeezed, wide = b.last, b.conv(33).last
+    return b.at(squeezed).conv(40, 3).concat(wide).conv(16).graph(), [(0, 1), (1, 4), (4, 5)]
+
+
+def grown(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
+    """One input of the concatenation is older, and copied."""
+    b = Builder(bits)
+    return b.conv(24, 3).concat("x").graph(), [(0, 2)]
+
+
+def taken_twice(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
+    b = Builder(bits).conv(24)
+    return b.concat(b.last).graph(), [(0, 1), (1, 2)]
+
+
+def taken_elsewhere(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
+    b = Builder(bits).conv(24)
+    first = b.last
+    return b.concat("x").conv(24).op("add", first).graph(), [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def of_depthwise(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
+    b = depthwise(Builder(bits))
+    return b.concat("x").graph(), [(0, 1), (1, 2)]
+
+
+CONCATS = [fire, grown, taken_twice, taken_elsewhere, of_depthwise]
+
+
+@pytest.mark.parametrize("plan", [nets.placed, plan_memory.run], ids=["apart", "smallest"])
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("net", CONCATS, ids=lambda net: net.__name__)
+def test_concatenations(net: Net, bits: int, plan: Callable[[Graph], Graph]) -> None:
+    graph, steps = net(bits)
+    graph = plan(graph)
+    x = feed(bits)
+    (wanted,) = run_reference(graph, {"x": x}).values()
+    for cpu in TOGETHER:
+        for threads in (1, 2, 3):
+            loaded = runtime.load(to_bytes(graph, {}), cpu=cpu, threads=threads)
+            for _ in range(2):
+                np.testing.assert_array_equal(loaded.run(x)[0], wanted, err_msg=f"{cpu}, {threads} threads")
+            if plan is nets.placed and threads == 1:
+                assert loaded.steps() == steps
+
+
+def test_a_plan_gives_concatenations_their_place_early() -> None:
+    """Where the arena does not grow: elsewhere more is alive."""
+    b = Builder(8).conv(128, 3).conv(24)
+    squeezed, wide = b.last, b.conv(32).last
+    graph = plan_memory.run(b.at(squeezed).conv(32, 3).concat(wide).graph())
+    assert runtime.load(to_bytes(graph, {}), cpu=TOGETHER[-1]).steps() == [(0, 1), (1, 2), (2, 5)]
+    assert plan_memory.peak(graph) == plan_memory.lower_bound(graph)
 
 
 def test_result_over_the_input() -> None:
