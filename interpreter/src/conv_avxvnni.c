@@ -9,8 +9,9 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 #define JOINED
 #include "tile_256.h"
 
-TILES(TILES_6, bytes)
-PRODUCTS(6, 3, 6, 1, 0x80, load_bytes, bytes_tiles, NULL, NULL)
+TILES(TILES_2, bytes)
+BLOCKS(7, 3, 1)
+PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, NULL)
 
 NMP_TARGET_END
 
