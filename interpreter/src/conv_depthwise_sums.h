@@ -107,55 +107,115 @@ static NMP_INLINE void store_blocks(uint8_t *const y[2], size_t y_advance, vecto
   }
 }
 
-/* `count` blocks (up to AT_ONCE) at `first` lanes. Vector by vector, so that weights are loaded once for all. */
-static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, const int32_t *const *taps_x, size_t first,
-                                  size_t advance, size_t count, size_t taps, int mode, int rows) {
-  NMP_UNROLL for (size_t j = 0; j < 4; j++) {
-    const int32_t *w[2] = {s->weights[0] + j * LANES, s->weights[rows - 1] + j * LANES};
-    size_t at = s->at[j] + first;
-    NMP_KEEP("+r", at);
-    vector high[2][AT_ONCE], low[2][AT_ONCE];
-    NMP_UNROLL for (int r = 0; r < rows; r++) {
-      NMP_UNROLL for (size_t b = 0; b < count; b++) {
-        high[r][b] = load(w[0]);
-        low[r][b] = zero();
-      }
+/* Vector j of `count` blocks (up to 4) at `first` lanes, so that weights are loaded once for all. */
+static NMP_INLINE void sum_vectors(vector sums[2][4], const span *s, const int32_t *const *taps_x, size_t j,
+                                   size_t first, size_t advance, size_t count, size_t taps, int mode, int rows) {
+  const int32_t *w[2] = {s->weights[0] + j * LANES, s->weights[rows - 1] + j * LANES};
+  size_t at = s->at[j] + first;
+  NMP_KEEP("+r", at);
+  vector high[2][4], low[2][4];
+  NMP_UNROLL for (int r = 0; r < rows; r++) {
+    NMP_UNROLL for (size_t b = 0; b < count; b++) {
+      high[r][b] = load(w[0]);
+      low[r][b] = zero();
     }
-    for (size_t tap = 0; tap < taps; tap++) {
-      const int32_t *x = taps_x[tap] + at;
-      const size_t offset = (NUMBERS(mode) + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
-      NMP_UNROLL for (int r = 0; r < rows; r++) {
-        vector factors = load(w[r] + offset);
-        vector lower = mode == SPLIT ? load(w[r] + offset + BLOCK) : zero();
-        if (count > 1) { /* else they are operands in memory */
-          NMP_KEEP("+v", factors);
-        }
-        if (count > 1 && mode == SPLIT) {
-          NMP_KEEP("+v", lower);
-        }
-        NMP_UNROLL for (size_t b = 0; b < count; b++) {
-          const vector lanes = load(x + b * advance);
-          high[r][b] = mode == QUADS ? dot_quads(high[r][b], lanes, factors) : dot_pairs(high[r][b], lanes, factors);
-          NMP_KEEP("+v", high[r][b]);
-          if (mode == SPLIT) {
-            low[r][b] = dot_pairs(low[r][b], lanes, lower);
-            NMP_KEEP("+v", low[r][b]);
-          }
-        }
-      }
-    }
-    const vector shift = load(w[0] + BLOCK);
+  }
+  for (size_t tap = 0; tap < taps; tap++) {
+    const int32_t *x = taps_x[tap] + at;
+    const size_t offset = (NUMBERS(mode) + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
     NMP_UNROLL for (int r = 0; r < rows; r++) {
+      vector factors = load(w[r] + offset);
+      vector lower = mode == SPLIT ? load(w[r] + offset + BLOCK) : zero();
+      if (count > 1) { /* else they are operands in memory */
+        NMP_KEEP("+v", factors);
+      }
+      if (count > 1 && mode == SPLIT) {
+        NMP_KEEP("+v", lower);
+      }
       NMP_UNROLL for (size_t b = 0; b < count; b++) {
-        const vector sum = mode == SPLIT ? add(high[r][b], shift_right_8(low[r][b])) : high[r][b];
-        sums[r][b][j] = shift_right(sum, shift);
+        const vector lanes = load(x + b * advance);
+        high[r][b] = mode == QUADS ? dot_quads(high[r][b], lanes, factors) : dot_pairs(high[r][b], lanes, factors);
+        NMP_KEEP("+v", high[r][b]);
         if (mode == SPLIT) {
-          sums[r][b][j] = add(sums[r][b][j], load(w[0] + 2 * BLOCK));
+          low[r][b] = dot_pairs(low[r][b], lanes, lower);
+          NMP_KEEP("+v", low[r][b]);
         }
       }
     }
   }
+  const vector shift = load(w[0] + BLOCK);
+  NMP_UNROLL for (int r = 0; r < rows; r++) {
+    NMP_UNROLL for (size_t b = 0; b < count; b++) {
+      const vector sum = mode == SPLIT ? add(high[r][b], shift_right_8(low[r][b])) : high[r][b];
+      sums[r][b] = shift_right(sum, shift);
+      if (mode == SPLIT) {
+        sums[r][b] = add(sums[r][b], load(w[0] + 2 * BLOCK));
+      }
+    }
+  }
 }
+
+/* Up to AT_ONCE blocks, whose vectors are stored together. */
+static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, const int32_t *const *taps_x, size_t first,
+                                  size_t advance, size_t count, size_t taps, int mode, int rows) {
+  NMP_UNROLL for (size_t j = 0; j < 4; j++) {
+    vector each[2][4];
+    sum_vectors(each, s, taps_x, j, first, advance, count, taps, mode, rows);
+    NMP_UNROLL for (int r = 0; r < rows; r++) {
+      NMP_UNROLL for (size_t b = 0; b < count; b++) {
+        sums[r][b][j] = each[r][b];
+      }
+    }
+  }
+}
+
+#if HAS_ACROSS
+/* Vector j of `count` blocks. */
+static NMP_INLINE void store_across(uint8_t *y, size_t y_advance, const vector sums[4], vector lo, vector hi, size_t j,
+                                    size_t count, size_t each, size_t last, int y_wide) {
+  const size_t bytes = LANES << y_wide;
+  uint8_t some[4 * 2 * LANES];
+  y += j * bytes;
+  if (each == BLOCK && last == BLOCK) {
+    save_across(y, y_advance, sums, lo, hi, count, y_wide);
+    return;
+  }
+  save_across(some, bytes, sums, lo, hi, count, y_wide);
+  for (size_t b = 0; b < count; b++) {
+    const size_t n = b + 1 < count ? each : last, left = n > j * LANES ? n - j * LANES : 0;
+    memcpy(y + b * y_advance, some + b * bytes, left < LANES ? left << y_wide : bytes);
+  }
+}
+
+/* Registers for the sums of a block are too few to load weights once for several: here a vector of several blocks is
+ * summed up and stored, and then the next one. Returns how many blocks are left to do.
+ */
+static NMP_INLINE size_t sum_across(const span *s, const int32_t *const *taps_x, uint8_t *y0, uint8_t *y1, vector lo,
+                                    vector hi, size_t taps, int mode, int rows, int y_wide) {
+  const size_t count = mode == SPLIT ? 2 : 4, blocks = s->blocks;
+  const size_t advance = s->advance, y_advance = s->y_advance, each = s->each, last = s->last;
+  uint8_t *y[2] = {y0, y1};
+  if (blocks < count) {
+    return blocks;
+  }
+  for (size_t left = blocks, first = 0, n; left > 0; left -= n, first += count * advance) {
+    n = left < count ? left : count;
+    first -= (count - n) * advance; /* some are computed twice */
+    y[0] -= (count - n) * y_advance;
+    y[1] -= (count - n) * y_advance;
+    for (size_t j = 0; j < 4; j++) {
+      vector sums[2][4];
+      sum_vectors(sums, s, taps_x, j, first, advance, count, taps, mode, rows);
+      NMP_UNROLL for (int r = 0; r < rows; r++) {
+        store_across(y[r], y_advance, sums[r], lo, hi, j, count, each, left > n ? each : last, y_wide);
+      }
+    }
+    y[0] += count * y_advance;
+    y[1] += count * y_advance;
+  }
+  return 0;
+}
+#endif
 
 static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t taps, int mode, int rows, int y_wide) {
   const vector lo = y_wide ? set16(s->lo) : set8(s->lo), hi = y_wide ? set16(s->hi) : set8(s->hi);
@@ -167,6 +227,9 @@ static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t 
   for (size_t tap = 0; tap < taps; tap++) {
     x[tap] = s->x[tap];
   }
+#if HAS_ACROSS
+  left = sum_across(s, x, y0, y1, lo, hi, taps, mode, rows, y_wide);
+#endif
   for (; left >= AT_ONCE; left -= AT_ONCE, first += AT_ONCE * advance) {
     sum_blocks(sums, s, x, first, advance, AT_ONCE, taps, mode, rows);
     store_blocks(y, y_advance, sums, lo, hi, AT_ONCE, each, left == AT_ONCE ? last : each, rows, y_wide);
