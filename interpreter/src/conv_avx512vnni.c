@@ -220,8 +220,9 @@ TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
 #include "tile_join_block.h"
 #include "tile_planes_block.h"
+PLANES_BLOCKS(4, 3)
 JOIN_PRODUCT(7, &join_blocks)
-PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks)
+PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, NULL, &planes_blocks)
 
 NMP_TARGET_END
 

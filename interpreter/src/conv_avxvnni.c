@@ -11,7 +11,8 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 
 TILES(TILES_2, bytes)
 BLOCKS(7, 3, 1)
-PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, NULL)
+BLOCKS_NAMED(words_blocks, 7, 3, 0)
+PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &words_blocks, NULL)
 
 NMP_TARGET_END
 

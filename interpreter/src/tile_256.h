@@ -126,8 +126,8 @@ INLINE V packed_8(const V *s, const int left, const V *shift) {
   UNROLL for (int i = 0; i < 4; i++) {
     q[i] = i < left ? _mm256_srav_epi32(s[i], shift[i % 2]) : q[0];
   }
-  return _mm256_permutevar8x32_epi32(
-      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3])), order);
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3])),
+                                     order);
 }
 
 INLINE V packed_16(const V *s, const int left, const V *shift) {

@@ -1,14 +1,16 @@
 /* The blocks of two planes, after tile_block.h: x = 256 high + low. acc is [run][pixel][plane][vector]. */
 
-INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, const uint8_t *w,
-                                 const int per, const int vectors) {
+INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, size_t offset,
+                                 const uint8_t *w, const int per, const int vectors) {
   V factors[2];
   UNROLL for (int v = 0; v < vectors; v++) {
     factors[v] = LOAD(w + v * (int)sizeof(V));
   }
   UNROLL for (int i = 0; i < 4 * per; i++) {
     const int r = i / 2, plane = i % 2;
-    const V grain = grain_of(pixel_of(x[plane][r / per], step, three, r % per));
+    const uint8_t *at =
+        per == 1 ? x[0][r][0] + (plane ? offset : 0) : pixel_of(x[plane][r / per], step, three, r % per);
+    const V grain = grain_of(at);
     UNROLL for (int v = 0; v < vectors; v++) {
       V *sum = &acc[i * vectors + v];
       *sum = DOT_WORDS(*sum, grain, factors[v]);
@@ -42,7 +44,7 @@ INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const in
           b->x[i / 2 % 2] + b->segments[s] + (size_t)(i / 4) * b->plane + (size_t)(i % 2) * 4 * step;
     }
     for (size_t i = b->grains; i > 0; i--, w += vectors * (int)sizeof(V)) {
-      planes_grain_of_runs(acc, x, step, three, w, per, vectors);
+      planes_grain_of_runs(acc, x, step, three, b->plane, w, per, vectors);
       if (vectors == 2) {
         _mm_prefetch((const void *)next, _MM_HINT_T1);
         next += b->next_step;
@@ -115,10 +117,10 @@ static void planes_row(const nmp_block *b) {
   }
 #define PLANES_BLOCK_NAME(name, per, vectors) name##_##per##_##vectors,
 
-BLOCKS_4(PLANES_BLOCK, planes_block, 1)
-BLOCKS_3(PLANES_BLOCK, planes_block, 2)
-
-static const nmp_blocks planes_blocks = {
-    {4, 3},
-    {{BLOCKS_4(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_3(PLANES_BLOCK_NAME, planes_block, 2)}},
-    planes_row};
+/* `planes_blocks`, of at most ONE or TWO pixels in a run */
+#define PLANES_BLOCKS(ONE, TWO)                                                                                     \
+  BLOCKS_##ONE(PLANES_BLOCK, planes_block, 1)                                                                       \
+      BLOCKS_##TWO(PLANES_BLOCK, planes_block, 2) static const nmp_blocks planes_blocks = {                         \
+          {ONE, TWO},                                                                                               \
+          {{BLOCKS_##ONE(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_##TWO(PLANES_BLOCK_NAME, planes_block, 2)}}, \
+          planes_row};

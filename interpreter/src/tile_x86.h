@@ -212,35 +212,46 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
   LIST(TILE, name, 2)     \
   static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
 
-/* int8 goes as bytes or as words, INT8 pixels at a time where it has no blocks. */
-#define PRODUCTS(MANY, FEW, INT8, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, int16_blocks)       \
-  static const nmp_product int8_product = {bytes_element,                                                            \
-                                           1,                                                                        \
-                                           bytes_zero,                                                               \
-                                           LANES,                                                                    \
-                                           NMP_GRAIN,                                                                \
-                                           load_int8,                                                                \
-                                           {{INT8, int8_tiles, nmp_bands_finish_any}, {INT8, int8_tiles, finish}},   \
-                                           int8_blocks};                                                             \
-  static const nmp_product int8_int16_product =                                                                      \
-      {2,   1, 0, LANES, NMP_GRAIN, load_words_8, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
-       NULL};                                                                                                        \
-  static const nmp_product int16_int8_product = {                                                                    \
-      2,   1, 0, LANES, NMP_GRAIN, load_words_16, {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
-      NULL};                                                                                                         \
-  static const nmp_product int16_product = {2,                                                                       \
-                                            2,                                                                       \
-                                            0,                                                                       \
-                                            LANES,                                                                   \
-                                            NMP_GRAIN,                                                               \
-                                            load_planes,                                                             \
-                                            {{2, wide_planes_tiles, finish_wide}, {FEW, planes_tiles, finish}},      \
-                                            int16_blocks};                                                           \
-  NMP_BANDS_KERNEL(int8)                                                                                             \
-  NMP_BANDS_KERNEL(int8_int16)                                                                                       \
-  NMP_BANDS_KERNEL(int16_int8)                                                                                       \
-  NMP_BANDS_KERNEL(int16)                                                                                            \
-  static const nmp_conv_kernel *choose(const nmp_conv *c) {                                                          \
-    static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};              \
-    return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];                         \
+/* int8 goes as bytes or as words, INT8 pixels at a time where it has no blocks; times int16 by word_blocks. */
+#define PRODUCTS(MANY, FEW, INT8, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, word_blocks,       \
+                 int16_blocks)                                                                                      \
+  static const nmp_product int8_product = {bytes_element,                                                           \
+                                           1,                                                                       \
+                                           bytes_zero,                                                              \
+                                           LANES,                                                                   \
+                                           NMP_GRAIN,                                                               \
+                                           load_int8,                                                               \
+                                           {{INT8, int8_tiles, nmp_bands_finish_any}, {INT8, int8_tiles, finish}},  \
+                                           int8_blocks};                                                            \
+  static const nmp_product int8_int16_product = {2,                                                                 \
+                                                 1,                                                                 \
+                                                 0,                                                                 \
+                                                 LANES,                                                             \
+                                                 NMP_GRAIN,                                                         \
+                                                 load_words_8,                                                      \
+                                                 {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
+                                                 word_blocks};                                                      \
+  static const nmp_product int16_int8_product = {2,                                                                 \
+                                                 1,                                                                 \
+                                                 0,                                                                 \
+                                                 LANES,                                                             \
+                                                 NMP_GRAIN,                                                         \
+                                                 load_words_16,                                                     \
+                                                 {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
+                                                 word_blocks};                                                      \
+  static const nmp_product int16_product = {2,                                                                      \
+                                            2,                                                                      \
+                                            0,                                                                      \
+                                            LANES,                                                                  \
+                                            NMP_GRAIN,                                                              \
+                                            load_planes,                                                            \
+                                            {{2, wide_planes_tiles, finish_wide}, {FEW, planes_tiles, finish}},     \
+                                            int16_blocks};                                                          \
+  NMP_BANDS_KERNEL(int8)                                                                                            \
+  NMP_BANDS_KERNEL(int8_int16)                                                                                      \
+  NMP_BANDS_KERNEL(int16_int8)                                                                                      \
+  NMP_BANDS_KERNEL(int16)                                                                                           \
+  static const nmp_conv_kernel *choose(const nmp_conv *c) {                                                         \
+    static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};             \
+    return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];                        \
   }
