@@ -85,6 +85,7 @@ typedef struct nmp_blocks {
   size_t most[2];                          /* pixels of a run, by vectors - 1 */
   nmp_block_fn *functions[2][NMP_RUN_MAX]; /* [vectors - 1][pixels of a run - 1] */
   nmp_block_fn *row;                       /* the first pixel, and this panel and all that follow */
+  size_t runs;                             /* of a block: 2, or only the first */
 } nmp_blocks;
 
 typedef struct nmp_way {

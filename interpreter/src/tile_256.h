@@ -239,5 +239,4 @@ static void load_join(void *to, const void *x, size_t n, size_t plane) {
 
 TILES(TILES_3, joined)
 TILES(TILES_3, wide_joined)
-JOIN_PRODUCT(3, NULL)
 #endif

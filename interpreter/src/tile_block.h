@@ -125,5 +125,5 @@ INLINE void row(const nmp_block *b, const int bytes) {
     row(b, bytes);                                                                                         \
   }                                                                                                        \
   static const nmp_blocks name = {                                                                         \
-      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}, row_##name};
+      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}, row_##name, 2};
 #define BLOCKS(ONE, TWO, bytes) BLOCKS_NAMED(blocks, ONE, TWO, bytes)

@@ -123,4 +123,5 @@ static void planes_row(const nmp_block *b) {
       BLOCKS_##TWO(PLANES_BLOCK, planes_block, 2) static const nmp_blocks planes_blocks = {                         \
           {ONE, TWO},                                                                                               \
           {{BLOCKS_##ONE(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_##TWO(PLANES_BLOCK_NAME, planes_block, 2)}}, \
-          planes_row};
+          planes_row,                                                                                               \
+          2};
