@@ -16,10 +16,11 @@ static inline __m256i added(__m256i sum, __m256i products) {
 }
 
 #include "tile_256.h"
+#define PLANES_RUNS 1 /* see conv_avxvnni.c */
 #include "tile_planes_block.h"
 
 BLOCKS(6, 3, 0)
-PLANES_BLOCKS(3, 1)
+PLANES_BLOCKS(6, 3)
 PRODUCTS(6, 3, 6, 2, 0, load_words_8, words_tiles, &blocks, &blocks, &planes_blocks)
 
 NMP_TARGET_END

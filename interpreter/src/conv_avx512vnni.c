@@ -219,6 +219,7 @@ TILES(TILES_2, wide_planes)
 TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
 #define JOIN_RUNS 2
+#define PLANES_RUNS 2
 #include "tile_join_block.h"
 #include "tile_planes_block.h"
 PLANES_BLOCKS(4, 3)

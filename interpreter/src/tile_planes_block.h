@@ -1,16 +1,16 @@
-/* The blocks of two planes, after tile_block.h: x = 256 high + low. acc is [run][pixel][plane][vector]. */
+/* The blocks of two planes, after tile_block.h: x = 256 high + low. They have PLANES_RUNS; acc is
+ * [run][pixel][plane][vector].
+ */
 
-INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, size_t offset,
-                                 const uint8_t *w, const int per, const int vectors) {
+INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, const uint8_t *w,
+                                 const int per, const int vectors) {
   V factors[2];
   UNROLL for (int v = 0; v < vectors; v++) {
     factors[v] = LOAD(w + v * (int)sizeof(V));
   }
-  UNROLL for (int i = 0; i < 4 * per; i++) {
+  UNROLL for (int i = 0; i < 2 * PLANES_RUNS * per; i++) {
     const int r = i / 2, plane = i % 2;
-    const uint8_t *at =
-        per == 1 ? x[0][r][0] + (plane ? offset : 0) : pixel_of(x[plane][r / per], step, three, r % per);
-    const V grain = grain_of(at);
+    const V grain = grain_of(pixel_of(x[plane][r / per], step, three, r % per));
     UNROLL for (int v = 0; v < vectors; v++) {
       V *sum = &acc[i * vectors + v];
       *sum = DOT_WORDS(*sum, grain, factors[v]);
@@ -34,7 +34,7 @@ INLINE void join_planes(V *acc, const int count, const int vectors) {
 INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const int per, const int vectors) {
   const uint8_t *w = (const uint8_t *)(b->panel + 1);
   const size_t step = b->x_step, three = 3 * step;
-  UNROLL for (int i = 0; i < 4 * per * vectors; i++) {
+  UNROLL for (int i = 0; i < 2 * PLANES_RUNS * per * vectors; i++) {
     acc[i] = i / vectors % 2 == 0 ? LOAD(b->panel->start + i % vectors * LANES) : ZERO();
   }
   for (size_t s = 0; s < b->segment_count; s++) {
@@ -44,14 +44,14 @@ INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const in
           b->x[i / 2 % 2] + b->segments[s] + (size_t)(i / 4) * b->plane + (size_t)(i % 2) * 4 * step;
     }
     for (size_t i = b->grains; i > 0; i--, w += vectors * (int)sizeof(V)) {
-      planes_grain_of_runs(acc, x, step, three, b->plane, w, per, vectors);
+      planes_grain_of_runs(acc, x, step, three, w, per, vectors);
       if (vectors == 2) {
         _mm_prefetch((const void *)next, _MM_HINT_T1);
         next += b->next_step;
       }
     }
   }
-  join_planes(acc, 2 * per * vectors, vectors);
+  join_planes(acc, PLANES_RUNS * per * vectors, vectors);
   return next;
 }
 
@@ -60,7 +60,7 @@ INLINE void planes_block(const nmp_block *blocks, const int per, const int vecto
   for (; b.count > 0; b.count--) {
     V acc[NMP_BLOCK_VECTORS];
     b.next = add_planes(acc, &b, b.next, per, vectors);
-    finish_block(&b, acc, 2 * per, per, vectors);
+    finish_block(&b, acc, PLANES_RUNS * per, per, vectors);
     UNROLL for (int i = 0; i < 2; i++) {
       b.x[i] += b.x_hop;
       b.y[i] += b.y_hop;
@@ -124,4 +124,4 @@ static void planes_row(const nmp_block *b) {
           {ONE, TWO},                                                                                               \
           {{BLOCKS_##ONE(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_##TWO(PLANES_BLOCK_NAME, planes_block, 2)}}, \
           planes_row,                                                                                               \
-          2};
+          PLANES_RUNS};
