@@ -170,50 +170,31 @@ static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, con
 }
 
 #if HAS_ACROSS
-/* Vector j of `count` blocks. */
-static NMP_INLINE void store_across(uint8_t *y, size_t y_advance, const vector sums[4], vector lo, vector hi, size_t j,
-                                    size_t count, size_t each, size_t last, int y_wide) {
-  const size_t bytes = LANES << y_wide;
-  uint8_t some[4 * 2 * LANES];
-  y += j * bytes;
-  if (each == BLOCK && last == BLOCK) {
-    save_across(y, y_advance, sums, lo, hi, count, y_wide);
-    return;
-  }
-  save_across(some, bytes, sums, lo, hi, count, y_wide);
-  for (size_t b = 0; b < count; b++) {
-    const size_t n = b + 1 < count ? each : last, left = n > j * LANES ? n - j * LANES : 0;
-    memcpy(y + b * y_advance, some + b * bytes, left < LANES ? left << y_wide : bytes);
-  }
-}
-
 /* Registers for the sums of a block are too few to load weights once for several: here a vector of several blocks is
- * summed up and stored, and then the next one. Returns how many blocks are left to do.
+ * summed up and stored, and then the next one. Returns how many of the first blocks are done, whole ones.
  */
 static NMP_INLINE size_t sum_across(const span *s, const int32_t *const *taps_x, uint8_t *y0, uint8_t *y1, vector lo,
                                     vector hi, size_t taps, int mode, int rows, int y_wide) {
-  const size_t count = mode == SPLIT ? 2 : 4, blocks = s->blocks;
-  const size_t advance = s->advance, y_advance = s->y_advance, each = s->each, last = s->last;
-  uint8_t *y[2] = {y0, y1};
-  if (blocks < count) {
-    return blocks;
-  }
-  for (size_t left = blocks, first = 0, n; left > 0; left -= n, first += count * advance) {
-    n = left < count ? left : count;
-    first -= (count - n) * advance; /* some are computed twice */
-    y[0] -= (count - n) * y_advance;
-    y[1] -= (count - n) * y_advance;
+  const size_t count = mode == SPLIT ? 2 : 4, advance = s->advance, y_advance = s->y_advance;
+  const size_t whole = s->each < BLOCK ? 0 : s->last < BLOCK ? s->blocks - 1 : s->blocks;
+  size_t done = 0;
+  while (whole >= count && done < whole) {
+    if (count == 4 && whole - done == 3) {
+      done--; /* one is computed twice */
+    } else if (whole - done < count) {
+      break;
+    }
+    uint8_t *y[2] = {y0 + done * y_advance, y1 + done * y_advance};
     for (size_t j = 0; j < 4; j++) {
       vector sums[2][4];
-      sum_vectors(sums, s, taps_x, j, first, advance, count, taps, mode, rows);
+      sum_vectors(sums, s, taps_x, j, done * advance, advance, count, taps, mode, rows);
       NMP_UNROLL for (int r = 0; r < rows; r++) {
-        store_across(y[r], y_advance, sums[r], lo, hi, j, count, each, left > n ? each : last, y_wide);
+        save_across(y[r] + (j * LANES << y_wide), y_advance, sums[r], lo, hi, count, y_wide);
       }
     }
-    y[0] += count * y_advance;
-    y[1] += count * y_advance;
+    done += count;
   }
-  return 0;
+  return done;
 }
 #endif
 
@@ -228,7 +209,11 @@ static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t 
     x[tap] = s->x[tap];
   }
 #if HAS_ACROSS
-  left = sum_across(s, x, y0, y1, lo, hi, taps, mode, rows, y_wide);
+  const size_t done = sum_across(s, x, y0, y1, lo, hi, taps, mode, rows, y_wide);
+  left -= done;
+  first += done * advance;
+  y[0] += done * y_advance;
+  y[1] += done * y_advance;
 #endif
   for (; left >= AT_ONCE; left -= AT_ONCE, first += AT_ONCE * advance) {
     sum_blocks(sums, s, x, first, advance, AT_ONCE, taps, mode, rows);
