@@ -147,7 +147,7 @@ INLINE void store_pixel(uint8_t *y, V q, const int i, const int bytes) {
   } else if (i % 2 == 0) {
     _mm_storel_epi64((__m128i *)(void *)y, half);
   } else {
-    _mm_storeh_pd((double *)(void *)y, _mm_castsi128_pd(half));
+    _mm_storeh_pi((__m64 *)(void *)y, _mm_castsi128_ps(half));
   }
 }
 

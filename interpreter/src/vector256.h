@@ -226,9 +226,9 @@ static NMP_INLINE void save_across(uint8_t *y, size_t advance, const vector sums
   v = _mm256_permutevar8x32_epi32(_mm256_max_epi8(_mm256_min_epi8(v, hi), lo), order);
   const __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1);
   _mm_storel_epi64((__m128i *)(void *)y, low);
-  _mm_storeh_pd((double *)(void *)(y + advance), _mm_castsi128_pd(low));
+  _mm_storeh_pi((__m64 *)(void *)(y + advance), _mm_castsi128_ps(low));
   if (count > 2) {
     _mm_storel_epi64((__m128i *)(void *)(y + 2 * advance), high);
-    _mm_storeh_pd((double *)(void *)(y + 3 * advance), _mm_castsi128_pd(high));
+    _mm_storeh_pi((__m64 *)(void *)(y + 3 * advance), _mm_castsi128_ps(high));
   }
 }
