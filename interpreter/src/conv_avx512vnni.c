@@ -220,6 +220,8 @@ TILES(TILES_2, wide_words)
 TILES(TILES_2, wide_planes)
 TILES(TILES_7, joined)
 TILES(TILES_7, wide_joined)
+#define JOIN_RUNS 2
+#define PLANES_RUNS 2
 #include "tile_join_block.h"
 #include "tile_planes_block.h"
 
@@ -257,8 +259,10 @@ INLINE void finish_single(const nmp_single *s, V *acc, const int vectors) {
 
 #include "tile_single.h"
 SINGLE(bytes)
+PLANES_BLOCKS(4, 3)
+JOIN_BLOCKS(7, 3)
 JOIN_PRODUCT(7, &join_blocks)
-PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &planes_blocks, single_bytes)
+PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, NULL, &planes_blocks, single_bytes)
 
 NMP_TARGET_END
 

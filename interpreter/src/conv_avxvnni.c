@@ -8,10 +8,16 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 
 #define JOINED
 #include "tile_256.h"
+#define JOIN_RUNS 1 /* which may have 3 pixels: an odd number, but more products for what is loaded */
+#include "tile_join_block.h"
 
-TILES(TILES_6, bytes)
+TILES(TILES_2, bytes)
 SINGLE(bytes)
-PRODUCTS(6, 3, 6, 1, 0x80, load_bytes, bytes_tiles, NULL, NULL, single_bytes)
+BLOCKS(7, 3, 1)
+JOIN_BLOCKS(6, 3)
+JOIN_PRODUCT(3, &join_blocks)
+BLOCKS_NAMED(words_blocks, 7, 3, 0)
+PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &words_blocks, NULL, single_bytes)
 
 NMP_TARGET_END
 

@@ -84,6 +84,7 @@ typedef void nmp_block_fn(const nmp_block *b);
 typedef struct nmp_blocks {
   size_t most[2];                          /* pixels of a run, by vectors - 1 */
   nmp_block_fn *functions[2][NMP_RUN_MAX]; /* [vectors - 1][pixels of a run - 1] */
+  size_t runs;                             /* of a block: 2, or only the first */
 } nmp_blocks;
 
 #define NMP_STRIP 4 /* vectors of channels */

@@ -12,9 +12,9 @@ static size_t smaller(size_t a, size_t b) {
 /* The pixels of y that a band computes; in the band, their windows are so many bytes from each other. */
 typedef struct field {
   size_t lines, width, across, down;
-  size_t most;           /* pixels of a run */
+  size_t runs, most;     /* of a block, pixels of a run */
   size_t tiles;          /* blocks beside each other; none where a block is two lines */
-  size_t pixels, larger; /* of a block; so many blocks have two more */
+  size_t pixels, larger; /* of a block; so many blocks have one more in each run */
 } field;
 
 static field field_of(const nmp_band *b, size_t lines) {
@@ -24,6 +24,7 @@ static field field_of(const nmp_band *b, size_t lines) {
              .width = (size_t)s->h.out,
              .across = (size_t)(s->h.stride / s->h_hop) * in * element,
              .down = (size_t)(s->v.stride / s->v_hop) * s->row * element,
+             .runs = b->p->blocks->runs,
              .most = b->p->blocks->most[b->c->out / b->c->groups > b->p->lanes]};
   if (f.width == 1) {
     f.across = f.down;
@@ -32,10 +33,10 @@ static field field_of(const nmp_band *b, size_t lines) {
     f.width *= lines;
     f.lines = 1;
   }
-  f.tiles = f.width <= f.most ? f.lines == 1 : (f.width + 2 * f.most - 1) / (2 * f.most);
-  const size_t pairs = (f.width + 1) / 2;
-  f.pixels = 2 * (f.tiles > 1 ? pairs / f.tiles : pairs);
-  f.larger = f.tiles > 1 ? pairs % f.tiles : 0;
+  const size_t all = f.runs * f.most, pixels = (f.width + f.runs - 1) / f.runs; /* of all first runs */
+  f.tiles = f.runs == 2 && f.width <= f.most ? f.lines == 1 : (f.width + all - 1) / all;
+  f.pixels = f.runs * (f.tiles > 1 ? pixels / f.tiles : pixels);
+  f.larger = f.tiles > 1 ? pixels % f.tiles : 0;
   return f;
 }
 
@@ -97,20 +98,20 @@ static void multiply_strip(call *m, nmp_block *block, place run0, place run1, si
 
 /* `count` blocks of as many pixels each, beside each other. */
 static void multiply_part(call *m, nmp_block *block, place at, size_t pixels, size_t count) {
-  const size_t per = (pixels + 1) / 2;
+  const size_t per = (pixels + m->f.runs - 1) / m->f.runs;
   block->x_hop = pixels * block->x_step;
   block->y_hop = pixels * block->y_step;
   multiply_strip(m, block, at, (place){at.line, at.pixel + pixels - per}, per, count);
 }
 
-/* Blocks have an even number of pixels, since their runs are equally long; the last one may lack one. */
+/* Blocks of two runs have an even number of pixels, since those are equally long; the last one may lack one. */
 static void multiply_line(call *m, nmp_block *block, size_t line) {
   const size_t tiles = m->f.tiles ? m->f.tiles : 1, pixels = m->f.pixels, larger = m->f.larger;
-  const size_t odd = m->f.width % 2;
+  const size_t runs = m->f.runs, odd = m->f.width % runs;
   if (larger > 0) {
-    multiply_part(m, block, (place){line, 0}, pixels + 2, larger);
+    multiply_part(m, block, (place){line, 0}, pixels + runs, larger);
   }
-  multiply_part(m, block, (place){line, larger * (pixels + 2)}, pixels, tiles - larger - odd);
+  multiply_part(m, block, (place){line, larger * (pixels + runs)}, pixels, tiles - larger - odd);
   if (odd) {
     multiply_part(m, block, (place){line, m->f.width - (pixels - 1)}, pixels - 1, 1);
   }

@@ -107,55 +107,96 @@ static NMP_INLINE void store_blocks(uint8_t *const y[2], size_t y_advance, vecto
   }
 }
 
-/* `count` blocks (up to AT_ONCE) at `first` lanes. Vector by vector, so that weights are loaded once for all. */
-static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, const int32_t *const *taps_x, size_t first,
-                                  size_t advance, size_t count, size_t taps, int mode, int rows) {
-  NMP_UNROLL for (size_t j = 0; j < 4; j++) {
-    const int32_t *w[2] = {s->weights[0] + j * LANES, s->weights[rows - 1] + j * LANES};
-    size_t at = s->at[j] + first;
-    NMP_KEEP("+r", at);
-    vector high[2][AT_ONCE], low[2][AT_ONCE];
-    NMP_UNROLL for (int r = 0; r < rows; r++) {
-      NMP_UNROLL for (size_t b = 0; b < count; b++) {
-        high[r][b] = load(w[0]);
-        low[r][b] = zero();
-      }
+/* Vector j of `count` blocks (up to 4) at `first` lanes, so that weights are loaded once for all. */
+static NMP_INLINE void sum_vectors(vector sums[2][4], const span *s, const int32_t *const *taps_x, size_t j,
+                                   size_t first, size_t advance, size_t count, size_t taps, int mode, int rows) {
+  const int32_t *w[2] = {s->weights[0] + j * LANES, s->weights[rows - 1] + j * LANES};
+  size_t at = s->at[j] + first;
+  NMP_KEEP("+r", at);
+  vector high[2][4], low[2][4];
+  NMP_UNROLL for (int r = 0; r < rows; r++) {
+    NMP_UNROLL for (size_t b = 0; b < count; b++) {
+      high[r][b] = load(w[0]);
+      low[r][b] = zero();
     }
-    for (size_t tap = 0; tap < taps; tap++) {
-      const int32_t *x = taps_x[tap] + at;
-      const size_t offset = (NUMBERS(mode) + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
-      NMP_UNROLL for (int r = 0; r < rows; r++) {
-        vector factors = load(w[r] + offset);
-        vector lower = mode == SPLIT ? load(w[r] + offset + BLOCK) : zero();
-        if (count > 1) { /* else they are operands in memory */
-          NMP_KEEP("+v", factors);
-        }
-        if (count > 1 && mode == SPLIT) {
-          NMP_KEEP("+v", lower);
-        }
-        NMP_UNROLL for (size_t b = 0; b < count; b++) {
-          const vector lanes = load(x + b * advance);
-          high[r][b] = mode == QUADS ? dot_quads(high[r][b], lanes, factors) : dot_pairs(high[r][b], lanes, factors);
-          NMP_KEEP("+v", high[r][b]);
-          if (mode == SPLIT) {
-            low[r][b] = dot_pairs(low[r][b], lanes, lower);
-            NMP_KEEP("+v", low[r][b]);
-          }
-        }
-      }
-    }
-    const vector shift = load(w[0] + BLOCK);
+  }
+  for (size_t tap = 0; tap < taps; tap++) {
+    const int32_t *x = taps_x[tap] + at;
+    const size_t offset = (NUMBERS(mode) + (mode == SPLIT ? 2 : 1) * tap) * BLOCK;
     NMP_UNROLL for (int r = 0; r < rows; r++) {
+      vector factors = load(w[r] + offset);
+      vector lower = mode == SPLIT ? load(w[r] + offset + BLOCK) : zero();
+      if (count > 1) { /* else they are operands in memory */
+        NMP_KEEP("+v", factors);
+      }
+      if (count > 1 && mode == SPLIT) {
+        NMP_KEEP("+v", lower);
+      }
       NMP_UNROLL for (size_t b = 0; b < count; b++) {
-        const vector sum = mode == SPLIT ? add(high[r][b], shift_right_8(low[r][b])) : high[r][b];
-        sums[r][b][j] = shift_right(sum, shift);
+        const vector lanes = load(x + b * advance);
+        high[r][b] = mode == QUADS ? dot_quads(high[r][b], lanes, factors) : dot_pairs(high[r][b], lanes, factors);
+        NMP_KEEP("+v", high[r][b]);
         if (mode == SPLIT) {
-          sums[r][b][j] = add(sums[r][b][j], load(w[0] + 2 * BLOCK));
+          low[r][b] = dot_pairs(low[r][b], lanes, lower);
+          NMP_KEEP("+v", low[r][b]);
         }
       }
     }
   }
+  const vector shift = load(w[0] + BLOCK);
+  NMP_UNROLL for (int r = 0; r < rows; r++) {
+    NMP_UNROLL for (size_t b = 0; b < count; b++) {
+      const vector sum = mode == SPLIT ? add(high[r][b], shift_right_8(low[r][b])) : high[r][b];
+      sums[r][b] = shift_right(sum, shift);
+      if (mode == SPLIT) {
+        sums[r][b] = add(sums[r][b], load(w[0] + 2 * BLOCK));
+      }
+    }
+  }
 }
+
+/* Up to AT_ONCE blocks, whose vectors are stored together. */
+static NMP_INLINE void sum_blocks(vector sums[2][AT_ONCE][4], const span *s, const int32_t *const *taps_x, size_t first,
+                                  size_t advance, size_t count, size_t taps, int mode, int rows) {
+  NMP_UNROLL for (size_t j = 0; j < 4; j++) {
+    vector each[2][4];
+    sum_vectors(each, s, taps_x, j, first, advance, count, taps, mode, rows);
+    NMP_UNROLL for (int r = 0; r < rows; r++) {
+      NMP_UNROLL for (size_t b = 0; b < count; b++) {
+        sums[r][b][j] = each[r][b];
+      }
+    }
+  }
+}
+
+#if HAS_ACROSS
+/* Registers for the sums of a block are too few to load weights once for several: here a vector of several blocks is
+ * summed up and stored, and then the next one. Returns how many of the first blocks are done, whole ones.
+ */
+static NMP_INLINE size_t sum_across(const span *s, const int32_t *const *taps_x, uint8_t *y0, uint8_t *y1, vector lo,
+                                    vector hi, size_t taps, int mode, int rows, int y_wide) {
+  const size_t count = mode == SPLIT ? 2 : 4, advance = s->advance, y_advance = s->y_advance;
+  const size_t whole = s->each < BLOCK ? 0 : s->last < BLOCK ? s->blocks - 1 : s->blocks;
+  size_t done = 0;
+  while (whole >= count && done < whole) {
+    if (count == 4 && whole - done == 3) {
+      done--; /* one is computed twice */
+    } else if (whole - done < count) {
+      break;
+    }
+    uint8_t *y[2] = {y0 + done * y_advance, y1 + done * y_advance};
+    for (size_t j = 0; j < 4; j++) {
+      vector sums[2][4];
+      sum_vectors(sums, s, taps_x, j, done * advance, advance, count, taps, mode, rows);
+      NMP_UNROLL for (int r = 0; r < rows; r++) {
+        save_across(y[r] + (j * LANES << y_wide), y_advance, sums[r], lo, hi, count, y_wide);
+      }
+    }
+    done += count;
+  }
+  return done;
+}
+#endif
 
 static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t taps, int mode, int rows, int y_wide) {
   const vector lo = y_wide ? set16(s->lo) : set8(s->lo), hi = y_wide ? set16(s->hi) : set8(s->hi);
@@ -167,6 +208,13 @@ static NMP_INLINE void sum_span(const span *s, uint8_t *y0, uint8_t *y1, size_t 
   for (size_t tap = 0; tap < taps; tap++) {
     x[tap] = s->x[tap];
   }
+#if HAS_ACROSS
+  const size_t done = sum_across(s, x, y0, y1, lo, hi, taps, mode, rows, y_wide);
+  left -= done;
+  first += done * advance;
+  y[0] += done * y_advance;
+  y[1] += done * y_advance;
+#endif
   for (; left >= AT_ONCE; left -= AT_ONCE, first += AT_ONCE * advance) {
     sum_blocks(sums, s, x, first, advance, AT_ONCE, taps, mode, rows);
     store_blocks(y, y_advance, sums, lo, hi, AT_ONCE, each, left == AT_ONCE ? last : each, rows, y_wide);

@@ -129,6 +129,93 @@ static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_
   }
 }
 
+/* Sums of pixels, in [pixel][vector], shifted: bytes of 2 or 4 pixels (by vectors) one after the other, words of 1 or
+ * 2; the last pixels may be missing.
+ */
+INLINE V packed_8(const V *s, const int left, const V *shift) {
+  const V order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  V q[4];
+  UNROLL for (int i = 0; i < 4; i++) {
+    q[i] = i < left ? _mm256_srav_epi32(s[i], shift[i % 2]) : q[0];
+  }
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3])),
+                                     order);
+}
+
+INLINE V packed_16(const V *s, const int left, const V *shift) {
+  const V a = _mm256_srav_epi32(s[0], shift[0]), b = left > 1 ? _mm256_srav_epi32(s[1], shift[1]) : a;
+  return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+}
+
+/* What a pixel has of the channels: half a vector or a quarter of bytes, a vector or a half of words. */
+INLINE void store_pixel(uint8_t *y, V q, const int i, const int bytes) {
+  if (bytes == 32) {
+    STORE(y, q);
+    return;
+  }
+  const __m128i half = i * bytes >= 16 ? _mm256_extracti128_si256(q, 1) : _mm256_castsi256_si128(q);
+  if (bytes == 16) {
+    _mm_storeu_si128((__m128i *)(void *)y, half);
+  } else if (i % 2 == 0) {
+    _mm_storel_epi64((__m128i *)(void *)y, half);
+  } else {
+    _mm_storeh_pi((__m64 *)(void *)y, _mm_castsi128_ps(half));
+  }
+}
+
+INLINE void finish_runs(const nmp_block *b, const V *acc, uint8_t *y, uint8_t *const second, const size_t step,
+                        const int wide, const int count, const int per, const int vectors) {
+  const V lo = wide ? _mm256_set1_epi16((short)b->lo) : _mm256_set1_epi8((char)b->lo);
+  const V hi = wide ? _mm256_set1_epi16((short)b->hi) : _mm256_set1_epi8((char)b->hi);
+  const V shift[2] = {LOAD(b->panel->shift), LOAD(b->panel->shift + (vectors - 1) * LANES)};
+  const int pixels = (wide ? 2 : 4) / vectors, bytes = (int)sizeof(V) / pixels;
+  UNROLL for (int r = 0; r < count; r += pixels) {
+    const V *sums = acc + r * vectors;
+    const int left = (count - r) * vectors;
+    const V q = wide ? _mm256_min_epi16(_mm256_max_epi16(packed_16(sums, left, shift), lo), hi)
+                     : _mm256_min_epi8(_mm256_max_epi8(packed_8(sums, left, shift), lo), hi);
+    UNROLL for (int i = 0; i < pixels; i++) {
+      if (r + i >= count) {
+        break;
+      }
+      store_pixel(y, q, i, bytes);
+      y = r + i + 1 == per ? second : y + step;
+    }
+  }
+}
+
+/* Pixels of two runs, sizeof(V) bytes from each other, to y where those have no room for all lanes. */
+static void store_parts(const nmp_block *b, const uint8_t *from, int count, int per) {
+  for (int r = 0; r < count; r++, from += sizeof(V)) {
+    uint8_t *y = b->y[r / per] + (size_t)(r % per) * b->y_step;
+    const uint8_t *at = from;
+    size_t n = b->channels << b->y_wide;
+    for (; n >= 4; n -= 4, at += 4, y += 4) {
+      memcpy(y, at, 4);
+    }
+    for (; n > 0; n--) {
+      *y++ = *at++;
+    }
+  }
+}
+
+INLINE void finish_block(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+  const int parts = b->channels < (size_t)(vectors * LANES);
+  uint8_t some[2 * NMP_RUN_MAX * sizeof(V)];
+  uint8_t *const y = parts ? some : b->y[0], *const second = parts ? some + per * (int)sizeof(V) : b->y[1];
+  const size_t step = parts ? sizeof(V) : b->y_step;
+  if (b->y_wide) {
+    finish_runs(b, acc, y, second, step, 1, count, per, vectors);
+  } else {
+    finish_runs(b, acc, y, second, step, 0, count, per, vectors);
+  }
+  if (parts) {
+    store_parts(b, some, count, per);
+  }
+}
+
+#include "tile_block.h"
+
 TILES(TILES_6, words)
 TILES(TILES_3, planes)
 TILES(TILES_2, wide_words)
@@ -164,7 +251,6 @@ static void load_join(void *to, const void *x, size_t n, size_t plane) {
 
 TILES(TILES_3, joined)
 TILES(TILES_3, wide_joined)
-JOIN_PRODUCT(3, NULL)
 #endif
 
 INLINE void finish_single(const nmp_single *s, V *acc, const int vectors) {

@@ -71,13 +71,15 @@ INLINE void block(const nmp_block *blocks, const int bytes, const int per, const
     block(b, bytes, per, vectors);                                    \
   }
 #define BLOCK_NAME(bytes, per, vectors) block_##bytes##_##per##_##vectors,
-#define BLOCKS_3(X, name, v) X(name, 1, v) X(name, 2, v) X(name, 3, v)
+#define BLOCKS_1(X, name, v) X(name, 1, v)
+#define BLOCKS_3(X, name, v) BLOCKS_1(X, name, v) X(name, 2, v) X(name, 3, v)
 #define BLOCKS_4(X, name, v) BLOCKS_3(X, name, v) X(name, 4, v)
 #define BLOCKS_6(X, name, v) BLOCKS_4(X, name, v) X(name, 5, v) X(name, 6, v)
 #define BLOCKS_7(X, name, v) BLOCKS_6(X, name, v) X(name, 7, v)
 #define BLOCKS_8(X, name, v) BLOCKS_7(X, name, v) X(name, 8, v)
 
-/* `blocks`, of at most ONE or TWO pixels in a run */
-#define BLOCKS(ONE, TWO, bytes)                                                                  \
-  BLOCKS_##ONE(BLOCK, bytes, 1) BLOCKS_##TWO(BLOCK, bytes, 2) static const nmp_blocks blocks = { \
-      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}};
+/* `name`, of at most ONE or TWO pixels in a run */
+#define BLOCKS_NAMED(name, ONE, TWO, bytes)                                                    \
+  BLOCKS_##ONE(BLOCK, bytes, 1) BLOCKS_##TWO(BLOCK, bytes, 2) static const nmp_blocks name = { \
+      {ONE, TWO}, {{BLOCKS_##ONE(BLOCK_NAME, bytes, 1)}, {BLOCKS_##TWO(BLOCK_NAME, bytes, 2)}}, 2};
+#define BLOCKS(ONE, TWO, bytes) BLOCKS_NAMED(blocks, ONE, TWO, bytes)

@@ -1,4 +1,4 @@
-/* The blocks of conv_join.h, after tile_block.h and tile_join.h. */
+/* The blocks of conv_join.h, after tile_block.h and tile_join.h. They have JOIN_RUNS. */
 
 /* Adds a grain of each pixel, and goes on to the next. */
 INLINE void join_grain_of_runs(V *high, V *low, const uint8_t *(*x)[2], size_t step, size_t three, const uint8_t *w,
@@ -8,7 +8,7 @@ INLINE void join_grain_of_runs(V *high, V *low, const uint8_t *(*x)[2], size_t s
     UNROLL for (int v = 0; v < vectors; v++) {
       factors[v] = LOAD(w + (part * vectors + v) * (int)sizeof(V));
     }
-    UNROLL for (int r = 0; r < 2 * per; r++) {
+    UNROLL for (int r = 0; r < JOIN_RUNS * per; r++) {
       const V grain = grain_of(pixel_of(x[r / per], step, three, r % per) + part * 4);
       UNROLL for (int v = 0; v < vectors; v++) {
         V *sum = &sums[r * vectors + v];
@@ -25,7 +25,7 @@ INLINE void join_grain_of_runs(V *high, V *low, const uint8_t *(*x)[2], size_t s
 
 /* A block's sums as they are shifted at last. Returns how far weights are fetched. */
 INLINE uintptr_t join_sums_of_runs(V *sums, const nmp_block *b, uintptr_t next, const int per, const int vectors) {
-  const int count = 2 * per * vectors;
+  const int count = JOIN_RUNS * per * vectors;
   const size_t step = b->x_step, three = 3 * step;
   V high[NMP_BLOCK_VECTORS], low[NMP_BLOCK_VECTORS];
   const uint8_t *w = join_start(high, low, b->panel, count, vectors);
@@ -59,7 +59,7 @@ INLINE void join_blocks_of(const nmp_block *blocks, const int per, const int vec
   for (; b.count > 0; b.count--) {
     V sums[NMP_BLOCK_VECTORS];
     b.next = join_sums_of_runs(sums, &b, b.next, per, vectors);
-    finish_block(&b, sums, 2 * per, per, vectors);
+    finish_block(&b, sums, JOIN_RUNS * per, per, vectors);
     UNROLL for (int i = 0; i < 2; i++) {
       b.x[i] += b.x_hop;
       b.y[i] += b.y_hop;
@@ -73,8 +73,10 @@ INLINE void join_blocks_of(const nmp_block *blocks, const int per, const int vec
   }
 #define JOIN_BLOCK_NAME(name, per, vectors) name##_##per##_##vectors,
 
-BLOCKS_7(JOIN_BLOCK, join_block, 1)
-BLOCKS_3(JOIN_BLOCK, join_block, 2)
-
-static const nmp_blocks join_blocks = {
-    {7, 3}, {{BLOCKS_7(JOIN_BLOCK_NAME, join_block, 1)}, {BLOCKS_3(JOIN_BLOCK_NAME, join_block, 2)}}};
+/* `join_blocks`, of at most ONE or TWO pixels in a run */
+#define JOIN_BLOCKS(ONE, TWO)                                                                               \
+  BLOCKS_##ONE(JOIN_BLOCK, join_block, 1)                                                                   \
+      BLOCKS_##TWO(JOIN_BLOCK, join_block, 2) static const nmp_blocks join_blocks = {                       \
+          {ONE, TWO},                                                                                       \
+          {{BLOCKS_##ONE(JOIN_BLOCK_NAME, join_block, 1)}, {BLOCKS_##TWO(JOIN_BLOCK_NAME, join_block, 2)}}, \
+          JOIN_RUNS};

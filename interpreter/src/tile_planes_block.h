@@ -1,4 +1,6 @@
-/* The blocks of two planes, after tile_block.h: x = 256 high + low. acc is [run][pixel][plane][vector]. */
+/* The blocks of two planes, after tile_block.h: x = 256 high + low. They have PLANES_RUNS; acc is
+ * [run][pixel][plane][vector].
+ */
 
 INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step, size_t three, const uint8_t *w,
                                  const int per, const int vectors) {
@@ -6,7 +8,7 @@ INLINE void planes_grain_of_runs(V *acc, const uint8_t *(*x)[2][2], size_t step,
   UNROLL for (int v = 0; v < vectors; v++) {
     factors[v] = LOAD(w + v * (int)sizeof(V));
   }
-  UNROLL for (int i = 0; i < 4 * per; i++) {
+  UNROLL for (int i = 0; i < 2 * PLANES_RUNS * per; i++) {
     const int r = i / 2, plane = i % 2;
     const V grain = grain_of(pixel_of(x[plane][r / per], step, three, r % per));
     UNROLL for (int v = 0; v < vectors; v++) {
@@ -32,7 +34,7 @@ INLINE void join_planes(V *acc, const int count, const int vectors) {
 INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const int per, const int vectors) {
   const uint8_t *w = (const uint8_t *)(b->panel + 1);
   const size_t step = b->x_step, three = 3 * step;
-  UNROLL for (int i = 0; i < 4 * per * vectors; i++) {
+  UNROLL for (int i = 0; i < 2 * PLANES_RUNS * per * vectors; i++) {
     acc[i] = i / vectors % 2 == 0 ? LOAD(b->panel->start + i % vectors * LANES) : ZERO();
   }
   for (size_t s = 0; s < b->segment_count; s++) {
@@ -49,7 +51,7 @@ INLINE uintptr_t add_planes(V *acc, const nmp_block *b, uintptr_t next, const in
       }
     }
   }
-  join_planes(acc, 2 * per * vectors, vectors);
+  join_planes(acc, PLANES_RUNS * per * vectors, vectors);
   return next;
 }
 
@@ -58,7 +60,7 @@ INLINE void planes_block(const nmp_block *blocks, const int per, const int vecto
   for (; b.count > 0; b.count--) {
     V acc[NMP_BLOCK_VECTORS];
     b.next = add_planes(acc, &b, b.next, per, vectors);
-    finish_block(&b, acc, 2 * per, per, vectors);
+    finish_block(&b, acc, PLANES_RUNS * per, per, vectors);
     UNROLL for (int i = 0; i < 2; i++) {
       b.x[i] += b.x_hop;
       b.y[i] += b.y_hop;
@@ -72,8 +74,10 @@ INLINE void planes_block(const nmp_block *blocks, const int per, const int vecto
   }
 #define PLANES_BLOCK_NAME(name, per, vectors) name##_##per##_##vectors,
 
-BLOCKS_4(PLANES_BLOCK, planes_block, 1)
-BLOCKS_3(PLANES_BLOCK, planes_block, 2)
-
-static const nmp_blocks planes_blocks = {
-    {4, 3}, {{BLOCKS_4(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_3(PLANES_BLOCK_NAME, planes_block, 2)}}};
+/* `planes_blocks`, of at most ONE or TWO pixels in a run */
+#define PLANES_BLOCKS(ONE, TWO)                                                                                     \
+  BLOCKS_##ONE(PLANES_BLOCK, planes_block, 1)                                                                       \
+      BLOCKS_##TWO(PLANES_BLOCK, planes_block, 2) static const nmp_blocks planes_blocks = {                         \
+          {ONE, TWO},                                                                                               \
+          {{BLOCKS_##ONE(PLANES_BLOCK_NAME, planes_block, 1)}, {BLOCKS_##TWO(PLANES_BLOCK_NAME, planes_block, 2)}}, \
+          PLANES_RUNS};

@@ -212,9 +212,9 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
   LIST(TILE, name, 2)     \
   static nmp_tile_fn *const name##_tiles[2][NMP_ROWS_MAX] = {{LIST(TILE_NAME, name, 1)}, {LIST(TILE_NAME, name, 2)}};
 
-/* int8 goes as bytes or as words, INT8 pixels at a time where it has no blocks. */
-#define PRODUCTS(MANY, FEW, INT8, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, int16_blocks,      \
-                 int8_single)                                                                                       \
+/* int8 goes as bytes or as words, INT8 pixels at a time where it has no blocks; times int16 by word_blocks. */
+#define PRODUCTS(MANY, FEW, INT8, bytes_element, bytes_zero, load_int8, int8_tiles, int8_blocks, word_blocks,       \
+                 int16_blocks, int8_single)                                                                         \
   static const nmp_product int8_product = {bytes_element,                                                           \
                                            1,                                                                       \
                                            bytes_zero,                                                              \
@@ -232,7 +232,7 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
                                                  NMP_GRAIN,                                                         \
                                                  load_words_8,                                                      \
                                                  {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
-                                                 NULL,                                                              \
+                                                 word_blocks,                                                       \
                                                  single_words,                                                      \
                                                  0};                                                                \
   static const nmp_product int16_int8_product = {2,                                                                 \
@@ -242,7 +242,7 @@ static inline void load_planes(void *to, const void *x, size_t n, size_t plane) 
                                                  NMP_GRAIN,                                                         \
                                                  load_words_16,                                                     \
                                                  {{2, wide_words_tiles, finish_wide}, {MANY, words_tiles, finish}}, \
-                                                 NULL,                                                              \
+                                                 word_blocks,                                                       \
                                                  single_words,                                                      \
                                                  1};                                                                \
   static const nmp_product int16_product = {2,                                                                      \

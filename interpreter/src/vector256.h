@@ -4,6 +4,7 @@
 #define LANES 8     /* of 32 bits */
 #define AT_ONCE 1   /* blocks of 4 vectors whose sums fit the registers */
 #define HAS_MASKS 0 /* a part of a vector is loaded as fast as all of it */
+#define HAS_ACROSS 1
 typedef __m256i vector;
 
 static NMP_INLINE vector load(const void *p) {
@@ -155,8 +156,11 @@ static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
 }
 #else
 #define HAS_QUADS 0
+/* In the same register: compilers may add to another one, and copy each sum back. */
 static NMP_INLINE vector dot_pairs(vector sum, vector x, vector w) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+  const vector products = _mm256_madd_epi16(x, w);
+  __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
+  return sum;
 }
 
 static NMP_INLINE vector dot_quads(vector sum, vector x, vector w) {
@@ -227,5 +231,30 @@ static NMP_INLINE void store16(uint8_t *y, const vector sums[4], vector lo, vect
     } else {
       save_some(y, v, (n - i * LANES) * 2);
     }
+  }
+}
+
+/* 2 or 4 vectors of sums, saturated, `advance` bytes from each other. */
+static NMP_INLINE void save_across(uint8_t *y, size_t advance, const vector sums[4], vector lo, vector hi, size_t count,
+                                   int y_wide) {
+  const vector order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (size_t i = 0; y_wide && i < count; i += 2, y += 2 * advance) {
+    vector v = _mm256_permute4x64_epi64(_mm256_packs_epi32(sums[i], sums[i + 1]), 0xD8);
+    v = _mm256_max_epi16(_mm256_min_epi16(v, hi), lo);
+    _mm_storeu_si128((__m128i *)(void *)y, _mm256_castsi256_si128(v));
+    _mm_storeu_si128((__m128i *)(void *)(y + advance), _mm256_extracti128_si256(v, 1));
+  }
+  if (y_wide) {
+    return;
+  }
+  vector v = _mm256_packs_epi32(sums[0], sums[1]);
+  v = _mm256_packs_epi16(v, count > 2 ? _mm256_packs_epi32(sums[2], sums[3]) : v);
+  v = _mm256_permutevar8x32_epi32(_mm256_max_epi8(_mm256_min_epi8(v, hi), lo), order);
+  const __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1);
+  _mm_storel_epi64((__m128i *)(void *)y, low);
+  _mm_storeh_pi((__m64 *)(void *)(y + advance), _mm_castsi128_ps(low));
+  if (count > 2) {
+    _mm_storel_epi64((__m128i *)(void *)(y + 2 * advance), high);
+    _mm_storeh_pi((__m64 *)(void *)(y + 3 * advance), _mm_castsi128_ps(high));
   }
 }

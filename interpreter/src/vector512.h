@@ -2,6 +2,7 @@
 #define LANES 16
 #define AT_ONCE 2
 #define HAS_MASKS 1
+#define HAS_ACROSS 0
 typedef __m512i vector;
 
 static NMP_INLINE vector load(const void *p) {
