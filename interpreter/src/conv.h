@@ -14,9 +14,9 @@ typedef struct nmp_conv nmp_conv;
 struct nmp_conv {
   nmp_axis v, h; /* vertical, horizontal; one row for a fully connected layer */
   uint32_t images, groups;
-  uint32_t in, out;                          /* channels of a pixel of x and of y */
-  uint32_t pitch;                            /* elements from a pixel of y to the next, where the kernel is pitched */
-  uint32_t k;                                /* products of a sum: KH * KW * in / groups */
+  uint32_t in, out; /* channels of a pixel of x and of y */
+  uint32_t pitch;   /* on PCs: elements from a pixel of y to the next, if the kernel is pitched */
+  uint32_t k;       /* products of a sum: KH * KW * in / groups */
   uint8_t x_wide, w_wide, y_wide, bias_bits; /* read by nmp_x_wide, ...; 8, 16 or 32 */
   const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
   const void *pad;                           /* [in], what padding holds; NULL: zeros */

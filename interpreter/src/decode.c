@@ -44,7 +44,9 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   op->kind = (enum nmp_op_kind)fb_op_params_type(table);
   op->input_count = inputs.count;
   op->output_count = 1;
-  op->placed = 0;
+  if (NMP_PREPARED) {
+    op->placed = 0;
+  }
   op->model = m;
   op->table = table;
   op->input_at = input_at;

@@ -39,7 +39,7 @@ struct nmp_op {
   const void *packed; /* what pack wrote */
   const nmp_kernels *kernels;
   const nmp_options *threads; /* parallel may be NULL */
-  uint32_t placed;            /* bit k: input k of a concatenation lies in out already */
+  uint32_t placed;            /* bit k: input k of a concatenation lies in out already; with NMP_PREPARED */
 };
 
 /* A rule that the file breaks, and the status of that; or NMP_OK. With NMP_FAULT_DETAILS it says what, with what was

@@ -38,6 +38,10 @@ static int64_t part(const nmp_op *op, uint32_t k) {
   return before * (int64_t)nmp_bytes(y);
 }
 
+static int is_placed(const nmp_op *op, uint32_t n) {
+  return NMP_PREPARED && n < 32 && (op->placed >> n & 1);
+}
+
 static void run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int32_t axis = op->params.concat.axis;
@@ -51,7 +55,7 @@ static void run(const nmp_op *op) {
     for (uint32_t i = 0; i < y->rank; i++) {
       block.shape[i] = x.shape[i];
     }
-    if (x.data != nmp_at(y, first) && (n >= 32 || !(op->placed >> n & 1))) {
+    if (x.data != nmp_at(y, first) && !is_placed(op, n)) {
       nmp_copy_block(op, nmp_at(y, first), x.data, &block);
     }
     first += (size_t)x.shape[axis] * (size_t)block.to[axis];

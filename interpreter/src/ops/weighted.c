@@ -23,7 +23,10 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k) {
 void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   c->in = (uint32_t)x->shape[x->rank - 1];
-  c->out = c->pitch = (uint32_t)w->shape[0];
+  c->out = (uint32_t)w->shape[0];
+  if (!NMP_FIXED_CPU) {
+    c->pitch = c->out;
+  }
   c->k = 1;
   for (uint32_t i = 1; i < w->rank; i++) {
     c->k *= (uint32_t)w->shape[i];
