@@ -70,20 +70,25 @@ static NMP_INLINE vector load_rest(const void *from, size_t i, size_t n, size_t 
   }
 
 /* name_<widths> is the loop for all other cases. */
-#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)                                                            \
-  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE)                                                      \
-  static NMP_ADD(fast_add_##widths) {                                                                       \
+#define FAST_SUM(name, SIGN, widths, A_WIDE, B_WIDE, Y_WIDE)                                                \
+  static NMP_ADD(fast_##name##_##widths) {                                                                  \
     if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) { \
-      add_##widths(y, a, b, n, how);                                                                        \
+      name##_##widths(y, a, b, n, how);                                                                     \
       return;                                                                                               \
     }                                                                                                       \
-    const common all = common_of(how->a_shift, 1 << how->b_shift, how->shift, how->lo, how->hi);            \
+    const int32_t b_scale = (SIGN) * (1 << how->b_shift);                                                   \
+    const common all = common_of(how->a_shift, b_scale, how->shift, how->lo, how->hi);                      \
     if (how->a_step == 1 && how->b_step == 1) {                                                             \
       sum_##widths##_rows(y, a, b, n, 1, 1, &all);                                                          \
     } else {                                                                                                \
       sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                      \
     }                                                                                                       \
   }
+
+#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)       \
+  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE) \
+  FAST_SUM(add, 1, widths, A_WIDE, B_WIDE, Y_WIDE)     \
+  FAST_SUM(sub, -1, widths, A_WIDE, B_WIDE, Y_WIDE)
 
 #define FAST_MUL(widths, A_WIDE, B_WIDE, Y_WIDE)                         \
   ROWS(product_##widths, product_step, A_WIDE, B_WIDE, Y_WIDE)           \
@@ -214,8 +219,10 @@ static void elements(nmp_kernels *kernels) {
   kernels->sum[0] = fast_sum_8;
   kernels->sum[1] = fast_sum_16;
 #define SET_ADD(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->add[A_WIDE][B_WIDE][Y_WIDE] = fast_add_##widths;
+#define SET_SUB(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->sub[A_WIDE][B_WIDE][Y_WIDE] = fast_sub_##widths;
 #define SET_MUL(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->mul[A_WIDE][B_WIDE][Y_WIDE] = fast_mul_##widths;
   EACH_WIDTHS(SET_ADD)
+  EACH_WIDTHS(SET_SUB)
   EACH_WIDTHS(SET_MUL)
   kernels->requantize[0][0] = fast_requantize_8to8;
   kernels->requantize[0][1] = fast_requantize_8to16;
