@@ -146,31 +146,74 @@ static NMP_INLINE nmp_pixels channels_from(const nmp_pixels *window, size_t c, i
     }                                                                                         \
   }
 
-/* Windows of 3 x 3 are known to the compiler. */
-#define FAST_MAX(bits, wide)                                                                              \
-  static NMP_INLINE void max_channels_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t rows, \
-                                             size_t columns) {                                            \
-    vector most = load((const uint8_t *)window->x + (c << (wide)));                                       \
-    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load(p)))                                      \
-    save(y + (c << (wide)), most);                                                                        \
-  }                                                                                                       \
-  static NMP_MAX(fast_max_##bits) {                                                                       \
-    const size_t step = 4 * LANES >> (wide);                                                              \
-    size_t c = 0;                                                                                         \
-    for (; c + step <= n && window->rows == 3 && window->columns == 3; c += step) {                       \
-      max_channels_##bits(y, window, c, 3, 3);                                                            \
-    }                                                                                                     \
-    for (; c + step <= n; c += step) {                                                                    \
-      max_channels_##bits(y, window, c, window->rows, window->columns);                                   \
-    }                                                                                                     \
-    if (c < n) {                                                                                          \
-      const nmp_pixels rest = channels_from(window, c, wide);                                             \
-      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);                                             \
-    }                                                                                                     \
+/* Windows of 3 x 3 are known to the compiler. The last vector may have channels of the one before. */
+#define FAST_MAX(bits, wide)                                                                                        \
+  static NMP_INLINE void max_channels_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t rows,           \
+                                             size_t columns) {                                                      \
+    vector most = load((const uint8_t *)window->x + (c << (wide)));                                                 \
+    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load(p)))                                                \
+    save(y + (c << (wide)), most);                                                                                  \
+  }                                                                                                                 \
+  static NMP_INLINE void max_part_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t bytes, size_t rows, \
+                                         size_t columns) {                                                          \
+    vector most = load_part((const uint8_t *)window->x + (c << (wide)), bytes);                                     \
+    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load_part(p, bytes)))                                    \
+    save_part(y + (c << (wide)), most, bytes);                                                                      \
+  }                                                                                                                 \
+  static NMP_MAX(fast_max_##bits) {                                                                                 \
+    const size_t step = 4 * LANES >> (wide), part = PART(n << (wide)) >> (wide);                                    \
+    size_t c = 0;                                                                                                   \
+    for (; c + step <= n && window->rows == 3 && window->columns == 3; c += step) {                                 \
+      max_channels_##bits(y, window, c, 3, 3);                                                                      \
+    }                                                                                                               \
+    for (; c < n && n >= step; c += step) {                                                                         \
+      c = c + step <= n ? c : n - step;                                                                             \
+      max_channels_##bits(y, window, c, window->rows, window->columns);                                             \
+    }                                                                                                               \
+    for (; c < n && part > 0; c += part) {                                                                          \
+      c = c + part <= n ? c : n - part;                                                                             \
+      if (window->rows == 3 && window->columns == 3) {                                                              \
+        max_part_##bits(y, window, c, part << (wide), 3, 3);                                                        \
+      } else {                                                                                                      \
+        max_part_##bits(y, window, c, part << (wide), window->rows, window->columns);                               \
+      }                                                                                                             \
+    }                                                                                                               \
+    if (c < n) {                                                                                                    \
+      const nmp_pixels rest = channels_from(window, c, wide);                                                       \
+      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);                                                       \
+    }                                                                                                               \
   }
 
 FAST_MAX(8, 0)
 FAST_MAX(16, 1)
+
+/* Vectors of LANES channels in int32, 4 at once; the last one may have channels of the one before. */
+#define LONG_SUM(bits, wide, LOAD)                                                                        \
+  static NMP_SUM(long_sum_##bits) {                                                                       \
+    size_t c = 0;                                                                                         \
+    for (; c + 4 * LANES <= n; c += 4 * LANES) {                                                          \
+      vector sum[4] = {zero(), zero(), zero(), zero()};                                                   \
+      EACH_PIXEL(                                                                                         \
+          wide, window->rows, window->columns,                                                            \
+          for (int i = 0; i < 4; i++) { sum[i] = add(sum[i], LOAD(p + ((size_t)i * LANES << (wide)))); }) \
+      for (int i = 0; i < 4; i++) {                                                                       \
+        save(sums + c + i * LANES, sum[i]);                                                               \
+      }                                                                                                   \
+    }                                                                                                     \
+    for (; c < n && n >= LANES; c += LANES) {                                                             \
+      vector sum = zero();                                                                                \
+      c = c + LANES <= n ? c : n - LANES;                                                                 \
+      EACH_PIXEL(wide, window->rows, window->columns, sum = add(sum, LOAD(p)))                            \
+      save(sums + c, sum);                                                                                \
+    }                                                                                                     \
+    if (c < n) {                                                                                          \
+      const nmp_pixels rest = channels_from(window, c, wide);                                             \
+      sum_##bits(sums + c, &rest, n - c);                                                                 \
+    }                                                                                                     \
+  }
+
+LONG_SUM(8, 0, load_longer)
+LONG_SUM(16, 1, load_long)
 
 /* 256 pixels of int8 add up in int16. */
 static NMP_SUM(fast_sum_8) {
@@ -189,24 +232,7 @@ static NMP_SUM(fast_sum_8) {
   }
   if (c < n) {
     const nmp_pixels rest = channels_from(window, c, 0);
-    sum_8(sums + c, &rest, n - c);
-  }
-}
-
-static NMP_SUM(fast_sum_16) {
-  size_t c = 0;
-  for (; c + 4 * LANES <= n; c += 4 * LANES) {
-    vector sum[4] = {zero(), zero(), zero(), zero()};
-    EACH_PIXEL(
-        1, window->rows, window->columns,
-        for (int i = 0; i < 4; i++) { sum[i] = add(sum[i], load_long(p + i * 2 * LANES)); })
-    for (int i = 0; i < 4; i++) {
-      save(sums + c + i * LANES, sum[i]);
-    }
-  }
-  if (c < n) {
-    const nmp_pixels rest = channels_from(window, c, 1);
-    sum_16(sums + c, &rest, n - c);
+    long_sum_8(sums + c, &rest, n - c);
   }
 }
 
@@ -217,7 +243,7 @@ static void elements(nmp_kernels *kernels) {
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;
-  kernels->sum[1] = fast_sum_16;
+  kernels->sum[1] = long_sum_16;
 #define SET_ADD(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->add[A_WIDE][B_WIDE][Y_WIDE] = fast_add_##widths;
 #define SET_SUB(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->sub[A_WIDE][B_WIDE][Y_WIDE] = fast_sub_##widths;
 #define SET_MUL(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->mul[A_WIDE][B_WIDE][Y_WIDE] = fast_mul_##widths;
