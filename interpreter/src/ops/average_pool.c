@@ -89,7 +89,11 @@ static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t la
   for (size_t unit = first; unit < last; unit++) {
     const size_t line = unit / tiles, c = unit % tiles * TILE, n = channels - c < TILE ? channels - c : TILE;
     for (size_t column = 0; column < width; column++) {
+#if NMP_FIXED_CPU
+      window = nmp_pool_window(op, pool, line, column);
+#else
       nmp_pool_next(op, pool, line, column, &window);
+#endif
       nmp_pixels tile = window;
       tile.x = (const uint8_t *)window.x + c * nmp_bytes(x);
       NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &tile, n);
