@@ -77,7 +77,7 @@ def plain_net(bits: int) -> Graph:
 
 
 def mixed_net(bits: int) -> Graph:
-    """Means, differences, products with a number per channel, a resize, softmax, and what copies short rows."""
+    """Means, differences, products with a number per channel, normalization, a resize, softmax, and copies of rows."""
     rng = np.random.default_rng(4)
     channels, tall, wide = 4 * CHANNELS, SIDE + 24, SIDE + 8
     shape, large, part = (1, SIDE, SIDE, channels), (1, tall, wide, channels), (1, tall, wide, 64)
@@ -89,7 +89,10 @@ def mixed_net(bits: int) -> Graph:
         nets.active("d", shape, grid),
         nets.constant("k", rng.integers(-most, most, (1, 1, 1, channels)), grid),
         nets.active("m", shape, nets.grid(bits, bits - 8)),
-        nets.active("r", large, nets.grid(bits, bits - 8)),
+        nets.constant("w", rng.integers(-(2**17), 2**17, (1, 1, 1, channels)), nets.grid(32, -16)),
+        nets.constant("b", rng.integers(-(2**10), 2**10, (1, 1, 1, channels)), nets.grid(32, -4 - bits)),
+        nets.active("n", shape, nets.grid(bits, 4 - bits)),
+        nets.active("r", large, nets.grid(bits, 4 - bits)),
         nets.constant("t", np.round(np.exp(-d / 64.0) * 2.0**30), nets.grid(32, -30)),
         nets.active("s", large, share),
         nets.active("p", part, share),
@@ -108,7 +111,8 @@ def mixed_net(bits: int) -> Graph:
         nets.node("average_pool", "x", "a", kernel_h=3, kernel_w=3, **around),
         nets.node("sub", "a x", "d"),
         nets.node("mul", "d k", "m"),
-        nets.node("resize", "m", "r", **bilinear),
+        nets.node("normalize", "m w b", "n", axes=(3,), epsilon=2**20),
+        nets.node("resize", "n", "r", **bilinear),
         nets.node("softmax", "r t", "s", axis=3),
         nets.node("slice", "s", "p", starts=(0, 0, 0, 5), steps=(1, 1, 1, 1), sizes=part),
         nets.node("concat", "p s", "y", axis=3),
