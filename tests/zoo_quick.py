@@ -36,8 +36,7 @@ def converted(zoo: Path, name: str, bits: str, folder: Path, **options: Any) -> 
         preprocess=data.preprocess,
         input_shapes=HARNESS.shapes(zoo, name, about),
         rounding="nearest",
-        max_images=4,
-        **{"equalize": "none", **options},
+        **{"equalize": "none", "max_images": 4, **options},
     )
     result = convert(zoo / "models" / f"{name}.onnx", {"": data.calib}, chosen, lambda stage, done, total: None)
     return result, data.measure

@@ -15,6 +15,7 @@ static void loops(nmp_kernels *kernels);
 #include "kernels_portable.c"
 #include "vector256.h"
 #include "kernels_elements.h"
+#include "transpose_x86.h"
 /* clang-format on */
 
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
@@ -25,6 +26,7 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 void nmp_kernels_avx2(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
+  transposes(kernels);
   kernels->conv = choose;
 }
 

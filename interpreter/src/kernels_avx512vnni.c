@@ -15,6 +15,7 @@ static void loops(nmp_kernels *kernels);
 #include "kernels_portable.c"
 #include "vector512.h"
 #include "kernels_elements.h"
+#include "transpose_x86.h"
 /* clang-format on */
 
 /* Whether all that a table makes fits 32 bits; small inputs are not worth to look. */
@@ -73,6 +74,7 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 void nmp_kernels_avx512vnni(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
+  transposes(kernels);
   if (nmp_x86_features() & NMP_AVX512VBMI) {
     nmp_kernels_avx512vbmi(kernels);
   }

@@ -16,6 +16,7 @@ static void loops(nmp_kernels *kernels);
 #define VNNI
 #include "vector256.h"
 #include "kernels_elements.h"
+#include "transpose_x86.h"
 /* clang-format on */
 
 static const nmp_conv_kernel *choose(const nmp_conv *c) {
@@ -26,6 +27,7 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 void nmp_kernels_avxvnni(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
+  transposes(kernels);
   kernels->conv = choose;
 }
 

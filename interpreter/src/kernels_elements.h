@@ -42,8 +42,9 @@ static NMP_INLINE void sum_step(void *y, vector a, vector b, const common *all, 
 #define BYTE_SHIFT_MAX 14 /* 2 * 128 * 2^6 + 2^13 is, too */
 
 /* As many elements as there are whole vectors of them; returns how many. */
-static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *b, size_t n, const nmp_binary *how) {
-  const int32_t a_scale = 1 << how->a_shift, b_scale = 1 << how->b_shift;
+static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *b, size_t n, int32_t b_scale,
+                                   const nmp_binary *how) {
+  const int32_t a_scale = 1 << how->a_shift;
   const pair scales = set16(b_scale * 256 + a_scale);
   const vector round = set16((how->shift > 0 ? 1 << (how->shift - 1) : 0) - 128 * (a_scale + b_scale));
   const vector lo = set8(how->lo), hi = set8(how->hi);
@@ -94,23 +95,28 @@ static NMP_INLINE vector load_rest(const void *from, size_t i, size_t n, size_t 
   }
 
 /* name_<widths> is the loop for all other cases. */
-#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)                                                                      \
-  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE)                                                                \
-  static NMP_ADD(fast_add_##widths) {                                                                                 \
+#define FAST_SUM(name, SIGN, widths, A_WIDE, B_WIDE, Y_WIDE)                                                          \
+  static NMP_ADD(fast_##name##_##widths) {                                                                            \
     if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) {           \
-      add_##widths(y, a, b, n, how);                                                                                  \
+      name##_##widths(y, a, b, n, how);                                                                               \
       return;                                                                                                         \
     }                                                                                                                 \
-    const common all = common_of(how->a_shift, 1 << how->b_shift, how->shift, how->lo, how->hi);                      \
+    const int32_t b_scale = (SIGN) * (1 << how->b_shift);                                                             \
+    const common all = common_of(how->a_shift, b_scale, how->shift, how->lo, how->hi);                                \
     const int few = how->a_shift <= BYTE_SCALE_MAX && how->b_shift <= BYTE_SCALE_MAX && how->shift <= BYTE_SHIFT_MAX; \
     if (how->a_step == 1 && how->b_step == 1) {                                                                       \
-      const size_t done = !(A_WIDE) && !(B_WIDE) && !(Y_WIDE) && few ? sum_bytes(y, a, b, n, how) : 0;                \
+      const size_t done = !(A_WIDE) && !(B_WIDE) && !(Y_WIDE) && few ? sum_bytes(y, a, b, n, b_scale, how) : 0;       \
       sum_##widths##_rows((uint8_t *)y + (done << (Y_WIDE)), (const uint8_t *)a + (done << (A_WIDE)),                 \
                           (const uint8_t *)b + (done << (B_WIDE)), n - done, 1, 1, &all);                             \
     } else {                                                                                                          \
       sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                                \
     }                                                                                                                 \
   }
+
+#define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)       \
+  ROWS(sum_##widths, sum_step, A_WIDE, B_WIDE, Y_WIDE) \
+  FAST_SUM(add, 1, widths, A_WIDE, B_WIDE, Y_WIDE)     \
+  FAST_SUM(sub, -1, widths, A_WIDE, B_WIDE, Y_WIDE)
 
 #define FAST_MUL(widths, A_WIDE, B_WIDE, Y_WIDE)                         \
   ROWS(product_##widths, product_step, A_WIDE, B_WIDE, Y_WIDE)           \
@@ -168,31 +174,74 @@ static NMP_INLINE nmp_pixels channels_from(const nmp_pixels *window, size_t c, i
     }                                                                                         \
   }
 
-/* Windows of 3 x 3 are known to the compiler. */
-#define FAST_MAX(bits, wide)                                                                              \
-  static NMP_INLINE void max_channels_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t rows, \
-                                             size_t columns) {                                            \
-    vector most = load((const uint8_t *)window->x + (c << (wide)));                                       \
-    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load(p)))                                      \
-    save(y + (c << (wide)), most);                                                                        \
-  }                                                                                                       \
-  static NMP_MAX(fast_max_##bits) {                                                                       \
-    const size_t step = 4 * LANES >> (wide);                                                              \
-    size_t c = 0;                                                                                         \
-    for (; c + step <= n && window->rows == 3 && window->columns == 3; c += step) {                       \
-      max_channels_##bits(y, window, c, 3, 3);                                                            \
-    }                                                                                                     \
-    for (; c + step <= n; c += step) {                                                                    \
-      max_channels_##bits(y, window, c, window->rows, window->columns);                                   \
-    }                                                                                                     \
-    if (c < n) {                                                                                          \
-      const nmp_pixels rest = channels_from(window, c, wide);                                             \
-      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);                                             \
-    }                                                                                                     \
+/* Windows of 3 x 3 are known to the compiler. The last vector may have channels of the one before. */
+#define FAST_MAX(bits, wide)                                                                                        \
+  static NMP_INLINE void max_channels_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t rows,           \
+                                             size_t columns) {                                                      \
+    vector most = load((const uint8_t *)window->x + (c << (wide)));                                                 \
+    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load(p)))                                                \
+    save(y + (c << (wide)), most);                                                                                  \
+  }                                                                                                                 \
+  static NMP_INLINE void max_part_##bits(uint8_t *y, const nmp_pixels *window, size_t c, size_t bytes, size_t rows, \
+                                         size_t columns) {                                                          \
+    vector most = load_part((const uint8_t *)window->x + (c << (wide)), bytes);                                     \
+    EACH_PIXEL(wide, rows, columns, most = max##bits(most, load_part(p, bytes)))                                    \
+    save_part(y + (c << (wide)), most, bytes);                                                                      \
+  }                                                                                                                 \
+  static NMP_MAX(fast_max_##bits) {                                                                                 \
+    const size_t step = 4 * LANES >> (wide), part = PART(n << (wide)) >> (wide);                                    \
+    size_t c = 0;                                                                                                   \
+    for (; c + step <= n && window->rows == 3 && window->columns == 3; c += step) {                                 \
+      max_channels_##bits(y, window, c, 3, 3);                                                                      \
+    }                                                                                                               \
+    for (; c < n && n >= step; c += step) {                                                                         \
+      c = c + step <= n ? c : n - step;                                                                             \
+      max_channels_##bits(y, window, c, window->rows, window->columns);                                             \
+    }                                                                                                               \
+    for (; c < n && part > 0; c += part) {                                                                          \
+      c = c + part <= n ? c : n - part;                                                                             \
+      if (window->rows == 3 && window->columns == 3) {                                                              \
+        max_part_##bits(y, window, c, part << (wide), 3, 3);                                                        \
+      } else {                                                                                                      \
+        max_part_##bits(y, window, c, part << (wide), window->rows, window->columns);                               \
+      }                                                                                                             \
+    }                                                                                                               \
+    if (c < n) {                                                                                                    \
+      const nmp_pixels rest = channels_from(window, c, wide);                                                       \
+      max_##bits((uint8_t *)y + (c << (wide)), &rest, n - c);                                                       \
+    }                                                                                                               \
   }
 
 FAST_MAX(8, 0)
 FAST_MAX(16, 1)
+
+/* Vectors of LANES channels in int32, 4 at once; the last one may have channels of the one before. */
+#define LONG_SUM(bits, wide, LOAD)                                                                        \
+  static NMP_SUM(long_sum_##bits) {                                                                       \
+    size_t c = 0;                                                                                         \
+    for (; c + 4 * LANES <= n; c += 4 * LANES) {                                                          \
+      vector sum[4] = {zero(), zero(), zero(), zero()};                                                   \
+      EACH_PIXEL(                                                                                         \
+          wide, window->rows, window->columns,                                                            \
+          for (int i = 0; i < 4; i++) { sum[i] = add(sum[i], LOAD(p + ((size_t)i * LANES << (wide)))); }) \
+      for (int i = 0; i < 4; i++) {                                                                       \
+        save(sums + c + i * LANES, sum[i]);                                                               \
+      }                                                                                                   \
+    }                                                                                                     \
+    for (; c < n && n >= LANES; c += LANES) {                                                             \
+      vector sum = zero();                                                                                \
+      c = c + LANES <= n ? c : n - LANES;                                                                 \
+      EACH_PIXEL(wide, window->rows, window->columns, sum = add(sum, LOAD(p)))                            \
+      save(sums + c, sum);                                                                                \
+    }                                                                                                     \
+    if (c < n) {                                                                                          \
+      const nmp_pixels rest = channels_from(window, c, wide);                                             \
+      sum_##bits(sums + c, &rest, n - c);                                                                 \
+    }                                                                                                     \
+  }
+
+LONG_SUM(8, 0, load_longer)
+LONG_SUM(16, 1, load_long)
 
 /* 256 pixels of int8 add up in int16. */
 static NMP_SUM(fast_sum_8) {
@@ -211,24 +260,7 @@ static NMP_SUM(fast_sum_8) {
   }
   if (c < n) {
     const nmp_pixels rest = channels_from(window, c, 0);
-    sum_8(sums + c, &rest, n - c);
-  }
-}
-
-static NMP_SUM(fast_sum_16) {
-  size_t c = 0;
-  for (; c + 4 * LANES <= n; c += 4 * LANES) {
-    vector sum[4] = {zero(), zero(), zero(), zero()};
-    EACH_PIXEL(
-        1, window->rows, window->columns,
-        for (int i = 0; i < 4; i++) { sum[i] = add(sum[i], load_long(p + i * 2 * LANES)); })
-    for (int i = 0; i < 4; i++) {
-      save(sums + c + i * LANES, sum[i]);
-    }
-  }
-  if (c < n) {
-    const nmp_pixels rest = channels_from(window, c, 1);
-    sum_16(sums + c, &rest, n - c);
+    long_sum_8(sums + c, &rest, n - c);
   }
 }
 
@@ -239,10 +271,12 @@ static void elements(nmp_kernels *kernels) {
   kernels->max[0] = fast_max_8;
   kernels->max[1] = fast_max_16;
   kernels->sum[0] = fast_sum_8;
-  kernels->sum[1] = fast_sum_16;
+  kernels->sum[1] = long_sum_16;
 #define SET_ADD(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->add[A_WIDE][B_WIDE][Y_WIDE] = fast_add_##widths;
+#define SET_SUB(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->sub[A_WIDE][B_WIDE][Y_WIDE] = fast_sub_##widths;
 #define SET_MUL(widths, A_WIDE, B_WIDE, Y_WIDE) kernels->mul[A_WIDE][B_WIDE][Y_WIDE] = fast_mul_##widths;
   EACH_WIDTHS(SET_ADD)
+  EACH_WIDTHS(SET_SUB)
   EACH_WIDTHS(SET_MUL)
   kernels->requantize[0][0] = fast_requantize_8to8;
   kernels->requantize[0][1] = fast_requantize_8to16;

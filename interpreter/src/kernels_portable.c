@@ -173,6 +173,7 @@ REQUANTIZE(requantize_16to16, int16_t, int16_t)
   }
 
 #define ADD(name, A, B, Y) BINARY(NMP_ADD(NAME(name)), p *a_unit + q * b_unit, A, B, Y)
+#define SUB(name, A, B, Y) BINARY(NMP_ADD(NAME(name)), p *a_unit - q * b_unit, A, B, Y)
 #define MUL(name, A, B, Y) BINARY(NMP_MUL(NAME(name)), p *q, A, B, Y)
 
 #define ALL_WIDTHS(K, name)                    \
@@ -186,6 +187,7 @@ REQUANTIZE(requantize_16to16, int16_t, int16_t)
   K(name##_16x16to16, int16_t, int16_t, int16_t)
 
 ALL_WIDTHS(ADD, add)
+ALL_WIDTHS(SUB, sub)
 ALL_WIDTHS(MUL, mul)
 
 #define LOOKUP_8(name, Y)            \
@@ -252,6 +254,47 @@ MAX(max_16, int16_t)
 
 SUM(sum_8, int8_t)
 SUM(sum_16, int16_t)
+
+#define WEIGH(name, X)                        \
+  KERNEL NMP_WEIGH(NAME(name)) {              \
+    const X *restrict xs = x;                 \
+    int32_t *restrict ys = y;                 \
+    for (size_t c = 0; c < n; c++) {          \
+      ys[c] = xs[c] * w[0];                   \
+    }                                         \
+    for (size_t t = 1; t < taps; t++) {       \
+      for (size_t c = 0; c < n; c++) {        \
+        ys[c] += xs[t * x_stride + c] * w[t]; \
+      }                                       \
+    }                                         \
+  }
+
+WEIGH(weigh_8, int8_t)
+WEIGH(weigh_16, int16_t)
+
+/* A row that is not there has the weight 0. Shifted as unsigned numbers, which all instruction sets can do. */
+#define BLEND_LOOP(SUM, Y)                                        \
+  for (size_t i = 0; i < n; i++) {                                \
+    const uint64_t sum = (uint64_t)(start + (SUM));               \
+    ys[i] = (Y)nmp_sat((int64_t)(sum >> shift) - middle, lo, hi); \
+  }
+
+#define BLEND(name, Y)                                                                                     \
+  KERNEL NMP_BLEND(NAME(name)) {                                                                           \
+    const int64_t most = (int64_t)1 << 48, middle = most >> shift;                                         \
+    const int64_t start = most + (shift > 0 ? (int64_t)1 << (shift - 1) : 0);                              \
+    const int32_t *a = x[0], *b = x[taps > 1 ? 1 : 0], *c = x[taps > 2 ? 2 : 0], *d = x[taps > 3 ? 3 : 0]; \
+    const int32_t wa = w[0], wb = taps > 1 ? w[1] : 0, wc = taps > 2 ? w[2] : 0, wd = taps > 3 ? w[3] : 0; \
+    Y *restrict ys = y;                                                                                    \
+    if (taps <= 2) {                                                                                       \
+      BLEND_LOOP((int64_t)a[i] * wa + (int64_t)b[i] * wb, Y)                                               \
+    } else {                                                                                               \
+      BLEND_LOOP((int64_t)a[i] * wa + (int64_t)b[i] * wb + ((int64_t)c[i] * wc + (int64_t)d[i] * wd), Y)   \
+    }                                                                                                      \
+  }
+
+BLEND(blend_to8, int8_t)
+BLEND(blend_to16, int16_t)
 
 /* Three rows are the planes of a picture, which compilers interleave with vectors when they know the number. */
 #define TRANSPOSE(name, X)                                                  \

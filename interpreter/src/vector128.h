@@ -10,6 +10,17 @@ static NMP_INLINE void save(void *p, vector v) {
   vst1q_u8(p, vreinterpretq_u8_s32(v));
 }
 
+#define PART(bytes) ((bytes) < 8 ? 0 : (size_t)8)
+static NMP_INLINE vector load_part(const void *p, size_t bytes) {
+  (void)bytes;
+  return vreinterpretq_s32_u8(vcombine_u8(vld1_u8(p), vdup_n_u8(0)));
+}
+
+static NMP_INLINE void save_part(void *p, vector v, size_t bytes) {
+  (void)bytes;
+  vst1_u8(p, vget_low_u8(vreinterpretq_u8_s32(v)));
+}
+
 static NMP_INLINE vector zero(void) {
   return vdupq_n_s32(0);
 }
@@ -72,6 +83,13 @@ static NMP_INLINE vector load_wide(const void *from) {
 /* LANES of int16 as int32 */
 static NMP_INLINE vector load_long(const void *from) {
   return vmovl_s16(vreinterpret_s16_u8(vld1_u8(from)));
+}
+
+/* LANES of int8 as int32 */
+static NMP_INLINE vector load_longer(const void *from) {
+  int8_t copy[8] = {0};
+  memcpy(copy, from, LANES);
+  return vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(copy))));
 }
 
 static NMP_INLINE void save_narrow(void *to, vector v) {

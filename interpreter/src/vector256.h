@@ -22,6 +22,18 @@ static NMP_INLINE void save(void *p, vector v) {
   _mm256_storeu_si256((__m256i *)p, v);
 }
 
+/* A part of a vector that is loaded as fast as all of it: PART(bytes) of as many. */
+#define PART(bytes) ((bytes) < 16 ? 0 : (size_t)16)
+static NMP_INLINE vector load_part(const void *p, size_t bytes) {
+  (void)bytes;
+  return _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
+
+static NMP_INLINE void save_part(void *p, vector v, size_t bytes) {
+  (void)bytes;
+  _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(v));
+}
+
 static NMP_INLINE vector zero(void) {
   return _mm256_setzero_si256();
 }
@@ -77,6 +89,11 @@ static NMP_INLINE vector load_wide(const void *from) {
 /* LANES of int16 as int32 */
 static NMP_INLINE vector load_long(const void *from) {
   return _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)from));
+}
+
+/* LANES of int8 as int32 */
+static NMP_INLINE vector load_longer(const void *from) {
+  return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from));
 }
 
 static NMP_INLINE vector widen(vector lower_half) {

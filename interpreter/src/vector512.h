@@ -18,6 +18,15 @@ static NMP_INLINE void save(void *p, vector v) {
   _mm512_storeu_si512(p, v);
 }
 
+#define PART(bytes) (bytes)
+static NMP_INLINE vector load_part(const void *p, size_t bytes) {
+  return load_bytes(p, bytes);
+}
+
+static NMP_INLINE void save_part(void *p, vector v, size_t bytes) {
+  _mm512_mask_storeu_epi8(p, ((__mmask64)1 << bytes) - 1, v);
+}
+
 static NMP_INLINE vector zero(void) {
   return _mm512_setzero_si512();
 }
@@ -73,6 +82,11 @@ static NMP_INLINE vector load_wide(const void *from) {
 /* LANES of int16 as int32 */
 static NMP_INLINE vector load_long(const void *from) {
   return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)from));
+}
+
+/* LANES of int8 as int32 */
+static NMP_INLINE vector load_longer(const void *from) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
 }
 
 static NMP_INLINE vector widen(vector lower_half) {

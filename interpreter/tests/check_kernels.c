@@ -162,6 +162,7 @@ static void check_elementwise(size_t n, int fill) {
         const nmp_binary how = {steps & 1,       steps >> 1, exponents[e][0],    exponents[e][1],
                                 exponents[e][2], lo,         e % 2 ? hi : hi / 2};
         EACH("add", w, n, n, n << wy, add[wa][wb][wy], a, b, n, &how);
+        EACH("sub", w, n, n, n << wy, sub[wa][wb][wy], a, b, n, &how);
         EACH("mul", w, n, n, n << wy, mul[wa][wb][wy], a, b, n, &how);
       }
       if (wb == 0) {
@@ -203,6 +204,37 @@ static void check_windows(size_t n, int fill) {
   }
 }
 
+/* The halves of a resize. Weights are those of a sum that fits. */
+static void check_resize(size_t n, int fill) {
+  static const int shifts[] = {30, 31, 16, 15, 9, 1, 0, 47};
+  for (size_t taps = benchmark ? 2 : 1; taps <= (benchmark ? 2 : 5); taps++) {
+    int32_t *weights = tail(TABLE, taps * 4);
+    for (size_t t = 0; t < taps; t++) {
+      const int32_t most = (int32_t)(65535 / taps);
+      weights[t] = fill == RANDOM ? (int32_t)(next_random() % 65535) / (int32_t)taps - most / 2 : t == 0 ? -most : most;
+    }
+    for (int wide = 0; wide < 2; wide++) {
+      const size_t step = n + (benchmark ? 0 : taps);
+      const void *x = integers(A, (taps - 1) * step + n, wide, fill);
+      EACH("weigh", wide, n, taps * n, n * 4, weigh[wide], x, step, weights, taps, n);
+    }
+    int32_t *sums = tail(B, taps * n * 4);
+    const int32_t *rows[5];
+    for (size_t i = 0; i < taps * n; i++) {
+      sums[i] = fill == RANDOM ? (int32_t)next_random() >> next_random() % 24 : fill == LOWEST ? INT32_MIN : INT32_MAX;
+    }
+    for (size_t t = 0; t < taps; t++) {
+      rows[t] = sums + t * n;
+    }
+    for (size_t s = 0; s < (benchmark ? 1 : COUNT(shifts)) && taps <= NMP_BLEND_MAX; s++) {
+      for (int wy = 0; wy < 2; wy++) {
+        const int32_t hi = wy ? 32767 : 127;
+        EACH("blend", wy, n, taps * n, n << wy, blend[wy], rows, weights, taps, n, shifts[s], -hi - 1, hi / 2);
+      }
+    }
+  }
+}
+
 /* From every place in a line of a cache, and over the lengths at which a fast one changes its ways. */
 static void check_crc(size_t n, int fill) {
   const size_t more = n % 7 * 64;
@@ -227,8 +259,9 @@ static void check_transpose(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm,   check_depthwise, check_scale, check_elementwise,
-                                                     check_tables, check_windows,   check_crc,   check_transpose};
+static void (*const checks[])(size_t n, int fill) = {check_gemm,        check_depthwise, check_scale,
+                                                     check_elementwise, check_tables,    check_windows,
+                                                     check_resize,      check_crc,       check_transpose};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);

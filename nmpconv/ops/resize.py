@@ -194,3 +194,11 @@ def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
     yield "one row", (1, 1, 4, 2), both(linear(place(1, 3), 1), np.eye(4))
     yield "cubic", (1, 5, 6, 3), both(cubic(place(5, 8), 5, -0.75, False), cubic(place(6, 9), 6, -0.5, True))
     yield "batch", (2, 2, 2, 2), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
+    yield "wide", (1, 2, 2, 1100), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
+    five = tuple(range(-3, 7)) * 2  # more rows than a level resizes at once, and weights of 2 in all
+    yield "five rows", (1, 7, 2, 9), ResizeParams(5, 1, (2, 0, 1, 0), five, (1, 0), (-SUM_MAX, SUM_MAX))
+    yield (
+        "weights of -2",
+        (1, 2, 2, 9),
+        ResizeParams(1, 1, (1, 0), (SUM_MAX, -SUM_MAX), (1, 0), (-SUM_MAX, SUM_MAX - 1)),
+    )

@@ -106,6 +106,7 @@ class Softmax(Op):
         for e_y in (0, -16):
             x = fed(f"y{e_y}", (1, 1001), 16, -12)
             yield single(self, f"output/{e_y}", SoftmaxParams(1), [x], grid(16, e_y), quantize=True)
+        yield single(self, "long", SoftmaxParams(1), [fed("long", (1, 1100, 2), 16, -12)], grid(16, -15), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)

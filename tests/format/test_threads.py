@@ -76,6 +76,51 @@ def plain_net(bits: int) -> Graph:
     return nets.placed(Graph("plain", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
 
 
+def mixed_net(bits: int) -> Graph:
+    """Means, differences, products with a number per channel, normalization, a resize, softmax, and copies of rows."""
+    rng = np.random.default_rng(4)
+    channels, tall, wide = 4 * CHANNELS, SIDE + 24, SIDE + 8
+    shape, large, part = (1, SIDE, SIDE, channels), (1, tall, wide, channels), (1, tall, wide, 64)
+    grid, share, most = nets.grid(bits, -4), nets.grid(bits, 1 - bits), 2 ** (bits - 1)
+    d = np.arange(256) if bits == 8 else np.concatenate([np.arange(256), 256 * np.arange(256)])
+    values = [
+        nets.active("x", shape, grid),
+        nets.active("a", shape, grid),
+        nets.active("d", shape, grid),
+        nets.constant("k", rng.integers(-most, most, (1, 1, 1, channels)), grid),
+        nets.active("m", shape, nets.grid(bits, bits - 8)),
+        nets.constant("w", rng.integers(-(2**17), 2**17, (1, 1, 1, channels)), nets.grid(32, -16)),
+        nets.constant("b", rng.integers(-(2**10), 2**10, (1, 1, 1, channels)), nets.grid(32, -4 - bits)),
+        nets.active("n", shape, nets.grid(bits, 4 - bits)),
+        nets.active("r", large, nets.grid(bits, 4 - bits)),
+        nets.constant("t", np.round(np.exp(-d / 64.0) * 2.0**30), nets.grid(32, -30)),
+        nets.active("s", large, share),
+        nets.active("p", part, share),
+        nets.active("y", (1, tall, wide, channels + 64), share),
+    ]
+    around = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
+    bilinear = {
+        "taps_h": 2,
+        "taps_w": 2,
+        "rows": tuple(i * (SIDE - 1) // tall for i in range(tall)),
+        "row_weights": tuple(rng.integers(-(2**13), 2**15, 2 * tall).tolist()),
+        "columns": tuple(i * (SIDE - 1) // wide for i in range(wide)),
+        "column_weights": tuple(rng.integers(-(2**13), 2**15, 2 * wide).tolist()),
+    }
+    nodes = (
+        nets.node("average_pool", "x", "a", kernel_h=3, kernel_w=3, **around),
+        nets.node("sub", "a x", "d"),
+        nets.node("mul", "d k", "m"),
+        nets.node("normalize", "m w b", "n", axes=(3,), epsilon=2**20),
+        nets.node("resize", "n", "r", **bilinear),
+        nets.node("softmax", "r t", "s", axis=3),
+        nets.node("slice", "s", "p", starts=(0, 0, 0, 5), steps=(1, 1, 1, 1), sizes=part),
+        nets.node("concat", "p s", "y", axis=3),
+    )
+    sources = {"x": shape, "y": (1, tall, wide, channels + 64)}
+    return nets.placed(Graph("mixed", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+
+
 def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:
     most = 2 ** (bits - 1)
     return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, channels)).astype(f"int{bits}")
@@ -83,7 +128,7 @@ def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarr
 
 @pytest.mark.parametrize("cpu", runtime.cpus())
 @pytest.mark.parametrize("bits", [8, 16])
-@pytest.mark.parametrize("net", [wide_net, plain_net])
+@pytest.mark.parametrize("net", [wide_net, plain_net, mixed_net])
 def test_same_bytes(net: Callable[[int], Graph], bits: int, cpu: str) -> None:
     graph = net(bits)
     x = random_input(bits, channels=graph["x"].shape[3])

@@ -1,8 +1,10 @@
 /* The exact mean of each window of x [N,H,W,C], on the output's grid. */
+#include "parts.h"
 #include "pool.h"
 
 #define SPREAD 30      /* of |e_x - e_y| */
 #define AREA_MAX 65536 /* pixels of a window, whose sum fits int32 */
+#define FACTOR_BITS 31 /* of 1 / pixels */
 #define TILE 64        /* channels whose sums are on the stack */
 
 static nmp_pool decode(const nmp_op *op) {
@@ -28,27 +30,85 @@ static uint64_t work(const nmp_op *op) {
   return nmp_pool_work(op, p->kernel_h, p->kernel_w);
 }
 
-static void run(const nmp_op *op) {
-  const nmp_average_pool_params *p = &op->params.average_pool;
-  const nmp_pool pool = decode(op);
-  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
-  const int spread = x->exponent - y->exponent;
+#if NMP_FIXED_CPU
+static int32_t factor_of(const nmp_op *op, int64_t pixels, int *shift) {
+  (void)op;
+  (void)pixels;
+  *shift = 0;
+  return 0;
+}
+#else
+/* The mean is rsh(sum * factor, shift); 0: only a division is exact. An odd number of pixels has no ties: the quotient
+ * is 1 / (2 * pixels) or more away from half a unit, further than the factor's error moves it.
+ */
+static int32_t factor_of(const nmp_op *op, int64_t pixels, int *shift) {
+  const nmp_tensor *x = &op->in[0];
+  const int spread = x->exponent - op->out[0].exponent;
+  if (pixels % 2 == 1 && spread >= 0 && pixels > 1) {
+    *shift = FACTOR_BITS - spread;
+    const int64_t error = pixels * pixels << (x->bits - 1);
+    return error < (int64_t)1 << *shift ? (int32_t)((((int64_t)1 << FACTOR_BITS) + pixels / 2) / pixels) : 0;
+  }
+  *shift = -spread;
+  for (; pixels % 2 == 0; pixels /= 2) {
+    ++*shift;
+  }
+  return pixels == 1 && *shift >= 0;
+}
+#endif
+
+/* n channels of an output pixel. */
+static void store(const nmp_op *op, size_t at, const int32_t *sums, size_t n, int64_t pixels) {
+  const nmp_tensor *y = &op->out[0];
+  const int spread = op->in[0].exponent - y->exponent;
   const int64_t up = (int64_t)1 << (spread > 0 ? spread : 0), down = (int64_t)1 << (spread < 0 ? -spread : 0);
+  int shift;
+  const int32_t factor = factor_of(op, pixels, &shift);
+  if (factor > 0) {
+    NMP_BY_1(NMP_IN_USE(op->kernels).blend, NMP_WIDE(y->bits))
+    (nmp_at(y, at), &sums, &factor, 1, n, shift, y->lo, y->hi);
+    return;
+  }
+  for (size_t c = 0; c < n; c++) {
+    nmp_store(y, at + c, nmp_div(sums[c] * up, pixels * down));
+  }
+}
+
+static size_t tiles_of(const nmp_op *op) {
+  return ((size_t)op->out[0].shape[3] + TILE - 1) / TILE;
+}
+
+/* Units are the tiles of a line, line by line. */
+static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const nmp_average_pool_params *p = &op->params.average_pool;
+  const nmp_pool *pool = how;
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], tiles = tiles_of(op);
+  nmp_pixels window = {NULL, 0, 0, 0, 0};
   int32_t sums[TILE];
-  for (size_t at = 0; at < y->size; at += channels) {
-    nmp_pixels window = nmp_pool_window(op, &pool, at / channels / width, at / channels % width);
-    const int64_t pixels =
-        p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window.rows * window.columns);
-    for (size_t first = 0, n; first < channels; first += n) {
-      n = channels - first < TILE ? channels - first : TILE;
-      NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &window, n);
-      for (size_t c = 0; c < n; c++) {
-        nmp_store(y, at + first + c, nmp_div(sums[c] * up, pixels * down));
-      }
-      window.x = (const uint8_t *)window.x + n * nmp_bytes(x);
+  for (size_t unit = first; unit < last; unit++) {
+    const size_t line = unit / tiles, c = unit % tiles * TILE, n = channels - c < TILE ? channels - c : TILE;
+    for (size_t column = 0; column < width; column++) {
+#if NMP_FIXED_CPU
+      window = nmp_pool_window(op, pool, line, column);
+#else
+      nmp_pool_next(op, pool, line, column, &window);
+#endif
+      nmp_pixels tile = window;
+      tile.x = (const uint8_t *)window.x + c * nmp_bytes(x);
+      NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &tile, n);
+      const int64_t pixels =
+          p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window.rows * window.columns);
+      store(op, (line * width + column) * channels + c, sums, n, pixels);
     }
   }
+}
+
+static void run(const nmp_op *op) {
+  const nmp_pool pool = decode(op);
+  const nmp_tensor *y = &op->out[0];
+  const size_t lines = (size_t)y->shape[0] * (size_t)y->shape[1];
+  nmp_run_parts(op, lines * tiles_of(op), work(op) * nmp_bytes(&op->in[0]), run_tiles, &pool);
 }
 
 const nmp_op_type nmp_average_pool_type = {.check = check, .run = run, .work = work};

@@ -1,5 +1,7 @@
 #include "broadcast.h"
 
+#include <string.h>
+
 #include "parts.h"
 
 /* The size of t along axis i of the output, 1 for the axes in front of its own. */
@@ -79,9 +81,62 @@ static void run_rows(const nmp_op *op, const void *how, size_t first, size_t las
   }
 }
 
+#if !NMP_FIXED_CPU
+#define REPEATED 1024 /* bytes on the stack */
+
+/* A short operand that each row of the other meets is written several times, so that rows become long. */
+typedef struct repeated {
+  nmp_add_fn *kernel;
+  const nmp_binary *how;
+  uint32_t which;        /* the short operand */
+  size_t period, length; /* its elements, and those of all copies */
+  int16_t copies[REPEATED / 2];
+} repeated;
+
+static int is_short(const axes *m, const size_t *strides, const size_t *others) {
+  return m->count == 2 && strides[0] == 1 && strides[1] == 0 && others[0] == 1 && others[1] == m->size[0];
+}
+
+static void run_repeated(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const repeated *r = how;
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t phase = at % r->period;
+    const void *copy = (const uint8_t *)r->copies + phase * nmp_bytes(&op->in[r->which]),
+               *other = nmp_at(&op->in[1 - r->which], at);
+    n = r->length - phase < last - at ? r->length - phase : last - at;
+    r->kernel(nmp_at(&op->out[0], at), r->which == 0 ? copy : other, r->which == 0 ? other : copy, n, r->how);
+  }
+}
+
+/* Whether it was done. */
+static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
+  repeated r = {kernel, how, is_short(m, m->b, m->a) ? 1 : 0, m->size[0], 0, {0}};
+  const size_t bytes = m->size[0] * nmp_bytes(&op->in[r.which]);
+  if (bytes > REPEATED / 2 || (r.which == 0 && !is_short(m, m->a, m->b))) {
+    return 0;
+  }
+  for (size_t used = 0; used + bytes <= REPEATED; used += bytes) {
+    memcpy((uint8_t *)r.copies + used, op->in[r.which].data, bytes);
+    r.length += r.period;
+  }
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_repeated, &r);
+  return 1;
+}
+#else
+static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
+  (void)op;
+  (void)m;
+  (void)kernel;
+  (void)how;
+  return 0;
+}
+#endif
+
 void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
   const rows r = {merge(op), kernel, how};
   how->a_step = r.m.a[0];
   how->b_step = r.m.b[0];
-  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
+  if (!broadcast_repeated(op, &r.m, kernel, how)) {
+    nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
+  }
 }

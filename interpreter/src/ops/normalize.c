@@ -4,7 +4,7 @@
  *   R = floor(2^60 / floor(sqrt(v * 2^30))),     z = rsh((n*q - S) * R, 23 + t - f/2),     z * 2^-22 is the normalized
  * q y = sat(rsh(rsh(z * w, s) + b, 8)),          s = e_y + 14 - e_w
  */
-#include "check.h"
+#include "parts.h"
 
 #define COUNT_MAX 65536    /* legal n */
 #define WEIGHT_BITS 24     /* |w| < 2^23, so that no product leaves 64 bits */
@@ -160,17 +160,22 @@ static void group(const nmp_op *op, const axes *inner, size_t x0, size_t w0) {
   }
 }
 
-static void run(const nmp_op *op) {
-  const axes inner = axes_of(op, 1), outer = axes_of(op, 0);
-  for (size_t i = 0; i < outer.count; i++) {
+static void run_groups(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const axes inner = axes_of(op, 1), *outer = how;
+  for (size_t i = first; i < last; i++) {
     size_t x = 0, w = 0;
-    move(&outer, i, 0, &x, &w);
+    move(outer, i, 0, &x, &w);
     group(op, &inner, x, w);
   }
 }
 
 static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16 + (uint64_t)axes_of(op, 0).count * 128; /* a root, a division a group */
+}
+
+static void run(const nmp_op *op) {
+  const axes outer = axes_of(op, 0);
+  nmp_run_parts(op, outer.count, work(op), run_groups, &outer);
 }
 
 const nmp_op_type nmp_normalize_type = {.check = check, .run = run, .in_place = 1, .work = work};

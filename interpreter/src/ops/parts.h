@@ -1,4 +1,4 @@
-/* Ops without sums of products, for several threads: each computes a part of the output. */
+/* Ops other than convolutions, for several threads: each computes a part of the output. */
 #ifndef NMP_OPS_PARTS_H
 #define NMP_OPS_PARTS_H
 

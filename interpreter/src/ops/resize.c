@@ -1,5 +1,7 @@
 /* y[i,j] = sat(rsh(sum over r, c of x[rows[i] + r, columns[j] + c] * v[i,r] * h[j,c], 30 + e_y - e_x)) */
-#include "check.h"
+#include <string.h>
+
+#include "parts.h"
 
 #define WEIGHT_BITS 15
 #define SUM_MAX ((int64_t)1 << (WEIGHT_BITS + 1)) /* of |weights| of an output along an axis: sums stay below 2^47 */
@@ -82,14 +84,15 @@ static void store(const nmp_tensor *y, size_t at, const int64_t *sums, size_t n,
   }
 }
 
-static void run(const nmp_op *op) {
+static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_resize_params *p = &op->params.resize;
   const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], height = (size_t)y->shape[1];
   const size_t in_width = (size_t)x->shape[2], in_height = (size_t)x->shape[1];
   const size_t taps_h = (size_t)p->taps_h, taps_w = (size_t)p->taps_w;
   const int shift = shift_of(op);
-  for (size_t pixel = 0; pixel < y->size / channels; pixel++) {
+  (void)how;
+  for (size_t pixel = first * width; pixel < last * width; pixel++) {
     const size_t n = pixel / width / height, i = pixel / width % height, j = pixel % width;
     for (size_t c = 0, count; c < channels; c += count) {
       int64_t sums[TILE] = {0};
@@ -105,6 +108,101 @@ static void run(const nmp_op *op) {
       store(y, pixel * channels + c, sums, count, shift);
     }
   }
+}
+
+#if NMP_FIXED_CPU
+static int is_separable(const nmp_op *op) {
+  (void)op;
+  return 0;
+}
+
+#define run_lines run_pixels
+#else
+#define STRETCH 1024 /* sums along a line of the output that are on the stack */
+
+/* Sums along a line fit int32, and those of a window's lines are few enough. */
+static int is_separable(const nmp_op *op) {
+  const nmp_resize_params *p = &op->params.resize;
+  if (p->taps_h > NMP_BLEND_MAX) {
+    return 0;
+  }
+  for (uint32_t i = 0; i < p->columns_count && NMP_WIDE(op->in[0].bits); i++) {
+    int64_t sum = 0;
+    for (uint32_t k = 0; k < (uint32_t)p->taps_w; k++) {
+      const int64_t weight = p->column_weights[i * (uint32_t)p->taps_w + k];
+      sum += weight < 0 ? -weight : weight;
+    }
+    if (sum >= SUM_MAX) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* The sums of a stretch along each line of the input that a line of the output needs: those at `line` modulo
+ * NMP_BLEND_MAX.
+ */
+typedef struct stretch {
+  size_t first, n;            /* elements in a line of the output */
+  size_t held[NMP_BLEND_MAX]; /* line of the input + 1 */
+  int32_t sums[NMP_BLEND_MAX][STRETCH];
+} stretch;
+
+static const int32_t *sums_of(const nmp_op *op, stretch *s, size_t line) {
+  const nmp_tensor *x = &op->in[0];
+  const nmp_resize_params *p = &op->params.resize;
+  const size_t channels = (size_t)x->shape[3], taps = (size_t)p->taps_w, slot = line % NMP_BLEND_MAX;
+  for (size_t i = 0, n; i < s->n && s->held[slot] != line + 1; i += n) {
+    const size_t j = (s->first + i) / channels, c = (s->first + i) % channels;
+    const size_t from = (line * (size_t)x->shape[2] + (size_t)p->columns[j]) * channels + c;
+    n = channels - c < s->n - i ? channels - c : s->n - i;
+    NMP_BY_1(NMP_IN_USE(op->kernels).weigh, NMP_WIDE(x->bits))
+    (s->sums[slot] + i, nmp_at(x, from), channels, p->column_weights + j * taps, taps, n);
+  }
+  s->held[slot] = line + 1;
+  return s->sums[slot];
+}
+
+/* Whether line i of an image is what the one before is. */
+static int is_repeated(const nmp_resize_params *p, size_t i) {
+  const size_t taps = (size_t)p->taps_h;
+  const int32_t *w = p->row_weights + i * taps;
+  return i > 0 && p->rows[i] == p->rows[i - 1] && memcmp(w, w - taps, taps * sizeof(*w)) == 0;
+}
+
+/* Lines of the input are resized once for all lines of the output. */
+static void run_lines(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_resize_params *p = &op->params.resize;
+  const size_t height = (size_t)y->shape[1], width = (size_t)y->shape[2] * (size_t)y->shape[3];
+  const size_t taps = (size_t)p->taps_h;
+  stretch s;
+  (void)how;
+  for (s.first = 0; s.first < width; s.first += s.n) {
+    s.n = width - s.first < STRETCH ? width - s.first : STRETCH;
+    memset(s.held, 0, sizeof(s.held));
+    for (size_t line = first; line < last; line++) {
+      const size_t i = line % height, source = line / height * (size_t)x->shape[1] + (size_t)p->rows[i];
+      const size_t at = line * width + s.first;
+      const int32_t *sums[NMP_BLEND_MAX];
+      if (line > first && is_repeated(p, i)) {
+        memcpy(nmp_at(y, at), nmp_at(y, at - width), s.n * nmp_bytes(y));
+        continue;
+      }
+      for (size_t r = 0; r < taps; r++) {
+        sums[r] = sums_of(op, &s, source + r);
+      }
+      NMP_BY_1(NMP_IN_USE(op->kernels).blend, NMP_WIDE(y->bits))
+      (nmp_at(y, at), sums, p->row_weights + i * taps, taps, s.n, shift_of(op), y->lo, y->hi);
+    }
+  }
+}
+#endif
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  const size_t lines = (size_t)y->shape[0] * (size_t)y->shape[1];
+  nmp_run_parts(op, lines, 8 * (uint64_t)y->size, is_separable(op) ? run_lines : run_pixels, NULL);
 }
 
 const nmp_op_type nmp_resize_type = {.check = check, .run = run, .work = work};

@@ -1,5 +1,5 @@
 /* d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum of E; y = sat(div(E * 2^-e_y, S)). */
-#include "check.h"
+#include "parts.h"
 
 #define EXP_BITS 30 /* exponentials are on a grid of 2^-30 */
 #define AXIS_MAX 65536
@@ -30,42 +30,84 @@ static int64_t exponential(const nmp_op *op, int32_t d) {
   return !NMP_WIDE(op->in[0].bits) ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
 }
 
+#if NMP_FIXED_CPU
+#define KEPT 1
+typedef int64_t divisor;
+
+static divisor divisor_of(int64_t sum) {
+  return sum;
+}
+
+static int64_t divide(int64_t part, divisor sum) {
+  return 2 * part < sum ? 0 : nmp_div(part, sum); /* most of many classes: no division */
+}
+#else
+#define KEPT 1024 /* exponentials that are on the stack for the second pass */
+
+/* One division a line: 2^30 <= sum <= 2^46, so the inverse of 2 * sum has 15 to 31 bits. */
+typedef struct divisor {
+  uint64_t sum, inverse;
+} divisor;
+
+static divisor divisor_of(int64_t sum) {
+  return (divisor){(uint64_t)sum, ((uint64_t)1 << 62) / (2 * (uint64_t)sum)};
+}
+
+/* nmp_div for part <= 2^46; the first quotient is at most 1 below. */
+static int64_t divide(int64_t part, divisor d) {
+  const uint64_t n = 2 * (uint64_t)part + d.sum, quotient = (n >> 16) * d.inverse >> 46;
+  return (int64_t)(quotient + (n - quotient * 2 * d.sum >= 2 * d.sum));
+}
+#endif
+
 /* One line of n elements from `first`, `step` apart. */
 static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  int32_t most = nmp_load(x, first);
+  int32_t most = nmp_load(x, first), kept[KEPT];
   for (size_t i = 1; i < n; i++) {
     const int32_t value = nmp_load(x, first + i * step);
     most = value > most ? value : most;
   }
   int64_t sum = 0;
   for (size_t i = 0; i < n; i++) {
-    sum += exponential(op, most - nmp_load(x, first + i * step));
+    const int64_t value = exponential(op, most - nmp_load(x, first + i * step));
+    kept[i < KEPT ? i : 0] = (int32_t)value;
+    sum += value;
   }
   const int64_t up = (int64_t)1 << -y->exponent;
+  const divisor all = divisor_of(sum);
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    const int64_t part = exponential(op, most - nmp_load(x, at)) * up;
-    nmp_store(y, at, 2 * part < sum ? 0 : nmp_div(part, sum)); /* most of many classes: no division */
+    const int64_t value = n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));
+    nmp_store(y, at, divide(value * up, all));
   }
 }
 
-static void run(const nmp_op *op) {
+/* Elements from one of a line to the next. */
+static size_t step_of(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0];
-  const size_t n = (size_t)x->shape[op->params.softmax.axis];
   size_t step = 1;
   for (uint32_t i = (uint32_t)op->params.softmax.axis + 1; i < x->rank; i++) {
     step *= (size_t)x->shape[i];
   }
-  for (size_t outer = 0; outer < x->size; outer += n * step) {
-    for (size_t inner = 0; inner < step; inner++) {
-      line(op, outer + inner, step, n);
-    }
+  return step;
+}
+
+static void run_lines(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const size_t n = (size_t)op->in[0].shape[op->params.softmax.axis], step = step_of(op);
+  (void)how;
+  for (size_t i = first; i < last; i++) {
+    line(op, i / step * n * step + i % step, step, n);
   }
 }
 
 static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
+}
+
+static void run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0];
+  nmp_run_parts(op, x->size / (size_t)x->shape[op->params.softmax.axis], work(op), run_lines, NULL);
 }
 
 const nmp_op_type nmp_softmax_type = {.check = check, .run = run, .work = work};

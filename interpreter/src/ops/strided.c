@@ -12,8 +12,14 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   }
 }
 
-/* Sizes of short rows are constants where calling a function would take longer than the copy. */
+#define LINE_WORK 16 /* of beginning a line, in bytes */
+#define LONG_ROW 256 /* bytes that a function copies faster */
+
+/* A row. Sizes are constants where calling a function would take longer than the copy; the last bytes may be copied
+ * twice.
+ */
 static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+#if NMP_FIXED_CPU
   if (n == 16) {
     memcpy(to, from, 16);
   } else if (n == 32) {
@@ -22,6 +28,59 @@ static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
     memcpy(to, from, 64);
   } else {
     memcpy(to, from, n);
+  }
+#else
+  if (n < 16 || n > LONG_ROW) {
+    memcpy(to, from, n);
+  } else {
+    for (size_t i = 0; i + 16 < n; i += 16) {
+      memcpy(to + i, from + i, 16);
+    }
+    memcpy(to + n - 16, from + n - 16, 16);
+  }
+#endif
+}
+
+#define COPY_EACH(call)            \
+  for (size_t i = 0; i < n; i++) { \
+    call;                          \
+    to += to_step;                 \
+    from += from_step;             \
+  }                                \
+  break
+
+/* n rows; short ones of a size that the compiler knows. */
+static void copy_rows(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step,
+                      size_t bytes) {
+  switch (bytes) {
+#if !NMP_FIXED_CPU
+    case 1:
+      COPY_EACH(*to = *from);
+    case 2:
+      COPY_EACH(memcpy(to, from, 2));
+    case 3:
+      COPY_EACH(memcpy(to, from, 3));
+    case 4:
+      COPY_EACH(memcpy(to, from, 4));
+    case 6:
+      COPY_EACH(memcpy(to, from, 6));
+    case 8:
+      COPY_EACH(memcpy(to, from, 8));
+    case 12:
+      COPY_EACH(memcpy(to, from, 12));
+    case 16:
+      COPY_EACH(memcpy(to, from, 16));
+    case 24:
+      COPY_EACH(memcpy(to, from, 24));
+    case 32:
+      COPY_EACH(memcpy(to, from, 32));
+    case 48:
+      COPY_EACH(memcpy(to, from, 48));
+    case 64:
+      COPY_EACH(memcpy(to, from, 64));
+#endif
+    default:
+      COPY_EACH(copy_bytes(to, from, bytes));
   }
 }
 
@@ -38,10 +97,9 @@ static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
     }                                                                    \
   }
 
+/* A row with gaps. */
 static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step, size_t bytes) {
-  if (to_step == 1 && from_step == 1) {
-    copy_bytes(to, from, n * bytes);
-  } else if (bytes == 1) {
+  if (bytes == 1) {
     COPY_STEPS(uint8_t)
   } else {
     COPY_STEPS(int16_t)
@@ -90,12 +148,16 @@ static void copy_lines(const nmp_op *op, const nmp_block *b, uint8_t *to, const 
     NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
     return;
   }
+  const ptrdiff_t to_step = last > 0 ? b->to[last - 1] * unit : 0;
+  const ptrdiff_t from_step = last > 0 ? b->from[last - 1] * unit : 0;
+  if (b->to[last] == 1 && b->from[last] == 1) {
+    copy_rows(to, from, n, to_step, from_step, length * bytes);
+    return;
+  }
   for (size_t i = 0; i < n; i++) {
     copy_row(to, from, length, b->to[last], b->from[last], bytes);
-    if (last > 0) {
-      to += b->to[last - 1] * unit;
-      from += b->from[last - 1] * unit;
-    }
+    to += to_step;
+    from += from_step;
   }
 }
 
@@ -127,5 +189,5 @@ void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_bloc
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
     lines *= (size_t)c.block.shape[i];
   }
-  nmp_run_parts(op, lines, (uint64_t)lines * length * nmp_bytes(&op->out[0]), copy_part, &c);
+  nmp_run_parts(op, lines, lines * (LINE_WORK + (uint64_t)length * nmp_bytes(&op->out[0])), copy_part, &c);
 }
