@@ -34,6 +34,7 @@ static NMP_INLINE void sum_step(void *y, vector a, vector b, const common *all, 
              all, y_wide);
 }
 
+#ifdef HAS_BYTE_PAIRS
 /* Sums of int8 in int16, where scales and shift are small: (a + 128) and (b + 128) are unsigned bytes, and what is too
  * much is taken off with the rounding.
  */
@@ -41,9 +42,12 @@ static NMP_INLINE void sum_step(void *y, vector a, vector b, const common *all, 
 #define BYTE_SCALE_MAX 6  /* 2 * 255 * 2^6 is below 2^15 */
 #define BYTE_SHIFT_MAX 14 /* 2 * 128 * 2^6 + 2^13 is, too */
 
-/* As many elements as there are whole vectors of them; returns how many. */
+/* As many elements as there are whole vectors of them, or none; returns how many. */
 static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *b, size_t n, int32_t b_scale,
                                    const nmp_binary *how) {
+  if (how->a_shift > BYTE_SCALE_MAX || how->b_shift > BYTE_SCALE_MAX || how->shift > BYTE_SHIFT_MAX) {
+    return 0;
+  }
   const int32_t a_scale = 1 << how->a_shift;
   const pair scales = set16(b_scale * 256 + a_scale);
   const vector round = set16((how->shift > 0 ? 1 << (how->shift - 1) : 0) - 128 * (a_scale + b_scale));
@@ -58,6 +62,13 @@ static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *
   }
   return i;
 }
+#else
+static NMP_INLINE size_t sum_bytes(uint8_t *y, const uint8_t *a, const uint8_t *b, size_t n, int32_t b_scale,
+                                   const nmp_binary *how) {
+  (void)y, (void)a, (void)b, (void)n, (void)b_scale, (void)how;
+  return 0;
+}
+#endif
 
 static NMP_INLINE void product_step(void *y, vector a, vector b, const common *all, int y_wide) {
   store_step(y, multiply_low(all->round, a, b), multiply_high(all->round, a, b), all, y_wide);
@@ -95,22 +106,21 @@ static NMP_INLINE vector load_rest(const void *from, size_t i, size_t n, size_t 
   }
 
 /* name_<widths> is the loop for all other cases. */
-#define FAST_SUM(name, SIGN, widths, A_WIDE, B_WIDE, Y_WIDE)                                                          \
-  static NMP_ADD(fast_##name##_##widths) {                                                                            \
-    if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) {           \
-      name##_##widths(y, a, b, n, how);                                                                               \
-      return;                                                                                                         \
-    }                                                                                                                 \
-    const int32_t b_scale = (SIGN) * (1 << how->b_shift);                                                             \
-    const common all = common_of(how->a_shift, b_scale, how->shift, how->lo, how->hi);                                \
-    const int few = how->a_shift <= BYTE_SCALE_MAX && how->b_shift <= BYTE_SCALE_MAX && how->shift <= BYTE_SHIFT_MAX; \
-    if (how->a_step == 1 && how->b_step == 1) {                                                                       \
-      const size_t done = !(A_WIDE) && !(B_WIDE) && !(Y_WIDE) && few ? sum_bytes(y, a, b, n, b_scale, how) : 0;       \
-      sum_##widths##_rows((uint8_t *)y + (done << (Y_WIDE)), (const uint8_t *)a + (done << (A_WIDE)),                 \
-                          (const uint8_t *)b + (done << (B_WIDE)), n - done, 1, 1, &all);                             \
-    } else {                                                                                                          \
-      sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                                \
-    }                                                                                                                 \
+#define FAST_SUM(name, SIGN, widths, A_WIDE, B_WIDE, Y_WIDE)                                                \
+  static NMP_ADD(fast_##name##_##widths) {                                                                  \
+    if (how->a_shift > SCALE_MAX || how->b_shift > SCALE_MAX || how->shift < 0 || how->shift > SHIFT_MAX) { \
+      name##_##widths(y, a, b, n, how);                                                                     \
+      return;                                                                                               \
+    }                                                                                                       \
+    const int32_t b_scale = (SIGN) * (1 << how->b_shift);                                                   \
+    const common all = common_of(how->a_shift, b_scale, how->shift, how->lo, how->hi);                      \
+    if (how->a_step == 1 && how->b_step == 1) {                                                             \
+      const size_t done = !(A_WIDE) && !(B_WIDE) && !(Y_WIDE) ? sum_bytes(y, a, b, n, b_scale, how) : 0;    \
+      sum_##widths##_rows((uint8_t *)y + (done << (Y_WIDE)), (const uint8_t *)a + (done << (A_WIDE)),       \
+                          (const uint8_t *)b + (done << (B_WIDE)), n - done, 1, 1, &all);                   \
+    } else {                                                                                                \
+      sum_##widths##_rows(y, a, b, n, how->a_step, how->b_step, &all);                                      \
+    }                                                                                                       \
   }
 
 #define FAST_ADD(widths, A_WIDE, B_WIDE, Y_WIDE)       \

@@ -128,6 +128,7 @@ static NMP_INLINE vector shift_all16(vector a, int by) {
   return _mm256_sra_epi16(a, _mm_cvtsi32_si128(by));
 }
 
+#define HAS_BYTE_PAIRS 1
 /* Pairs of bytes as pair_low and pair_high have them of int16; saturate8 undoes both. */
 static NMP_INLINE pair byte_pair_low(vector a, vector b) {
   return _mm256_unpacklo_epi8(a, b);
