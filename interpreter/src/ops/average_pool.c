@@ -30,12 +30,31 @@ static uint64_t work(const nmp_op *op) {
   return nmp_pool_work(op, p->kernel_h, p->kernel_w);
 }
 
+static int64_t pixels_of(const nmp_op *op, const nmp_pixels *window) {
+  const nmp_average_pool_params *p = &op->params.average_pool;
+  return p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window->rows * window->columns);
+}
+
 #if NMP_FIXED_CPU
-static int32_t factor_of(const nmp_op *op, int64_t pixels, int *shift) {
-  (void)op;
-  (void)pixels;
-  *shift = 0;
-  return 0;
+static void run(const nmp_op *op) {
+  const nmp_pool pool = decode(op);
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
+  const int spread = x->exponent - y->exponent;
+  const int64_t up = (int64_t)1 << (spread > 0 ? spread : 0), down = (int64_t)1 << (spread < 0 ? -spread : 0);
+  int32_t sums[TILE];
+  for (size_t at = 0; at < y->size; at += channels) {
+    nmp_pixels window = nmp_pool_window(op, &pool, at / channels / width, at / channels % width);
+    const int64_t pixels = pixels_of(op, &window);
+    for (size_t first = 0, n; first < channels; first += n) {
+      n = channels - first < TILE ? channels - first : TILE;
+      NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &window, n);
+      for (size_t c = 0; c < n; c++) {
+        nmp_store(y, at + first + c, nmp_div(sums[c] * up, pixels * down));
+      }
+      window.x = (const uint8_t *)window.x + n * nmp_bytes(x);
+    }
+  }
 }
 #else
 /* The mean is rsh(sum * factor, shift); 0: only a division is exact. An odd number of pixels has no ties: the quotient
@@ -55,8 +74,6 @@ static int32_t factor_of(const nmp_op *op, int64_t pixels, int *shift) {
   }
   return pixels == 1 && *shift >= 0;
 }
-#endif
-
 /* n channels of an output pixel. */
 static void store(const nmp_op *op, size_t at, const int32_t *sums, size_t n, int64_t pixels) {
   const nmp_tensor *y = &op->out[0];
@@ -74,32 +91,26 @@ static void store(const nmp_op *op, size_t at, const int32_t *sums, size_t n, in
   }
 }
 
+/* Parts of a line's channels, so that several threads have something to do. */
 static size_t tiles_of(const nmp_op *op) {
   return ((size_t)op->out[0].shape[3] + TILE - 1) / TILE;
 }
 
 /* Units are the tiles of a line, line by line. */
 static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t last) {
-  const nmp_average_pool_params *p = &op->params.average_pool;
-  const nmp_pool *pool = how;
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_pool *pool = how;
   const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], tiles = tiles_of(op);
   nmp_pixels window = {NULL, 0, 0, 0, 0};
   int32_t sums[TILE];
   for (size_t unit = first; unit < last; unit++) {
     const size_t line = unit / tiles, c = unit % tiles * TILE, n = channels - c < TILE ? channels - c : TILE;
     for (size_t column = 0; column < width; column++) {
-#if NMP_FIXED_CPU
-      window = nmp_pool_window(op, pool, line, column);
-#else
       nmp_pool_next(op, pool, line, column, &window);
-#endif
       nmp_pixels tile = window;
       tile.x = (const uint8_t *)window.x + c * nmp_bytes(x);
       NMP_BY_1(NMP_IN_USE(op->kernels).sum, NMP_WIDE(x->bits))(sums, &tile, n);
-      const int64_t pixels =
-          p->count_include_pad ? (int64_t)p->kernel_h * p->kernel_w : (int64_t)(window.rows * window.columns);
-      store(op, (line * width + column) * channels + c, sums, n, pixels);
+      store(op, (line * width + column) * channels + c, sums, n, pixels_of(op, &window));
     }
   }
 }
@@ -110,5 +121,6 @@ static void run(const nmp_op *op) {
   const size_t lines = (size_t)y->shape[0] * (size_t)y->shape[1];
   nmp_run_parts(op, lines * tiles_of(op), work(op) * nmp_bytes(&op->in[0]), run_tiles, &pool);
 }
+#endif
 
 const nmp_op_type nmp_average_pool_type = {.check = check, .run = run, .work = work};

@@ -69,7 +69,7 @@ static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
     most = value > most ? value : most;
   }
   int64_t sum = 0;
-  kept[0] = 0; /* compilers do not see that n is not 0 */
+
   for (size_t i = 0; i < n; i++) {
     const int64_t value = exponential(op, most - nmp_load(x, first + i * step));
     kept[i < KEPT ? i : 0] = (int32_t)value;
@@ -79,7 +79,7 @@ static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const divisor all = divisor_of(sum);
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    const int64_t value = n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));
+    const int64_t value = KEPT > 1 && n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));
     nmp_store(y, at, divide(value * up, all));
   }
 }
