@@ -1,7 +1,8 @@
 /* The API on files with test vectors: test_nmp FILE...
  *
- * For each: inspect, create in an arena of exactly the size that was asked for, every refusal of a caller's mistake,
- * and each vector run whole, op by op and again after the first run has left its bytes behind.
+ * For each: inspect, every refusal of a caller's mistake, and at each CPU level, by one thread and by several, create
+ * in an arena of exactly the size that was asked for, and each vector run whole, op by op and again after the first run
+ * has left its bytes behind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,9 +105,19 @@ static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops) {
   }
 }
 
+#define THREADS 3
+
+/* One task after the other, the last one first, as if each of three threads took some. */
+static void in_turn(void *pool, nmp_task task, void *context, size_t n) {
+  (void)pool;
+  while (n-- > 0) {
+    task(context, n, n % THREADS);
+  }
+}
+
 /* An arena of exactly the size that this level asks for. */
-static void test_level(const uint8_t *file, size_t bytes, const char *level) {
-  const nmp_options options = {level, NULL, NULL, 1};
+static void test_level(const uint8_t *file, size_t bytes, const char *level, size_t threads) {
+  const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads};
   nmp_info info;
   nmp_fault fault;
   nmp_net *net;
@@ -139,7 +150,8 @@ static void test_file(const char *path) {
   free(arena);
   const char *level;
   for (size_t i = 0; (level = nmp_cpu_level(i)) != NULL; i++) {
-    test_level(file, bytes, level);
+    test_level(file, bytes, level, 1);
+    test_level(file, bytes, level, THREADS);
   }
   free(file);
 }

@@ -69,15 +69,16 @@ def check(net: Net, output: str, bits: str) -> bool:
 
 
 def agrees(result: Result) -> None:
-    """C on random integers and on extremes."""
-    graph, net = result.graph, runtime.load(result.data)
+    """C on random integers and on extremes, by one thread and by two."""
+    graph, nets = result.graph, [runtime.load(result.data, threads=threads) for threads in (1, 2)]
     x = graph[graph.inputs[0]]
     low, high = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
     noise = np.random.default_rng(2).integers(low, high, x.shape, endpoint=True)
     for q in (noise, np.full(x.shape, low), np.full(x.shape, high), np.where(noise % 2, low, high)):
         feed = q.astype(x.dtype)
         wanted = run_reference(graph, {x.name: feed})[graph.outputs[0]]
-        np.testing.assert_array_equal(net.run(feed)[0].reshape(wanted.shape), wanted)
+        for net in nets:
+            np.testing.assert_array_equal(net.run(feed)[0].reshape(wanted.shape), wanted)
 
 
 def close(result: Result, model: OnnxEngine, samples: np.ndarray, output: str) -> None:

@@ -67,7 +67,7 @@ def test_floors_with_few_images(name: str, zoo: Path) -> None:
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     quick = {"max_images": 1} if name in REST else {"equalize": "vector"} if name in LARGE else {}
     result, samples = converted(zoo, name, bits, tmp_path, **quick)
-    nets = [load(result.data, cpu=level) for level in cpus()]
+    nets = [load(result.data, cpu=level, threads=threads) for level in cpus() for threads in (1, 2)]
     feed = Feed(nets[0], {"": samples})
     for i in range(2):
         sample = feed.integers(feed[i])
@@ -75,4 +75,6 @@ def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
         wanted = run_reference(result.graph, inputs)
         for net in nets:
             for port, array in zip(net.outputs, net.run(inputs), strict=True):
-                np.testing.assert_array_equal(array, wanted[port.name], f"{name}, {net.cpu}, image {i}, {port.name}")
+                np.testing.assert_array_equal(
+                    array, wanted[port.name], f"{name}, {net.cpu}, {net.threads} threads, image {i}, {port.name}"
+                )
