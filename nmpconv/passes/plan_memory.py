@@ -41,13 +41,13 @@ class Plan:
 def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
     """Sets the offset of every activation.
 
-    share: of all work, that bands may cost. room: bytes that it must fit in, whatever the bands cost; where that cannot
+    share: of all work, that bands may cost; 0 also where results are to have their places early. room: bytes that it must fit in, whatever the bands cost; where that cannot
     be, the smallest arena.
     """
     plan = _smallest(graph, share)
     if room is not None and plan.peak > room:
         plan = min(plan, _overlapping(graph, max(room, lower_bound(graph, bands=BANDS_MAX))), key=lambda p: p.peak)
-    elif plan.extra == 0:
+    elif share == 0:
         plan = _claimed(graph, plan)
     return graph.with_values(*(replace(graph[name], offset=offset) for name, offset in plan.offsets.items()))
 
