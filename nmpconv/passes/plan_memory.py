@@ -41,8 +41,8 @@ class Plan:
 def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
     """Sets the offset of every activation.
 
-    share: of all work, that bands may cost; 0 also where results are to have their places early. room: bytes that it must fit in, whatever the bands cost; where that cannot
-    be, the smallest arena.
+    share: of all work, that bands may cost; with 0 results may have their places early. room: bytes that it must fit in,
+    whatever the bands cost; where that cannot be, the smallest arena.
     """
     plan = _smallest(graph, share)
     if room is not None and plan.peak > room:
