@@ -41,7 +41,7 @@ class Plan:
 def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
     """Sets the offset of every activation.
 
-    share: of all work, that bands may cost; with 0 results may have their places early. room: bytes that it must fit in,
+    share: of all work, that bands may cost; with 0 results may have places early. room: bytes that it must fit in,
     whatever the bands cost; where that cannot be, the smallest arena.
     """
     plan = _smallest(graph, share)
