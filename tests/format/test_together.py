@@ -19,6 +19,8 @@ SHAPE = (1, SIDE, SIDE, CHANNELS)
 SAME = {"pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1}
 TOGETHER = [cpu for cpu in runtime.cpus() if cpu != "portable"]  # kernels that compute rows
 
+pytestmark = pytest.mark.skipif(not TOGETHER, reason="portable kernels run op by op")
+
 
 class Builder:
     """A graph, op by op; every op reads the result of the one before it, at first x."""
@@ -240,7 +242,6 @@ def test_single_ops_can_be_read() -> None:
         np.testing.assert_array_equal(net.tensor(numbers[node.outputs[0]]), wanted[node.outputs[0]])
 
 
-@pytest.mark.skipif(not TOGETHER, reason="portable kernels compute no rows")
 def test_profile_adds_up() -> None:
     graph, steps = residual(8)
     net = runtime.load(to_bytes(nets.placed(graph), {}), cpu=TOGETHER[-1], threads=2)

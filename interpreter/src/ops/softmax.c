@@ -69,7 +69,6 @@ static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
     most = value > most ? value : most;
   }
   int64_t sum = 0;
-
   for (size_t i = 0; i < n; i++) {
     const int64_t value = exponential(op, most - nmp_load(x, first + i * step));
     kept[i < KEPT ? i : 0] = (int32_t)value;
