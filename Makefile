@@ -8,18 +8,18 @@ WARNINGS := -std=c99 -O1 -Wall -Wextra -Wconversion -Werror -pedantic
 
 VENV := .venv
 BIN := $(VENV)/bin
-C_FILES := $(shell find interpreter -name '*.[ch]' -o -name '*.cpp' -o -name CMakeLists.txt)
-FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -name '*.[ch]' -o -name '*.cpp' \) -print)
+C_FILES := $(shell find interpreter -name '*.[ch]' -o -name '*.inc' -o -name '*.cpp' -o -name CMakeLists.txt)
+FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -name '*.[ch]' -o -name '*.inc' -o -name '*.cpp' \) -print)
 
 # Every process of a test run computes on one core: on small machines BLAS threads only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all lint lint-c format size zoo bench bench-mcu generate clean
+.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-mcu generate clean
 
 help:  ## this list
-	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-11s %s\n", $$1, $$2 }' Makefile
 
 # Headers come with most Pythons; Debian has them in a package of their own.
 define CHECK_PYTHON
@@ -64,6 +64,9 @@ test-slow: $(VENV)/installed  ## fuzzing and whole conversions
 
 test-all: test test-slow  ## every test
 
+fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=600 ARGS="--seed 1 --replay FILE ...")
+	PYTHONPATH=tests $(BIN)/python -m fuzz_models --seconds $(or $(SECONDS),600) --jobs $$(nproc) $(ARGS)
+
 lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -98,7 +101,7 @@ generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
 MLPERF_TINY := conv2d fully_connected add average_pool softmax reshape
 
 size:  ## lines of source per folder; bytes of firmware
-	@git ls-files | grep -E '\.(py|c|h|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
+	@git ls-files | grep -E '\.(py|c|h|inc|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \
 	  awk '$$2 != "total" { n = sub("/[^/]*$$", "", $$2) ? $$2 : "."; lines[n] += $$1; files[n]++; all += $$1 } \
 	  END { for (n in lines) printf "%6d lines %4d files  %s\n", lines[n], files[n], n; printf "%6d lines in all\n", all }' | sort -k5
 	@if command -v arm-none-eabi-gcc > /dev/null; then \
@@ -114,6 +117,16 @@ firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors
+
+MODELS_VENV := build/models-venv
+
+$(MODELS_VENV)/installed: bench/models-requirements.txt
+	$(PYTHON) -m venv $(MODELS_VENV)
+	$(MODELS_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+models: $(VENV)/installed $(MODELS_VENV)/installed  ## published architectures: accepted or not, SQNR; takes a night (ARGS=...)
+	$(BIN)/python bench/models.py --torch-python $(MODELS_VENV)/bin/python $(ARGS)
 
 BENCH_VENV := build/bench-venv
 

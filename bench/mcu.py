@@ -26,8 +26,8 @@ from zoo import SETTINGS, split
 
 from nmpconv.cli import show
 from nmpconv.convert import Options, convert
-from nmpconv.ondevice import cases
-from nmpconv.runtime import load
+from nmpconv.run.ondevice import cases
+from nmpconv.run.runtime import load
 
 ROOT = Path(__file__).resolve().parent.parent
 NETS = {

@@ -20,8 +20,8 @@ import numpy as np
 
 from nmpconv.bundle import bundle
 from nmpconv.device.simulator import MACHINES
-from nmpconv.ondevice import cases
-from nmpconv.runtime import load
+from nmpconv.run.ondevice import cases
+from nmpconv.run.runtime import load
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "interpreter" / "firmware"
@@ -48,8 +48,10 @@ def program(board: str, path: Path, out: Path) -> tuple[Path, Path]:
     """The bundle of a file with measure.c, and the linker's map of it."""
     name = f"{path.stem}-{board}"
     folder, linked = out / f"{path.stem}-bundle", out / f"{name}.map"
-    for inside, content in bundle(path.read_bytes()).items():
-        target = folder / inside
+    files = {folder / inside: content for inside, content in bundle(path.read_bytes()).items()}
+    for stale in {old for old in folder.rglob("*") if old.is_file()} - files.keys():
+        stale.unlink()
+    for target, content in files.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or target.read_bytes() != content:  # else what was compiled stays
             target.write_bytes(content)

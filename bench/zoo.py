@@ -38,7 +38,7 @@ from PIL import Image
 from nmpconv.convert import Options, convert
 from nmpconv.evaluate import evaluate
 from nmpconv.ir import Preprocess
-from nmpconv.runtime import load
+from nmpconv.run.runtime import load
 
 SETTINGS = {
     "8": ("8", "default"),
@@ -114,7 +114,7 @@ class Row:
     float_top1: float | None
     top1: float | None
     agreement: float | None
-    sqnr_db: float | None  # of the worst output
+    worst_sqnr_db: float | None  # of the outputs
     bias_rule_cost_db: float | None
     arena_bytes: int
     file_bytes: int
@@ -127,7 +127,7 @@ class Row:
         if self.quantized_nodes != self.total_nodes:
             found.append(f"quantized {self.quantized_nodes}/{self.total_nodes} nodes")
         for what, value, least in (
-            ("SQNR", self.sqnr_db, floor.sqnr_db),
+            ("SQNR", self.worst_sqnr_db, floor.sqnr_db),
             ("agreement", self.agreement, floor.agreement),
         ):
             if least is not None and (value is None or value < least):
@@ -287,7 +287,7 @@ def measure(
                 float_top1=found.reference_top1,
                 top1=found.top1,
                 agreement=found.agreement if ranked else None,
-                sqnr_db=min(found.sqnr.values()),
+                worst_sqnr_db=min(found.sqnr.values()),
                 bias_rule_cost_db=result.report.bias_rule_cost_db,
                 arena_bytes=net.model.arena_bytes,
                 file_bytes=len(result.data),
@@ -331,7 +331,7 @@ def _details(row: Row) -> Iterator[str]:
 
 
 def _cells(row: Row) -> list[str]:
-    rates = (row.float_top1, row.top1, row.agreement, row.sqnr_db, row.bias_rule_cost_db)
+    rates = (row.float_top1, row.top1, row.agreement, row.worst_sqnr_db, row.bias_rule_cost_db)
     return [
         row.model,
         row.bits,
@@ -342,6 +342,11 @@ def _cells(row: Row) -> list[str]:
         str(row.file_bytes),
         f"{row.seconds:.1f}",
     ]
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """For JSON, where the SQNR of the worst output is "sqnr_db"."""
+    return {name.removeprefix("worst_"): value for name, value in asdict(row).items()}
 
 
 def _arguments() -> argparse.Namespace:
@@ -371,7 +376,7 @@ def main() -> int:
             misses = row.misses(FLOORS[name].get(row.bits, Floor()))
             missed += [f"{name} at {row.bits}: {miss}" for miss in misses]
     if args.json:
-        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+        args.json.write_text(json.dumps([_plain(row) for row in rows], indent=2) + "\n")
     if args.floors:
         print("\n".join(["", *(f"MISSED  {miss}" for miss in missed)] if missed else ["", "all floors are reached"]))
     return int(args.floors and bool(missed))

@@ -8,13 +8,13 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
 if TYPE_CHECKING:
-    from nmpconv.runtime import load
+    from nmpconv.run.runtime import load
 else:
 
     def __getattr__(name: str) -> object:
         # `nmpconv.load` needs the compiled interpreter; importing the package does not.
         if name == "load":
-            from nmpconv.runtime import load
+            from nmpconv.run.runtime import load
 
             return load
         raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -12,30 +12,40 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nmpconv import __version__, schedule
+from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
-from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.images import with_layout
-from nmpconv.calib.observers import observe
-from nmpconv.calib.samples import Feeds, Samples, open_samples
-from nmpconv.errors import UsageError
-from nmpconv.fit import Fitter, Recipe
+from nmpconv.calib.engine import FloatEngine, Refused
+from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.original import original
+from nmpconv.calib.parity import Parity
+from nmpconv.data.images import with_layout
+from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_samples
+from nmpconv.errors import UsageError, VerifyError
+from nmpconv.file.writer import to_bytes
+from nmpconv.fit import Fitter, Prepared, Recipe, Unequal
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.read import read
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.graph.text import graph_hash
+from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.passes import FLOAT, drop_channels, fold_input, plan_memory, ranges
-from nmpconv.passes.exponents import Method, provisional, saturating
-from nmpconv.passes.quantize import Rounding, integers
-from nmpconv.passes.trace import Trace
-from nmpconv.passes.widths import activation_bits, weight_bits
-from nmpconv.reference import run as run_reference
+from nmpconv.passes.float import FLOAT, fold_affine, fold_input
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import drop_channels, ranges
+from nmpconv.passes.quantize.equalize import fewest_bits
+from nmpconv.passes.quantize.exponents import Method, provisional
+from nmpconv.passes.quantize.rounding import Rounding, integers
+from nmpconv.passes.quantize.widths import activation_bits, weight_bits
+from nmpconv.progress import Progress
 from nmpconv.report import Report, measure
-from nmpconv.text import graph_hash
-from nmpconv.writer import to_bytes
-
-Progress = Callable[[str, int, int], None]
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
+SAME_IMAGES = 4  # that the float graph is compared with the user's model on
+EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+# Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
+BALANCED_16_DB = 3.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,8 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
     """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile, or the ranges
     that a quantized model has.
 
-    Raises InputError, UsageError, UnsupportedModel; nothing is written except options.dump_ir and save_profile.
+    Raises InputError, UsageError, UnsupportedModel, and VerifyError where the float graph is another function than the
+    model, a bug of nmpconv; nothing is written except options.dump_ir and save_profile.
     """
     # With more BLAS threads, sums of floats would depend on how many CPUs there are.
     with threadpool_limits(1):
@@ -114,48 +125,57 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         stats = ranges.run(graph, observe(FloatEngine(graph, names), feeds, names, progress) if calib else {})
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
+    peaks = {name: seen.peak for name, seen in stats.items()}
+    graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
+    stats = {value.name: stats[value.name] for value in graph.activations()}
 
+    same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(
         weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
     fitter = Fitter(graph, stats, bits, Method(options.method, options.percentile), rounding, images)
-    recipe, notes = _choose(fitter, _recipes(options, len(images)), progress)
+    recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
     progress("quantize", 0, 1)
-    prepared = fitter.prepare(recipe.equalize, images, trace)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
     planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
-    report = replace(measure(prepared, whole, images[:REPORT_IMAGES]), recipe=str(recipe), notes=notes).of_file(
-        slim, planned
-    )
+    report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
+    report = replace(report, recipe=str(recipe), notes=notes)
+    if isinstance(same, str):
+        report = replace(report, notes=(same, *notes))
+    else:
+        report = replace(report, float_db=same.db, float_required_db=same.required)
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     return Result(data, replace(report, file_bytes=len(data)), planned)
 
 
 def plan(model: Path, options: Options) -> Result:
-    """What needs no images: import, float passes, widths, memory. Exponents mean nothing yet, constants are zeros."""
+    """What needs no images: a conversion by the statistics of `ranges.assumed`, so its exponents and integers mean
+    nothing, but sizes do. No channel is left out, for that is a matter of the integers."""
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
+    # Most paddings are no larger than what they surround.
+    peaks = {value.name: float(np.finfo(np.float32).max) for value in graph.activations()}
+    graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     bits = activation_bits(graph, options.bits, options.widths)
-    width = weight_bits(options.bits)
-    planned = schedule.planned(
-        provisional(graph, bits), options.max_ram, options.target, lambda g, *_: g, lambda g: _blank(g, width)
-    )
-    data = to_bytes(_blank(planned, width), _metadata(model, options, Recipe("none", False), 0))
-    return Result(data, replace(Report.of(planned), file_bytes=len(data)), planned)
-
-
-def _blank(graph: Graph, bits: int) -> Graph:
-    """Constants of the size that they will have, more or less."""
-    quant = saturating(bits, 0, None)
-    zeros = {v.name: np.zeros(v.shape, quant.dtype) for v in graph.values.values() if v.is_const}
-    return graph.with_values(*(replace(graph[n], data=x, dtype=quant.dtype, quant=quant) for n, x in zeros.items()))
+    rounding = Rounding(weight_bits(options.bits), options.per_tensor, gptq=False, bias_bits=options.bias_bits)
+    fitter = Fitter(graph, ranges.run(graph, ranges.assumed(graph)), bits, Method("max"), rounding, [])
+    recipe = Recipe("none", False)
+    integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
+    planned = schedule.planned(integer, options.max_ram, options.target, trace)
+    data = to_bytes(planned, _metadata(model, options, recipe, 0))
+    report = Report.of(planned)
+    sizes = [
+        replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)
+        for layer in report.layers
+    ]
+    return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
@@ -219,13 +239,85 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
 
 
-def _choose(fitter: Fitter, recipes: Sequence[Recipe], progress: Progress) -> tuple[Recipe, tuple[str, ...]]:
-    """The best recipe on held-out images, and what each one reached. With fewer than 6 images: the first."""
-    if len(recipes) == 1 or len(fitter.images) < 6:
-        return recipes[0], ()
-    scores = fitter.scores(recipes, lambda done, total: progress("choose", done, total))
-    notes = tuple(f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in zip(recipes, scores, strict=True))
-    return recipes[int(np.argmax(scores))], notes
+def _choose(
+    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
+) -> tuple[Recipe, Prepared, tuple[str, ...]]:
+    """The recipe that is best on held-out images, prepared on all, and what was considered.
+
+    With fewer than 6 images: the first. An equalization that changes the float function is left out; where none of the
+    recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
+    BALANCED_16_DB.
+    """
+    wide = fewest_bits(fitter.graph, fitter.bits) == 16 and fitter.weight_bits == 16
+    handicap = {"vector": BALANCED_16_DB} if wide else {}
+    notes: list[str] = []
+    lost: set[str] = set()
+
+    def leave_out(mode: str, error: Unequal) -> None:
+        lost.add(mode)
+        notes.append(f"equalize {mode} left out: {error.message}")
+
+    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
+    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
+    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
+    for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
+        ranked = list(tier)
+        if len(tier) > 1 and len(fitter.images) >= 6:
+            scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
+            notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
+            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
+        for recipe in ranked:
+            if recipe.equalize in lost:
+                continue
+            try:
+                return recipe, fitter.prepare(recipe.equalize, fitter.images, trace), tuple(notes)
+            except Unequal as error:
+                leave_out(recipe.equalize, error)
+    raise AssertionError("equalize none keeps every function")
+
+
+def _compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:
+    """How close the float graph is to the user's model, or why that is not known.
+
+    VerifyError where it is another function, InputError where the user's model cannot be run.
+    """
+    try:
+        found = parity.compare(original(read(model), graph), graph, pairs)
+    except Refused as error:
+        return f"not compared with the ONNX model: {error.message}"
+    if not found.holds:
+        cut = f"; --outputs {','.join(found.before)} leaves that to the host" if found.before else ""
+        raise VerifyError(
+            f"the float graph is another function than the model: {found}; they part at {found.parts}",
+            where=str(model),
+            hint=f"this is a bug of nmpconv, please report it with the model{cut}",
+        )
+    return found
+
+
+def _pairs(
+    graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+) -> list[parity.Pair]:
+    """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
+    shapes = {name: graph.source_shapes[name] for name in graph.inputs}
+    looks = {name: graph.preprocess[name] for name in graph.pixels} | {n: s.preprocess for n, s in samples.items()}
+    rng = np.random.default_rng(0)
+
+    def drawn(name: str) -> np.ndarray:
+        value = graph[name]
+        if name in graph.pixels:
+            return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
+        return rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
+
+    chosen = [{name: s[i] for name, s in samples.items()} for i in _spread(count, SAME_IMAGES)]
+    chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]
+    return [
+        (
+            {n: model_input(x, looks.get(n), shapes[n]) for n, x in sample.items()},
+            {n: graph_input(x, looks.get(n), shapes[n], pixels=n in graph.pixels) for n, x in sample.items()},
+        )
+        for sample in chosen
+    ]
 
 
 def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[bytes], list[bytes]]]:

@@ -74,16 +74,37 @@ class Unsupported(NmpError):
     code = ExitCode.UNSUPPORTED
 
 
+class Invalid(NmpError):
+    """One node that is not valid ONNX; the frontend collects them into one `InvalidModel`."""
+
+    code = ExitCode.INPUT
+
+
+Row = tuple[str, str, str, str]  # node, op, why, what is allowed
+
+
 class UnsupportedModel(NmpError):
     """All nodes of a model that cannot be converted: rows of (node, op, why, nearest supported form)."""
 
     code = ExitCode.UNSUPPORTED
 
-    def __init__(self, rows: list[tuple[str, str, str, str]], *, where: str = "", hint: str = "") -> None:
-        lines = [f"{len(rows)} node(s) cannot be converted:"]
-        lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
-        super().__init__("\n".join(lines), where=where, hint=hint)
+    def __init__(self, rows: list[Row], *, where: str = "", hint: str = "") -> None:
+        super().__init__(_listed("cannot be converted", rows), where=where, hint=hint)
         self.rows = rows
+
+
+class InvalidModel(InputError):
+    """All nodes of a model that are not valid ONNX: rows of (node, op, what was found, what is allowed)."""
+
+    def __init__(self, rows: list[Row], *, where: str = "", hint: str = "") -> None:
+        super().__init__(_listed("not valid ONNX", rows), where=where, hint=hint)
+        self.rows = rows
+
+
+def _listed(what: str, rows: list[Row]) -> str:
+    lines = [f"{len(rows)} node(s) {what}:"]
+    lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
+    return "\n".join(lines)
 
 
 class VerifyError(NmpError):

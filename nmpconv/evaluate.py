@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,17 +12,17 @@ import onnx
 
 from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.compare import Sqnr, top_k
 from nmpconv.errors import InputError
-from nmpconv.feed import Arrays, Feed
+from nmpconv.file.reader import Model
 from nmpconv.frontend.read import read as read_onnx
-from nmpconv.reader import Model
-from nmpconv.runtime import Net
-
-Progress = Callable[[str, int, int], None]
+from nmpconv.metrics import Sqnr, head, top_k
+from nmpconv.progress import Progress, silent
+from nmpconv.run.feed import Arrays, Feed
+from nmpconv.run.runtime import Net
 
 # ONNX ops that keep the order of elements.
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED = 5
 
 
@@ -31,7 +31,8 @@ class Evaluation:
     """Rates are percentages; None where labels, a reference or a ranked output are missing.
 
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
-    final Softmax where there is one. sqnr_db: their mean.
+    final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: their mean. equal: of the
+    latter, the elements that are the reference's.
     """
 
     n: int
@@ -41,9 +42,10 @@ class Evaluation:
     reference_top5: float | None = None
     agreement: float | None = None
     sqnr: Mapping[str, float] = field(default_factory=dict)
+    equal: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def sqnr_db(self) -> float | None:
+    def mean_sqnr_db(self) -> float | None:
         return sum(self.sqnr.values()) / len(self.sqnr) if self.sqnr else None
 
 
@@ -54,7 +56,7 @@ def evaluate(
     reference: Path | None = None,
     limit: int | None = None,
     label_offset: int = 0,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = silent,
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
 
@@ -92,6 +94,7 @@ def evaluate(
         reference_top5=theirs.percent(RANKED),
         agreement=100 * agreed / count if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
+        equal=judge.equal() if judge else {},
     )
 
 
@@ -141,12 +144,14 @@ class _Judge:
             )
         self._where = str(reference)
         self._outputs = [(port.name, port.tensor) for port in net.model.outputs]
-        self._theirs = [onnx_head(proto, name) for name, _ in self._outputs]
-        self.heads = [head(net.model, tensor) for _, tensor in self._outputs]
+        self._theirs = _onnx_heads(proto, [name for name, _ in self._outputs])
+        self.heads = _heads(net.model)
         self._engine = OnnxEngine(
             proto, feed.shapes(), list(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
         )
-        self._sqnr = {name: Sqnr() for name, _ in self._outputs}
+        self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
+        self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
+        self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
 
     def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> np.ndarray:
         """Takes in one sample; the float model's first output."""
@@ -159,6 +164,9 @@ class _Judge:
                     f"that of the converted model {list(output.shape)}",
                     where=self._where,
                 )
+            if name in self._counted:
+                self._equal[name].append(floats[name].ravel() == output.ravel())
+                continue
             # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
             vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
             cut = vectors and theirs != name and head_tensor != tensor
@@ -168,23 +176,28 @@ class _Judge:
     def sqnr(self) -> dict[str, float]:
         return {name: ratio.db for name, ratio in self._sqnr.items()}
 
-
-def head(model: Model, tensor: int) -> int:
-    """The tensor that a final Softmax turns into this output; the output itself where there is none."""
-    makers = {out: op for op in model.ops for out in op.outputs}
-    at = tensor
-    while at in makers and makers[at].kind == "reshape":
-        at = makers[at].inputs[0]
-    return makers[at].inputs[0] if at in makers and makers[at].kind == "softmax" else tensor
+    def equal(self) -> dict[str, float]:
+        return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}
 
 
-def onnx_head(proto: onnx.ModelProto, output: str) -> str:
-    """`head` of an ONNX model."""
+def _heads(model: Model) -> list[int]:
+    """What the float model is compared with at each output: tensors."""
+    makers = {out: (op.kind, op.inputs[0]) for op in model.ops for out in op.outputs}
+    return [head(port.tensor, makers.get) for port in model.outputs]
+
+
+def _onnx_heads(proto: onnx.ModelProto, outputs: Sequence[str]) -> list[str]:
+    makers = {name: (node.op_type, node.input[0]) for node in proto.graph.node if node.input for name in node.output}
+    return [head(name, makers.get, "Softmax", MOVES) for name in outputs]
+
+
+def is_counted(proto: onnx.ModelProto, output: str) -> bool:
+    """Whether the elements of an output are indices or truth: right or wrong, without a distance."""
     makers = {name: node for node in proto.graph.node for name in node.output}
     at = output
-    while at in makers and makers[at].op_type in MOVES:
+    while at in makers and makers[at].op_type in (*MOVES, "Cast", "Transpose"):
         at = makers[at].input[0]
-    return str(makers[at].input[0]) if at in makers and makers[at].op_type == "Softmax" else output
+    return at in makers and makers[at].op_type in COUNTED
 
 
 def _check_labels(labels: Sequence[int], classes: int) -> None:

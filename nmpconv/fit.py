@@ -10,25 +10,31 @@ from typing import TypeVar
 import numpy as np
 
 from nmpconv.calib import evidence as calibration
+from nmpconv.calib import parity
 from nmpconv.calib.engine import FloatEngine, cpu_count
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.observers import TensorStats, observe
-from nmpconv.compare import sqnr_db
 from nmpconv.errors import VerifyError
+from nmpconv.frontend.export import to_onnx
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes import equalize, exponents, gates, legalize, quantize
-from nmpconv.passes.exponents import Method
-from nmpconv.passes.quantize import Rounding, integers
-from nmpconv.passes.trace import Trace
-from nmpconv.reference import run as run_reference
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, untie
+from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.rounding import Rounding, integers
 
-GUARD_DB = 90.0  # how close an equalized float model must stay to the original; float32 noise alone leaves over 110
-GUARD_IMAGES = 8
+GUARD_IMAGES = 8  # that an equalized float model is compared with the original on
 BATCH = 8  # images that go through the integer reference at a time
 WORKERS = 2  # recipes tried at a time; each holds the activations of its images
 
 T = TypeVar("T")
+
+
+class Unequal(VerifyError):
+    """An equalization that changes the float function by more than its rounding does."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,17 @@ class Fitter:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
         self._method, self._rounding = method, rounding
 
+    @property
+    def weight_bits(self) -> int:
+        return self._rounding.weight_bits
+
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
-        """Everything before the rounding; mode: none, scalar or vector equalization."""
+        """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
         trace(graph, "FLOAT", "equalize")
-        ranged = trace(exponents.run(graph, stats, bits, self._method), "RANGED", "exponents")
+        untied, stats, bits = untie.run(graph, stats, bits)
+        trace(untied, "FLOAT", "untie")
+        ranged = trace(exponents.run(untied, stats, bits, self._method), "RANGED", "exponents")
         ranged = trace(legalize.run(ranged), "RANGED", "legalize")
         return Prepared(graph, ranged, calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
 
@@ -79,8 +91,16 @@ class Fitter:
         integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence)
         return trace(integer, "INT", "quantize")
 
-    def scores(self, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> list[float]:
-        """SQNR in dB of the heads (their mean) on every third image, each recipe fitted on the other two thirds."""
+    def scores(
+        self,
+        recipes: Sequence[Recipe],
+        progress: Callable[[int, int], None],
+        leave_out: Callable[[str, Unequal], None],
+    ) -> dict[Recipe, float]:
+        """SQNR in dB of the heads (their mean) on every third image, each recipe fitted on the other two thirds.
+
+        leave_out: gets the modes of equalization that change the function; their recipes have no score.
+        """
         held = [image for i, image in enumerate(self.images) if i % 3 == 0]
         rest = [image for i, image in enumerate(self.images) if i % 3]
         names = heads(self.graph)
@@ -99,12 +119,24 @@ class Fitter:
             got = integer_outputs(integer, held, names)
             return float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
 
+        def prepare(mode: str) -> Prepared | Unequal:
+            try:
+                return self.prepare(mode, rest, Trace())
+            except Unequal as error:
+                return error
+
         # Most of the work is numpy's, outside the interpreter lock.
         with ThreadPoolExecutor(min(WORKERS, cpu_count())) as pool:
             modes = list(dict.fromkeys(recipe.equalize for recipe in recipes))
-            ready = pool.map(lambda mode: self.prepare(mode, rest, Trace()), modes)
-            prepared = {mode: step(p) for mode, p in zip(modes, ready, strict=True)}
-            return [step(s) for s in pool.map(score, recipes)]
+            prepared: dict[str, Prepared] = {}
+            for mode, made in zip(modes, pool.map(prepare, modes), strict=True):
+                step(made)
+                if isinstance(made, Unequal):
+                    leave_out(mode, made)
+                else:
+                    prepared[mode] = made
+            left = [recipe for recipe in recipes if recipe.equalize in prepared]
+            return dict(zip(left, map(step, pool.map(score, left)), strict=True))
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
         graph, stats, bits = self.graph, self.stats, self.bits
@@ -124,28 +156,15 @@ class Fitter:
         if not len(images):
             return
         names = heads(self.graph)
-        before, after = calibration.outputs(self.graph, images, names), calibration.outputs(graph, images, names)
-        for name in names:
-            found = sqnr_db(before[name], after[name])
-            if found < GUARD_DB:
-                raise VerifyError(
-                    f"equalization ({mode}) changed the float output {name!r}: {found:.1f} dB, {GUARD_DB:.0f} allowed"
-                )
+        found = parity.compare(to_onnx(self.graph, names), graph, [(image, image) for image in images], names)
+        if not found.holds:
+            raise Unequal(f"it changes the float function: {found}", where=f"equalization ({mode})")
 
 
 def heads(graph: Graph) -> list[str]:
     """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them."""
-    producers = graph.producers()
-    found = []
-    for name in graph.outputs:
-        node = producers.get(name)
-        while node is not None and node.op in ("softmax", "reshape"):
-            name = node.inputs[0] if node.op == "softmax" else name
-            if node.op == "softmax":
-                break
-            node = producers.get(node.inputs[0])
-        found.append(name)
-    return list(dict.fromkeys(found))
+    makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
+    return list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -161,4 +180,4 @@ def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[s
             quant = graph[name].quant
             assert quant is not None
             parts[name].append(np.ldexp(result[name].astype(np.float64), quant.exponent))
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    return {name: np.concatenate([np.atleast_1d(array) for array in arrays]) for name, arrays in parts.items()}

@@ -14,21 +14,22 @@ from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
 from nmpconv.calib.rows import Rows
-from nmpconv.compare import sqnr_db
 from nmpconv.fit import Prepared, heads, integer_outputs
+from nmpconv.graph.reference import step, walk
 from nmpconv.ir import Given, Graph, Node, Quant, Value
+from nmpconv.metrics import sqnr_db
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.ops.overlap import BANDS_MAX
-from nmpconv.passes import bias_rule
-from nmpconv.passes.exponents import tables_after
-from nmpconv.passes.plan_memory import lower_bound, peak
-from nmpconv.passes.quantize import integers
-from nmpconv.passes.weighted import samples
-from nmpconv.reference import step
+from nmpconv.passes.memory.plan_memory import lower_bound, peak
+from nmpconv.passes.quantize import bias_rule
+from nmpconv.passes.quantize.exponents import tables_after
+from nmpconv.passes.quantize.rounding import integers
+from nmpconv.passes.quantize.weighted import samples
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
+JSON_KEYS = {"sqnr_by_head": "sqnr_db"}  # those that differ from the names of the fields
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,11 @@ class Legalized:
 class Report:
     """Totals, and one Layer a node.
 
-    sqnr_db: of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would be with
-    biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    sqnr_by_head: dB of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would
+    be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
-    legalized: of a model that was quantized before.
+    legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
+    at the output where it is worst, and the least that was required; None without a comparison.
     """
 
     quantized_nodes: int
@@ -107,12 +109,14 @@ class Report:
     file_bytes: int = 0
     recipe: str = ""
     notes: tuple[str, ...] = ()
-    sqnr_db: Mapping[str, float] = field(default_factory=dict)
+    sqnr_by_head: Mapping[str, float] = field(default_factory=dict)
     bias_rule_cost_db: float | None = None
     dropped_channels: int = 0
     dropped_macs: int = 0
     banded_macs: int = 0
     legalized: tuple[Legalized, ...] = ()
+    float_db: float | None = None
+    float_required_db: float | None = None
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -155,7 +159,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
-        return _finite(asdict(self))
+        return _finite({JSON_KEYS.get(name, name): value for name, value in asdict(self).items()})
 
 
 def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
@@ -175,7 +179,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
     simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
     cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
-    return replace(report, layers=layers, sqnr_db=found, bias_rule_cost_db=cost)
+    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost)
 
 
 def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequence[str]) -> float:
@@ -197,10 +201,9 @@ def _measured(
 ) -> tuple[Layer, ...]:
     rows = seen.rows
     env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
-    last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
     reached: dict[str, float] = {}
     result = []
-    for i, (node, layer) in enumerate(zip(graph.nodes, layers, strict=True)):
+    for node, layer in zip(walk(graph, env), layers, strict=True):
         env.update(step(graph, node, env))
         out = node.outputs[0]
         before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
@@ -212,8 +215,6 @@ def _measured(
                 reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
                 layer = replace(layer, fall=max(before - reached[out], 0.0))
         result.append(layer)
-        for name in [n for n in env if last.get(n, -1) <= i]:
-            del env[name]
     return tuple(result)
 
 

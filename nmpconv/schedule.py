@@ -6,40 +6,33 @@ from collections.abc import Callable
 
 from nmpconv import targets
 from nmpconv.errors import Unsupported
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
-from nmpconv.passes import bands, plan_memory
-from nmpconv.reader import read
-from nmpconv.writer import to_bytes
+from nmpconv.passes.memory import bands, plan_memory
 
 Checked = Callable[[Graph, str, str], Graph]  # passes.trace
 
-SHARE = 0.01  # of all work, that bands of lines may cost where the target is a microcontroller
+EXTRA_WORK = 0.01  # of all work, that bands of lines may cost where the target is a microcontroller
 ATTEMPTS = 6
 
 
-def planned(
-    graph: Graph,
-    max_ram: int | None,
-    target: str | None,
-    trace: Checked,
-    writable: Callable[[Graph], Graph] = lambda g: g,
-) -> Graph:
+def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checked) -> Graph:
     """The graph in bands where it has to be, with offsets.
 
-    max_ram: bytes of activations; for a microcontroller of all that a run takes. writable: the graph as it can be
-    written, so that its needs are known. Raises Unsupported where it does not fit.
+    max_ram: bytes of activations; for a microcontroller of all that a run takes. Raises Unsupported where it does not
+    fit.
     """
     if target not in targets.MICROCONTROLLERS:
         # On a PC RAM is plenty, and an op whose result overlaps its input copies that first.
         return _within(graph, max_ram, 0.0, trace)
-    found = _within(graph, max_ram, SHARE, trace)
+    found = _within(graph, max_ram, EXTRA_WORK, trace)
     for _ in range(ATTEMPTS):
-        over = targets.needs(read(to_bytes(writable(found), {})), None, target).arena - (max_ram or 0)
+        over = targets.needs(to_bytes(found, {}), target).arena - (max_ram or 0)
         if max_ram is None or over <= 0:
             return found
         room = plan_memory.peak(found) - over
         try:
-            found = _within(graph, room, SHARE, trace)
+            found = _within(graph, room, EXTRA_WORK, trace)
         except Unsupported as error:
             message = f"{error.message}: {max_ram - room} of {max_ram} are for scratch and handle"
             raise Unsupported(message, hint="more RAM, a smaller input, or 8 bits") from error

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 from nets import small_net
 
-from nmpconv.writer import to_bytes
+from nmpconv.file.writer import to_bytes
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 sys.path.insert(0, str(BENCH))

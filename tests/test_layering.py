@@ -8,77 +8,82 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
-from fnmatch import fnmatch
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+from nmpconv.bundle import ON_PCS
+from nmpconv.file._schema import OP_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nmpconv"
 C_CORE = ROOT / "interpreter"
 
-# A part of the package is a module or a folder of it: the other parts that it may import.
-CORE = {"errors", "fixed", "ir"}
-GRAPH = CORE | {"ops", "reference", "text", "verify"}
+# A part of the package, a module or a folder of it: the other parts that it imports. They stand above it, so no two
+# parts know each other.
 PARTS: dict[str, set[str]] = {
     "errors": set(),
     "fixed": set(),
     "ir": set(),
+    "metrics": set(),
+    "progress": set(),
     "files": {"errors"},
-    "compare": set(),
-    "_schema": set(),
-    "ops": CORE,
-    "text": CORE | {"ops"},
-    "verify": CORE | {"ops"},
-    "reference": CORE | {"ops"},
-    "frontend": CORE | {"ops"},
-    "calib": CORE | {"ops", "compare", "files", "frontend", "text"},
-    "passes": GRAPH | {"calib", "compare"},
-    "fit": GRAPH | {"calib", "compare", "passes"},
-    "report": GRAPH | {"calib", "compare", "fit", "passes"},
-    "flat": {"errors", "_schema"},
-    "writer": CORE | {"_schema", "flat", "ops"},
-    "reader": CORE | {"_schema", "flat"},
-    "memory": {"ops", "reader"},
-    "runtime": CORE | {"reader"},
-    "targets": {"memory", "ops", "reader", "runtime"},
-    "schedule": CORE | {"passes", "reader", "targets", "writer"},
-    "convert": GRAPH | {"calib", "compare", "fit", "frontend", "passes", "report", "schedule", "writer"},
-    "benchmark": {"runtime"},
-    "bundle": {"_schema", "errors", "memory", "ops", "reader", "targets"},
-    "feed": CORE | {"calib", "runtime"},
-    "evaluate": CORE | {"calib", "compare", "feed", "frontend", "reader", "runtime"},
-    "device": {"errors"},
-    "ondevice": {"device", "errors", "runtime"},
-    "cli": CORE
-    | {"benchmark", "bundle", "feed", "ondevice"}
-    | {"calib", "compare", "convert", "device", "evaluate", "files", "frontend", "memory", "ops", "reader", "report"}
-    | {"runtime", "targets"},
+    "ops": {"errors", "fixed", "ir"},
+    "graph": {"errors", "fixed", "ir", "ops"},
+    "frontend": {"errors", "fixed", "ir", "ops"},
+    "data": {"errors", "ir"},
+    "calib": {"errors", "files", "fixed", "frontend", "graph", "ir", "metrics", "ops", "progress"},
+    "passes": {"errors", "ir", "ops"},
+    "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
+    "passes/quantize": {"calib", "errors", "fixed", "graph", "ir", "ops", "passes"},
+    "passes/memory": {"errors", "ir", "ops"},
+    "file": {"errors", "ir", "ops"},
+    "device": {"errors", "progress"},
+    "run": {"data", "device", "errors", "file", "fixed", "ir", "progress"},
+    "targets": {"run"},
+    "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
+    "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
+    "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
+    "convert": {
+        *("calib", "data", "errors", "file", "fit", "frontend", "graph", "ir"),
+        *("passes/float", "passes/memory", "passes/quantize", "progress", "report", "schedule"),
+    },
+    "evaluate": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "bundle": {"errors", "file", "ops", "targets"},
+    "cli": {
+        *("bundle", "convert", "device", "errors", "evaluate", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("report", "run", "targets"),
+    },
     "__main__": {"cli"},
-    "__init__": {"runtime"},
+    "__init__": {"run"},
 }
 # Named in signatures only.
 TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
-    "calib": {"PIL", "onnx", "onnxruntime"},
+    "calib": {"onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
     "convert": {"threadpoolctl"},
+    "data": {"PIL"},
     "device": {"cobs", "serial"},
     "evaluate": {"onnx"},
-    "fit": {"threadpoolctl"},
-    "flat": {"flatbuffers"},
-    "frontend": {"onnx", "onnxruntime"},
+    "file": {"flatbuffers"},
+    "frontend": {"onnx"},
     "ops": {"onnx"},
-    "writer": {"flatbuffers"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 
 
 def part_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return _part(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def _part(names: Sequence[str]) -> str:
+    """Of a module, by the names below the package."""
+    whole = "/".join(names[:2])
+    return whole if whole in PARTS else names[0]
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
@@ -102,100 +107,136 @@ def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
 
 
 def test_every_part_has_a_row() -> None:
-    found = {part_of(path) for path in PACKAGE.rglob("*.py")}
-    assert found - PARTS.keys() == set()
+    found = {part_of(path) for path in PACKAGE.rglob("*.py") if path.parent.name != "passes"}
+    assert found | {"passes"} == set(PARTS)
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_package_imports(part: str) -> None:
-    wrong = []
+    """Nothing but what the rows say, and all of it: a right that nobody uses goes."""
+    above = list(PARTS)[: list(PARTS).index(part)]
+    assert PARTS[part] <= set(above), "a part imports only what stands above it"
+    wrong, used = [], set()
     for path in sorted(PACKAGE.rglob("*.py")):
         if part_of(path) != part:
             continue
         for module, for_types, line in imports(path):
-            top, _, rest = module.partition(".")
+            top, *rest = module.split(".")
             if top != "nmpconv":
+                used.add(top)
                 allowed = top in STANDARD | THIRD_PARTY.get(part, set())
             else:
-                target = rest.split(".")[0]
+                target = _part(rest) if rest else ""
+                used.add(target)
                 allowed = target in {part, "", "__version__"} | PARTS[part]
                 allowed |= for_types and target in TYPES_ONLY.get(part, set())
-                allowed |= part == "runtime" and target == "_nmp"
+                allowed |= part == "run" and target == "_nmp"
             if not allowed:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {part} may not import {module}")
     assert wrong == []
+    assert (PARTS[part] | THIRD_PARTY.get(part, set())) - used == set()
 
 
-# C: files by pattern (the first that fits), and what they may include besides the standard headers.
-INCLUDES: list[tuple[str, str]] = [
-    ("include/nmp.h", r""),
-    ("src/build.h", r""),
-    ("src/gen/*", r"(gen/nmp_params|gen/nmp_schema|fb)\.h"),
-    ("src/fixed.h", r""),
-    ("src/crc*", r"(crc|x86)\.h"),
-    ("src/fb.*", r"fb\.h"),
-    ("src/axis.h", r""),
-    ("src/kernels_avx*", r"(kernels\w*|conv|conv_bands|crc|fixed|transpose_x86|vector\d+|x86)\.h|kernels_portable\.c"),
-    ("src/kernels_neon*", r"(aarch64|kernels\w*|conv|fixed|scale_neon|vector\d+)\.h|kernels_portable\.c"),
-    ("src/kernels*", r"(build|conv|crc|dsp|fixed|kernels\w*|mve|rv32|rvv|x86)\.h"),
-    ("src/vector*", r""),
-    ("src/transpose_x86.h", r""),
-    ("src/level.h", r"(dsp|mve|rv32|rvv)\.h"),
-    ("src/conv_rv*", r"(conv\w*|fixed|patch|rv32|rvv)\.h"),
-    ("src/conv*", r"(aarch64|axis|conv\w*|dsp|fixed|kernels\w*|level|mve|patch|rows|tile_\w+|vector\d+|x86)\.h"),
-    ("src/tile_*", r"(conv_bands|conv_join|scale_neon|tile_\w+)\.h"),
-    ("src/scale_neon.h", r"target\.h"),
-    ("src/aarch64.*", r"(aarch64|kernels|target)\.h"),
-    ("src/x86.*", r"(crc|kernels|target|x86)\.h"),
-    ("src/target.h", r""),
-    ("src/dsp.h", r"kernels\.h"),
-    ("src/mve.h", r"conv\.h|arm_mve\.h"),
-    ("src/rv32.h", r"rvv\.h"),
-    ("src/rvv.h", r"conv\.h|riscv_vector\.h"),
-    ("src/patch.*", r"(conv|patch|rvv)\.h"),
-    ("src/rows.*", r"(conv|level|rows)\.h"),
-    ("src/cpu.*", r"(aarch64|cpu|kernels|level|nmp|x86)\.h"),
-    ("src/op.h", r"gen/nmp_params\.h|kernels\.h|nmp\.h"),
-    ("src/ops/*", r"(\.\./)?(?!(fb|model|cpu|crc)\.)\w+\.h"),
-    ("src/op_table.c", r"model\.h|op\.h"),
-    ("src/decode.c", r"(model|gen/nmp_schema)\.h"),
-    ("src/model.*", r"(model|fb|level|nmp|op|crc|fixed|gen/nmp_schema|gen/nmp_params)\.h"),
-    ("src/arena.c", r"(model|gen/nmp_schema)\.h"),
-    ("src/chain.*", r"(chain|views|model|gen/nmp_schema|ops/weighted)\.h"),
-    ("src/views.*", r"(chain|views|model|gen/nmp_schema|ops/weighted)\.h"),
-    ("src/nmp.c", r"(nmp|chain|cpu|model|gen/nmp_schema)\.h"),
-    ("python/*", r"(nmp|pool)\.h|nanobind/[\w/.]+"),
-    ("firmware/*", r"(nmp|board|config|agent|frame|cortex_m)\.h"),
-    ("tests/*", r"(gen/|\.\./python/)?\w+\.h"),
-]
-INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(nanobind/[^>]+)>)', re.MULTILINE)
+# C: a folder (or a file of interpreter/src itself): the others that it includes, which stand above it. LEVEL is the
+# level.h of each folder of arch/: what its kernels are called and when they are there. It alone leaves such a folder.
+SRC = C_CORE / "src"
+LEVEL = "arch/*/level.h"
+FOLDERS: dict[str, set[str]] = {
+    "include": set(),
+    "base": set(),
+    "kernels": {"base"},
+    LEVEL: {"base", "kernels"},
+    "dispatch.h": {"kernels", LEVEL},
+    "conv": {"dispatch.h", "kernels"},
+    "conv/gemm": {"conv"},
+    "conv/depthwise": set(),
+    "arch/x86": {"base", "conv", "conv/depthwise", "conv/gemm", "kernels"},
+    "arch/aarch64": {"base", "conv", "conv/depthwise", "conv/gemm", "kernels"},
+    "arch/cortex_m": {"base", "conv"},
+    "arch/rv32": {"base", "conv"},
+    "arch/rvv": {"conv"},
+    "dispatch.c": {"dispatch.h", "include", LEVEL},
+    "gen": {"base"},
+    "ops/common": {"base", "conv", "dispatch.h", "gen", "include", "kernels"},
+    "ops": {"conv", "ops/common"},
+    "core": {"base", "dispatch.h", "gen", "include", "ops/common"},
+    "core/fuse": {"core", "gen", "ops/common"},
+    "nmp.c": {"core", "core/fuse", "dispatch.h", "gen", "include"},
+    "python": {"include"},
+    "firmware": {"include"},
+    "tests": {"base", "conv", "core", "dispatch.h", "firmware", "gen", "include", "kernels", "python", LEVEL},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+C_FILES = [p for p in sorted(C_CORE.rglob("*")) if p.suffix in (".c", ".cpp", ".h", ".inc")]
+IN_SRC = [p for p in C_FILES if p.is_relative_to(SRC)]
 
 
-def includable(path: Path) -> str:
-    """The expression that fits what this file may include."""
-    name = path.relative_to(C_CORE).as_posix()
-    for pattern, allowed in INCLUDES:
-        if fnmatch(name, pattern):
-            return allowed
-    pytest.fail(f"{name}: no row of INCLUDES fits")
+def folder_of(path: Path) -> str:
+    """The row of a file of interpreter/; its folder, whatever lies deeper outside of src."""
+    if not path.is_relative_to(SRC):
+        return path.relative_to(C_CORE).parts[0]
+    return path.parent.relative_to(SRC).as_posix() if path.parent != SRC else path.name
+
+
+def included(path: Path) -> Iterator[Path]:
+    """The files that a file includes by name: from the roots of the include path, or from beside it outside of src."""
+    roots = [C_CORE / "include", SRC]
+    if folder_of(path) in ("python", "firmware", "tests"):
+        roots += [path.parent, C_CORE / "firmware", *sorted(C_CORE.glob("firmware/boards/*"))]
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        found = next((root / name for root in roots if (root / name).is_file()), None)
+        assert found is not None, f"{path.relative_to(ROOT)}: {name} is not named by its folder"
+        yield found.resolve()
+
+
+def test_every_row_of_c_stands_below_what_it_includes() -> None:
+    rows = list(FOLDERS)
+    assert [(row, other) for row in rows for other in FOLDERS[row] if rows.index(other) >= rows.index(row)] == []
 
 
 def test_c_includes() -> None:
+    """Each folder includes those of its row, all of them and no other."""
+    used: dict[str, set[str]] = {row: set() for row in FOLDERS}
+    for path in C_FILES:
+        row = folder_of(path)
+        level = row.startswith("arch/") and path.name == "level.h"
+        for other in included(path):
+            target = folder_of(other)
+            if target != row:
+                alone = target.startswith("arch/") and other.name == "level.h"
+                used[LEVEL if level else row].add(LEVEL if alone else target)
+    assert used == FOLDERS
+
+
+def test_c_files_by_kind() -> None:
+    """A header has a guard named by its path; what is included more than once is an .inc, which says what for."""
     wrong = []
-    files = [p for p in sorted(C_CORE.rglob("*")) if p.suffix in (".c", ".h", ".cpp")]
-    assert files
-    for path in files:
-        allowed = includable(path)
-        for quoted, angled in INCLUDE.findall(path.read_text(encoding="utf-8")):
-            name = quoted or angled
-            if not re.fullmatch(allowed, name):
-                wrong.append(f"{path.relative_to(ROOT)}: may not include {name}")
+    for path in IN_SRC:
+        name, text = path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")
+        guard = "NMP_" + re.sub(r"\W", "_", name).upper()
+        if path.suffix == ".h" and name.split("/")[0] != "gen" and f"#ifndef {guard}\n#define {guard}\n" not in text:
+            wrong.append(f"{name}: its guard is to be {guard}")
+        if path.suffix == ".inc" and (f"#ifndef {guard[:-3]}" in text or "ncluded by" not in text.split("*/")[0]):
+            wrong.append(f"{name}: the comment at its head is to say what it is included by")
+        wrong += [f"{name}: includes {other.name}" for other in included(path) if other.suffix == ".c"]
     assert wrong == []
+
+
+def test_names_of_c_files() -> None:
+    """Once each, since some makers of firmware put all objects into one folder; ops/ has a file an op."""
+    names = [path.name for path in IN_SRC if path.suffix == ".c"]
+    assert sorted(names) == sorted(set(names))
+    assert {path.stem for path in IN_SRC if folder_of(path) == "ops"} == set(OP_TABLES)
+
+
+def test_folders_that_bundles_leave_out_are_there() -> None:
+    """That nothing else needs them is shown by tests/bundle, which build without."""
+    assert [folder for folder in ON_PCS if not (SRC / folder).is_dir()] == []
 
 
 def test_no_float_no_allocation() -> None:
     wrong = []
-    for path in sorted((C_CORE / "src").rglob("*.[ch]")):
+    for path in IN_SRC:
         code = re.sub(r'/\*.*?\*/|"[^"\n]*"', "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         for word in re.findall(r"\b(?:float|double|malloc|calloc|realloc|free|printf)\b", code):
             wrong.append(f"{path.relative_to(ROOT)}: {word}")

@@ -94,6 +94,14 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault);
 
+/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no ops. scratch: room for
+ * the bytes of that many ops, as far as there are so many. target: a name of nmp_target, which returns NULL after the
+ * last. NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
+ */
+nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
+                              size_t ops, nmp_fault *fault);
+const char *nmp_target(size_t i);
+
 /* The memory of input or output i, to be written before and read after a run. Inputs may be overwritten by a run. */
 nmp_status nmp_input(nmp_net *net, uint32_t i, nmp_view *view);
 nmp_status nmp_output(nmp_net *net, uint32_t i, nmp_view *view);

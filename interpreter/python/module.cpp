@@ -1,4 +1,4 @@
-/* nmpconv._nmp: the C API for Python, thin. Memory is numpy's; nmpconv/runtime.py keeps it alive and aligned. */
+/* nmpconv._nmp: the C API for Python, thin. Memory is numpy's; nmpconv/run/runtime.py keeps it alive and aligned. */
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -104,6 +104,29 @@ nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t thre
   return found;
 }
 
+/* The same on another machine, and the bytes of scratch of each op. */
+nb::dict inspect_target(Bytes model, const std::string &target) {
+  nmp_info info;
+  nmp_fault fault;
+  check(nmp_inspect_target(target.c_str(), model.data(), model.size(), &info, nullptr, 0, &fault), fault);
+  std::vector<uint32_t> scratch(info.ops);
+  check(nmp_inspect_target(target.c_str(), model.data(), model.size(), &info, scratch.data(), scratch.size(), &fault),
+        fault);
+  nb::dict found;
+  found["arena_bytes"] = info.arena_bytes;
+  found["activation_bytes"] = info.activation_bytes;
+  found["scratch_bytes"] = scratch;
+  return found;
+}
+
+std::vector<std::string> targets() {
+  std::vector<std::string> names;
+  while (const char *name = nmp_target(names.size())) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
 std::vector<std::string> cpus() {
   std::vector<std::string> names;
   while (const char *name = nmp_cpu_level(names.size())) {
@@ -128,6 +151,8 @@ NB_MODULE(_nmp, m) {
     }
   });
   m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none(), nb::arg("threads") = 1);
+  m.def("inspect_target", &inspect_target, nb::arg("model"), nb::arg("target"));
+  m.def("targets", &targets);
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);
   nb::class_<Net>(m, "Net")

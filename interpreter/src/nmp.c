@@ -2,20 +2,23 @@
 
 #include <string.h>
 
-#include "chain.h"
-#include "cpu.h"
+#include "core/model.h"
+#include "dispatch.h"
 #include "gen/nmp_schema.h"
-#include "model.h"
+
+#if NMP_PREPARED
+#include "core/fuse/fuse.h"
+#endif
 
 /* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations. An op's
  * scratch lies behind those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
-  const nmp_op *ops;      /* with NMP_KEEP_OPS */
-  nmp_chain *chains;      /* with NMP_PREPARED: those that begin with each op */
-  uint8_t *packed;        /* NULL: the CPU reads weights as they are in the file */
-  const uint32_t *starts; /* of each op's weights in packed */
+  const nmp_op *ops;        /* with NMP_KEEP_OPS */
+  struct nmp_chain *chains; /* with NMP_PREPARED: those that begin with each op */
+  uint8_t *packed;          /* NULL: the CPU reads weights as they are in the file */
+  const uint32_t *starts;   /* of each op's weights in packed */
   const char *cpu;
 #if !NMP_FIXED_CPU
   nmp_kernels kernels;
@@ -30,10 +33,22 @@ struct nmp_net {
 #endif
 
 /* To cache lines where there is a cache. */
+#define UNIT(address) ((address) > 4 ? 64u : NMP_ALIGN)
+
 static uint64_t align(uint64_t bytes) {
-  const uint64_t unit = sizeof(void *) > 4 ? 64 : NMP_ALIGN;
+  const uint64_t unit = UNIT(sizeof(void *));
   return (bytes + unit - 1) / unit * unit;
 }
+
+/* Bytes of the handle by those of an address, in a build with NMP_FIXED_CPU that keeps no ops. */
+#define HANDLE(address) ((address) > 4 ? 192u : 96u)
+#if NMP_FIXED_CPU && !NMP_KEEP_OPS
+typedef char
+    handle_is_known[(sizeof(nmp_net) + UNIT(sizeof(void *)) - 1) / UNIT(sizeof(void *)) * UNIT(sizeof(void *)) ==
+                            HANDLE(sizeof(void *))
+                        ? 1
+                        : -1];
+#endif
 
 static int misaligned(const void *p) {
   return p == NULL || (uintptr_t)p % NMP_ALIGN != 0;
@@ -43,19 +58,9 @@ static nmp_status refuse(nmp_fault *fault, nmp_rule rule) {
   return nmp_fail(fault, -1, -1, rule);
 }
 
-/* The offset of what comes after each part of the arena. */
-typedef struct layout {
-  uint64_t ops, chains, packed, activations, end;
-} layout;
-
-static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
-  layout at;
-  at.ops = align(sizeof(nmp_net));
-  at.chains = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
-  at.packed = at.chains + (NMP_PREPARED ? align(m->ops.count * sizeof(nmp_chain)) : 0);
-  at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
-  at.end = at.activations + needs->arena;
-  return at;
+#if NMP_PREPARED
+static uint64_t chain_bytes(const nmp_model *m) {
+  return align(m->ops.count * sizeof(nmp_chain));
 }
 
 /* What chains need besides; their places where `chains` is not NULL. */
@@ -77,11 +82,73 @@ static void find_chains(const nmp_net *net, nmp_needs *needs, nmp_chain *chains)
   }
 }
 
+/* Runs the ops that are run together with op i, if they end before `last`; returns how many. */
+static uint32_t run_chain(nmp_net *net, uint32_t i, uint32_t last) {
+  const uint32_t n = nmp_together(net, i);
+  if (n == 1 || n > last - i) {
+    return 0;
+  }
+  nmp_chain_run(&net->chains[i], &net->ops[i], net->model.arena);
+  return n;
+}
+#else
+static uint64_t chain_bytes(const nmp_model *m) {
+  (void)m;
+  return 0;
+}
+
+static uint32_t run_chain(nmp_net *net, uint32_t i, uint32_t last) {
+  (void)net;
+  (void)i;
+  (void)last;
+  return 0;
+}
+#endif
+
+/* The offset of what comes after each part of the arena. */
+typedef struct layout {
+  uint64_t ops, chains, packed, activations, end;
+} layout;
+
+static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
+  layout at;
+  at.ops = align(sizeof(nmp_net));
+  at.chains = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
+  at.packed = at.chains + chain_bytes(m);
+  at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
+  at.end = at.activations + needs->arena;
+  return at;
+}
+
+/* Opens and checks the file with the net's kernels and options. */
+static nmp_status check_file(nmp_net *net, const void *file, size_t bytes, nmp_needs *needs, nmp_fault *fault) {
+  if (misaligned(file)) {
+    return refuse(
+        fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN));
+  }
+  nmp_model *m = &net->model;
+  const nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
+  return status == NMP_OK ? nmp_model_check(m, KERNELS(net), &net->options, needs, fault) : status;
+}
+
+/* All but what the arena needs besides activations, which depends on the machine. */
+static void tell(const nmp_model *m, const nmp_needs *needs, nmp_info *info) {
+  info->major = fb_model_major(m->root);
+  info->minor = fb_model_minor(m->root);
+  info->inputs = m->inputs.count;
+  info->outputs = m->outputs.count;
+  info->ops = m->ops.count;
+  info->tensors = m->tensors.count;
+  info->activation_bytes = m->arena_bytes;
+  info->scratch_bytes = needs->scratch;
+  info->work = needs->work;
+}
+
 /* Fills net but for what lies in the arena, and the layout. */
 static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp_options *options, nmp_info *info,
                          layout *at, nmp_fault *fault) {
   static const nmp_options defaults = {NULL, NULL, NULL, 0};
-  nmp_model *m = &net->model;
+  const nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
   *at = (layout){0, 0, 0, 0, 0};
@@ -90,35 +157,20 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   if (net->cpu == NULL) {
     return refuse(fault, NMP_RULE(NMP_E_CPU, "CPU level", 0, 0));
   }
-  if (misaligned(file)) {
-    return refuse(
-        fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN));
-  }
-  nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
-  if (status == NMP_OK) {
-    status = nmp_model_check(m, KERNELS(net), &net->options, &needs, fault);
-  }
+  const nmp_status status = check_file(net, file, bytes, &needs, fault);
   if (status != NMP_OK) {
     return status;
   }
-  if (NMP_PREPARED) {
-    find_chains(net, &needs, NULL);
-  }
+#if NMP_PREPARED
+  find_chains(net, &needs, NULL);
+#endif
   *at = lay_out(m, &needs);
   if (at->end > SIZE_MAX) {
     return refuse(fault, NMP_RULE(NMP_E_LIMIT, "bytes of the arena", (int64_t)at->end, (int64_t)(SIZE_MAX >> 1)));
   }
-  info->major = fb_model_major(m->root);
-  info->minor = fb_model_minor(m->root);
-  info->inputs = m->inputs.count;
-  info->outputs = m->outputs.count;
-  info->ops = m->ops.count;
-  info->tensors = m->tensors.count;
+  tell(m, &needs, info);
   info->arena_bytes = (size_t)at->end;
   info->packed_bytes = (size_t)(at->activations - at->packed);
-  info->activation_bytes = m->arena_bytes;
-  info->scratch_bytes = needs.scratch;
-  info->work = needs.work;
   return refuse(fault, NMP_RULE(NMP_OK, NULL, 0, 0));
 }
 
@@ -132,6 +184,40 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
   }
   return verify(&net, model, bytes, options, info, &at, fault);
 }
+
+#if !NMP_FIXED_CPU
+/* Bytes of scratch of the first `count` ops. */
+static void scratch_of_ops(const nmp_net *net, uint32_t *scratch, size_t count) {
+  for (uint32_t i = 0; i < count && i < net->model.ops.count; i++) {
+    nmp_op op = {.kernels = KERNELS(net), .threads = &net->options};
+    nmp_model_op(&net->model, i, &op);
+    scratch[i] = nmp_op_table[op.kind]->scratch ? (uint32_t)nmp_op_table[op.kind]->scratch(&op) : 0;
+  }
+}
+
+nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
+                              size_t ops, nmp_fault *fault) {
+  nmp_net net = {.options = {NULL, NULL, NULL, 0}};
+  nmp_needs needs;
+  nmp_fault unwanted;
+  fault = fault ? fault : &unwanted;
+  if (info == NULL || target == NULL || (ops > 0 && scratch == NULL)) {
+    return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info, target or scratch", 0, 0));
+  }
+  *info = (nmp_info){0};
+  if (!nmp_target_select(target, KERNELS(&net))) {
+    return refuse(fault, NMP_RULE(NMP_E_CPU, "target", 0, 0));
+  }
+  const nmp_status status = check_file(&net, model, bytes, &needs, fault);
+  if (status != NMP_OK) {
+    return status;
+  }
+  tell(&net.model, &needs, info);
+  info->arena_bytes = HANDLE(net.kernels.address) + (size_t)needs.arena;
+  scratch_of_ops(&net, scratch, ops);
+  return refuse(fault, NMP_RULE(NMP_OK, NULL, 0, 0));
+}
+#endif
 
 /* The op, with everything that a run needs. */
 static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
@@ -197,10 +283,10 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   if (NMP_KEEP_OPS) {
     keep_ops(*net, (nmp_op *)(void *)(base + at.ops));
   }
-  if (NMP_PREPARED) {
-    (*net)->chains = (nmp_chain *)(void *)(base + at.chains);
-    find_chains(*net, NULL, (*net)->chains);
-  }
+#if NMP_PREPARED
+  (*net)->chains = (nmp_chain *)(void *)(base + at.chains);
+  find_chains(*net, NULL, (*net)->chains);
+#endif
   return NMP_OK;
 }
 
@@ -249,9 +335,8 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
     return NMP_E_ARGUMENT;
   }
   for (uint32_t i = first, n; i < last; i += n) {
-    n = nmp_together(net, i);
-    if (n > 1 && n <= last - i) {
-      nmp_chain_run(&net->chains[i], &net->ops[i], net->model.arena);
+    n = run_chain(net, i, last);
+    if (n > 0) {
       continue;
     }
     n = 1;
@@ -266,7 +351,14 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
 }
 
 uint32_t nmp_together(const nmp_net *net, uint32_t op) {
-  return NMP_PREPARED && net && op < net->model.ops.count && net->chains[op].count > 1 ? net->chains[op].count : 1;
+#if NMP_PREPARED
+  if (net && op < net->model.ops.count && net->chains[op].count > 1) {
+    return net->chains[op].count;
+  }
+#endif
+  (void)net;
+  (void)op;
+  return 1;
 }
 
 const char *nmp_cpu(const nmp_net *net) {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conv.h"
-#include "cpu.h"
+#include "conv/conv.h"
+#include "dispatch.h"
 #include "memory.h"
 #include "nmp.h"
 
@@ -101,6 +101,7 @@ static size_t read_bytes(const nmp_conv *c) {
 /* A kernel's run: packed and scratch from slots of exactly the sizes that it asks for. y lies inside a poisoned slot.
  */
 static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t bytes) {
+  c.kernels = kernels;
   const nmp_conv_kernel *kernel = kernels->conv(&c);
   const size_t tasks = kernel->tasks ? kernel->tasks(&c, THREADS) : 1;
   const size_t packed = kernel->packed ? kernel->packed(&c) : 0;
@@ -113,7 +114,6 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   uint8_t *work = tail(SCRATCH, (scratch + 15) / 16 * 16 + MARGIN), *to = tail(PACKED, kept + MARGIN);
   memset(work, 0xA5, scratch + MARGIN);
   memset(to, 0xA5, kept + MARGIN);
-  c.kernels = kernels;
   c.scratch = work;
   c.y = (uint8_t *)memset(tail(slot, bytes + 2 * MARGIN), 0xA5, bytes + 2 * MARGIN) + MARGIN;
   if (packed > 0) {

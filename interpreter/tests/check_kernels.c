@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cpu.h"
+#include "dispatch.h"
 #include "nmp.h"
 
 const char *level = "portable";

@@ -2,7 +2,7 @@
 #ifndef CHECK_KERNELS_H
 #define CHECK_KERNELS_H
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 #include "memory.h"
 
 enum { RANDOM, LOWEST, HIGHEST, FILLS };

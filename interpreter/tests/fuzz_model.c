@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crc.h"
+#include "base/crc.h"
+#include "core/model.h"
 #include "gen/nmp_schema.h"
-#include "model.h"
 
 #define ARENA_LIMIT ((size_t)8 << 20) /* more than this, or more work, is legal but too slow to run by the thousand */
 #define WORK_LIMIT ((uint64_t)2 << 20)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model.h"
 #include "gen/nmp_schema.h"
-#include "model.h"
 
 #ifndef GUARD
 #define GUARD 64 /* bytes; 0 where a tool sees what lies behind a buffer */
@@ -137,6 +137,28 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   free(arena);
 }
 
+/* Another machine's needs cover the activations, and those of one op are no more than all. */
+static void test_targets(const uint8_t *file, size_t bytes) {
+#if !NMP_FIXED_CPU
+  nmp_info info;
+  nmp_fault fault;
+  uint32_t scratch[2] = {0, 0x5a5a5a5a};
+  for (size_t i = 0; nmp_target(i); i++) {
+    const char *name = nmp_target(i);
+    expect(nmp_inspect_target(name, file, bytes, &info, scratch, 1, &fault) == NMP_OK && fault.what == NULL, name);
+    expect(info.arena_bytes > info.activation_bytes && info.packed_bytes == 0, "bytes of its arena");
+    expect(scratch[0] <= info.scratch_bytes && scratch[1] == 0x5a5a5a5a, "scratch of the first op alone");
+  }
+  expect(nmp_inspect_target("cortex-m4", file, 7, &info, NULL, 0, NULL) == NMP_E_NOT_NMP, "seven bytes");
+  expect(nmp_inspect_target("pdp11", file, bytes, &info, NULL, 0, NULL) == NMP_E_CPU, "an unknown target");
+  expect(nmp_inspect_target(NULL, file, bytes, &info, NULL, 0, NULL) == NMP_E_ARGUMENT, "no target");
+  expect(nmp_inspect_target("rv32", file, bytes, &info, NULL, 1, NULL) == NMP_E_ARGUMENT, "no room for scratch");
+#else
+  (void)file;
+  (void)bytes;
+#endif
+}
+
 static void test_file(const char *path) {
   size_t bytes = 0;
   nmp_info info;
@@ -148,6 +170,7 @@ static void test_file(const char *path) {
   uint8_t *arena = aligned(info.arena_bytes);
   test_mistakes(file, bytes, &info, arena);
   free(arena);
+  test_targets(file, bytes);
   const char *level;
   for (size_t i = 0; (level = nmp_cpu_level(i)) != NULL; i++) {
     test_level(file, bytes, level, 1);

@@ -1,6 +1,6 @@
 """The interpreter, with or without a model in it, as a C library: a folder to drop into a firmware project.
 
-src/nmp.h, src/*               the interpreter; with a model, reduced to the ops that it has
+src/nmp.h, src/**              the interpreter; with a model, reduced to the ops that it has
 src/model_data.h, .c           sizes, shapes and exponents of the model; its file's bytes as an array
 example/main.c                 runs the model, on its own test vector where it has one
 CMakeLists.txt                 a subdirectory or, installed, a package (find_package(nmp))
@@ -15,18 +15,18 @@ from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
-from nmpconv._schema import OP_TABLES
 from nmpconv.errors import NmpError
-from nmpconv.memory import scratch_bound
+from nmpconv.file._schema import OP_TABLES
+from nmpconv.file.reader import Model, Op, Port, Tensor, read
 from nmpconv.ops import WEIGHTED
-from nmpconv.reader import Model, Op, Port, read
-from nmpconv.targets import overlap
+from nmpconv.ops.conv2d import is_depthwise
+from nmpconv.targets import MICROCONTROLLERS, most, needs
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-# Their weights are packed in RAM.
-ON_PCS = re.compile(r".*avx|.*neon|.*x86\.c|.*rvv\w*\.c|aarch64\.c|conv_bands|conv_join|tile_|vector")
-HANDLE = 640  # bytes that a handle takes at most
+# Folders of src/ that a bundle of a model leaves out: levels that pack weights in RAM, and what serves them alone.
+ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
+OPS = "ops"  # one op a file
 COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
@@ -34,7 +34,7 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 def bundle(data: bytes | None) -> dict[str, bytes]:
     """Relative path to content. data: a .nmp file, None for the interpreter alone."""
     model = None if data is None else read(data)
-    arena_bytes = 0 if model is None else arena_bound(model)
+    arena_bytes = 0 if data is None else most(data)
     files = {f"src/{path}": text for path, text in _interpreter(model)}
     if data is not None and model is not None:
         files["src/model_data.h"] = _header(model, arena_bytes)
@@ -42,14 +42,8 @@ def bundle(data: bytes | None) -> dict[str, bytes]:
         files["example/main.c"] = _example(model)
     for name in ("CMakeLists.txt", "library.properties", "library.json"):
         files[name] = _filled(name, VERSION=__version__)
-    files["README.md"] = _readme(model, arena_bytes)
+    files["README.md"] = _readme(data, model)
     return {path: text.encode() for path, text in files.items()}
-
-
-def arena_bound(model: Model) -> int:
-    """Bytes that a run takes at most, whatever kernels a microcontroller has."""
-    ends = [(op.live_end or model.arena_bytes) + scratch_bound(op, model) for op in model.ops]
-    return max([model.arena_bytes, *ends]) + HANDLE
 
 
 def _sources() -> Path:
@@ -61,17 +55,16 @@ def _sources() -> Path:
 
 
 def _interpreter(model: Model | None) -> Iterator[tuple[str, str]]:
-    """The core, the public header among the others; with a model, no more than it needs on a microcontroller."""
+    """The sources, the public header among them; with a model, no more than it needs on a microcontroller."""
     root = _sources()
     yield "nmp.h", (root / "include/nmp.h").read_text()
-    for path in sorted([*root.glob("src/*.[ch]"), *root.glob("src/gen/*.[ch]")]):
-        if model is not None and ON_PCS.match(path.name):
-            continue
-        text = path.read_text()
-        if model is not None and path.name == "build.h":
+    src = root / "src"
+    every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
+    for path in every if model is None else _needed(src, every, _kinds(model)):
+        text = (src / path).read_text()
+        if model is not None and path == "base/build.h":
             text = _choices(model) + text
-        yield str(path.relative_to(root / "src")), text
-    yield from _ops(root / "src/ops", list(OP_TABLES) if model is None else _kinds(model))
+        yield path, text
 
 
 def _choices(model: Model) -> str:
@@ -93,12 +86,24 @@ def _choices(model: Model) -> str:
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op in convolutions)),
         "NMP_CONV_HARD": int(any(_is_hard(op, model) for op in weighted)),
         "NMP_CONV_OVERLAP": int(
-            any(overlap(model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]) for op in convolutions)
+            any(_overlap(model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]) for op in convolutions)
         ),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in _kinds(model)),
     }
     lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())
     return f"/* Written by nmpconv bundle for one model; the defaults are below. */\n{lines}\n"
+
+
+def _is_depthwise(op: Op, model: Model) -> bool:
+    """A depthwise conv2d with one result a channel."""
+    x, y = (model.tensors[i] for i in (op.inputs[0], op.outputs[0]))
+    return op.kind == "conv2d" and is_depthwise(op.params["groups"], x.shape, y.shape)
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two activations share bytes of the arena."""
+    start, other = a.offset or 0, b.offset or 0
+    return start < other + b.nbytes and other < start + a.nbytes
 
 
 def _kinds(model: Model) -> list[str]:
@@ -110,12 +115,6 @@ def _only_bits(dtypes: Sequence[str]) -> int:
     return {frozenset({"int8"}): 8, frozenset({"int16"}): 16}.get(frozenset(dtypes), 0)
 
 
-def _is_depthwise(op: Op, model: Model) -> bool:
-    """One input and one output channel a group."""
-    x, w = (model.tensors[i] for i in op.inputs[:2])
-    return bool(op.params["groups"] == x.shape[-1] == w.shape[0])
-
-
 def _is_hard(op: Op, model: Model) -> bool:
     """What vectors of 32 bits may leave to the portable kernels; conv_mve.c has the rule, which is a little milder."""
     x, w = (model.tensors[i] for i in op.inputs[:2])
@@ -123,7 +122,7 @@ def _is_hard(op: Op, model: Model) -> bool:
     shift = y.exponents[0] - x.exponents[0] - max(w.exponents)
     if op.kind == "conv_transpose" or shift < 0:
         return True
-    if op.kind == "conv2d" and _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
+    if _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
         return True
     return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
 
@@ -135,19 +134,21 @@ def _is_product(op: Op, model: Model) -> bool:
     return bool(w.shape[1:3] == (1, 1) and p["groups"] == p["stride_h"] == p["stride_w"] == 1 and padding == 0)
 
 
-def _ops(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each op's file and, as far as they lie in the same folder, what it includes and the sources of that."""
-    waiting = [f"{kind}.c" for kind in kinds]
+def _needed(src: Path, every: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Of all files those of a microcontroller with these ops: sources but for the folders of PCs and other ops, what
+    they include, and the sources of those headers.
+    """
+    there = {path for path in every if not path.startswith(tuple(f"{folder}/" for folder in ON_PCS))}
+    waiting = [path for path in there if path.endswith(".c") and not path.startswith(f"{OPS}/")]
+    waiting += [f"{OPS}/{kind}.c" for kind in kinds]
     done: set[str] = set()
     while waiting:
-        name = waiting.pop()
-        if name in done or "/" in name or not (folder / name).is_file():
-            continue
-        done.add(name)
-        text = (folder / name).read_text()
-        yield f"ops/{name}", text
-        for included in INCLUDE.findall(text):
-            waiting += [included, included.removesuffix(".h") + ".c"]
+        path = waiting.pop()
+        if path in there and path not in done:
+            done.add(path)
+            for included in INCLUDE.findall((src / path).read_text()):
+                waiting += [included, included.removesuffix(".h") + ".c"]
+    return sorted(done)
 
 
 def _filled(name: str, **values: object) -> str:
@@ -211,14 +212,16 @@ def _example(model: Model) -> str:
     return _filled("main.c", VECTORS=vectors)
 
 
-def _readme(model: Model | None, arena_bytes: int) -> str:
+def _readme(data: bytes | None, model: Model | None) -> str:
     facts, kinds = "", list(OP_TABLES)
-    if model is not None:
+    if data is not None and model is not None:
         kinds = _kinds(model)
+        arenas = "\n".join(f"| on {target} | {needs(data, target).arena} |" for target in MICROCONTROLLERS)
         facts = f"""| | bytes |
 |---|---|
 | model: constant, may stay in flash | {model.file_bytes} |
-| arena: RAM | {arena_bytes}, of which activations {model.arena_bytes} |
+| arena: RAM, of which activations {model.arena_bytes} | at most {most(data)} |
+{arenas}
 
 `src/model_data.h` says what goes in and comes out, `example/main.c` shows how.
 """

@@ -10,9 +10,12 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from nmpconv.calib.original import cut
 from nmpconv.errors import InputError
 from nmpconv.frontend.export import to_onnx
 from nmpconv.ir import Graph
+
+_REALS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
 def cpu_count() -> int:
@@ -20,14 +23,20 @@ def cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Engine:
-    """A session over a model whose outputs are ``fetch``."""
+class Refused(InputError):
+    """onnxruntime does not take a model: it is no valid one, or has an operator or a type that is not implemented."""
 
-    def __init__(self, model: onnx.ModelProto, fetch: Sequence[str], *, where: str = "") -> None:
+
+class Engine:
+    """A session over a model whose outputs are ``fetch``. optimize: let onnxruntime rewrite the model first."""
+
+    def __init__(self, model: onnx.ModelProto, fetch: Sequence[str], *, where: str = "", optimize: bool = True) -> None:
         self.fetch = tuple(fetch)
         options = ort.SessionOptions()
         options.intra_op_num_threads = cpu_count()
         options.log_severity_level = 4
+        if not optimize:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         # Spinning threads would take the CPU from what is done with the results between two runs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
@@ -39,13 +48,24 @@ class Engine:
                 disabled_optimizers=["Pad_Fusion"],
             )
         except Exception as error:  # onnxruntime has no base class of its own
-            raise InputError(f"onnxruntime refuses the model: {error}", where=where) from error
-        self._inputs = [value.name for value in self._session.get_inputs()]
+            raise Refused(f"onnxruntime refuses the model: {error}", where=where) from error
+        self._where = where
+        self._inputs = {value.name: _REALS.get(value.type) for value in self._session.get_inputs()}
 
-    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The fetched tensors for these inputs; inputs that they do not depend on are ignored."""
-        outputs = self._session.run(list(self.fetch), {name: feeds[name] for name in self._inputs})
-        return dict(zip(self.fetch, outputs, strict=True))
+    def run(self, feeds: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """The fetched tensors for these inputs, in the model's own type; ones that nothing reads are ignored.
+
+        names: only these of them. InputError for an input that is missing, and for what fails in a run.
+        """
+        if missing := [name for name in self._inputs if name not in feeds]:
+            raise InputError(f"there is nothing to feed input {missing[0]!r} of the model with", where=self._where)
+        typed = {name: np.asarray(feeds[name], dtype) for name, dtype in self._inputs.items()}
+        wanted = tuple(names) or self.fetch
+        try:
+            results = self._session.run(list(wanted), typed)
+        except Exception as error:
+            raise InputError(f"onnxruntime cannot run the model: {error}", where=self._where) from error
+        return dict(zip(wanted, results, strict=True))
 
 
 class FloatEngine(Engine):
@@ -56,7 +76,10 @@ class FloatEngine(Engine):
 
 
 class OnnxEngine(Engine):
-    """The user's original model with the input shapes bound. fetch: any tensor names; None for the model's outputs."""
+    """The user's original model with the input shapes bound. fetch: any tensor names; None for the model's outputs.
+
+    Inputs that these do not depend on need no feed.
+    """
 
     def __init__(
         self,
@@ -70,15 +93,9 @@ class OnnxEngine(Engine):
             proto.CopyFrom(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
         except Exception as error:  # protobuf, onnx and the file system each raise their own
             raise InputError(f"not a readable ONNX file: {error}", where=where) from error
-        for value in proto.graph.input:
-            if value.name in input_shapes:
-                dims = [onnx.TensorShapeProto.Dimension(dim_value=n) for n in input_shapes[value.name]]
-                value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
-        outputs = {value.name: value for value in proto.graph.output}
-        fetch = list(outputs) if fetch is None else list(fetch)
+        fetch = [value.name for value in proto.graph.output] if fetch is None else list(fetch)
         known = {name for node in proto.graph.node for name in node.output} | {v.name for v in proto.graph.input}
         if missing := [name for name in fetch if name not in known]:
             raise InputError(f"the model has no tensor named {missing[0]!r}", where=where)
-        del proto.graph.output[:]
-        proto.graph.output.extend(outputs.get(name) or onnx.ValueInfoProto(name=name) for name in fetch)
+        cut(proto, fetch, input_shapes)
         super().__init__(proto, fetch, where=where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.rows import Places, Rows, spread
 from nmpconv.ir import Graph, Node
-from nmpconv.ops import OPS
+from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
@@ -36,7 +36,7 @@ class Evidence:
         return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
 
-def collect(graph: Graph, feeds: Feeds, ops: Sequence[str]) -> Evidence:
+def collect(graph: Graph, feeds: Feeds, ops: Collection[str]) -> Evidence:
     """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
@@ -78,7 +78,7 @@ def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str,
         pre = f"{out}.pre"
         values[pre] = replace(graph[out], name=pre, clamp=None)
         result.append(replace(node, outputs=(pre,)))
-        result.append(Node("requantize", pre, (pre,), (out,), OPS["requantize"].Params()))
+        result.append(requantize(pre, pre, out))
     before = {
         node.outputs[0]: f"{node.outputs[0]}.pre" if node.outputs[0] in names else node.outputs[0] for node in nodes
     }

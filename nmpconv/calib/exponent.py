@@ -14,20 +14,22 @@ from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
 METHODS = ("mse", "max", "kl", "percentile")
 STEPS_DOWN = 5  # how far below the exponent that clips nothing the search goes
 SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
-# 16 bits keep room for twice the calibrated range, since saturation would cost more than the bit; a hair less, for a
+# 16 bits keep room for twice the expected range, since saturation would cost more than the bit; a hair less, for a
 # range that ends at a power of two is not to lose another.
 HEADROOM_16 = 2 * (1 - 2.0**-15)
 # A function is flat where it stays within this fraction of its largest value: a quarter of a step of a 16-bit output.
 FLAT = 2.0**-17
 FLAT_POINTS = 4097
+ZOOM = 64
 Function = Callable[[np.ndarray], np.ndarray]
+Range = tuple[float, float]
 
 
 class Choice(NamedTuple):
-    """sqnr_db: expected from quantizing this tensor alone, after the function that follows it; inf when exact."""
+    """expected_sqnr_db: from quantizing this tensor alone, after the function that follows it; inf when exact."""
 
     exponent: int
-    sqnr_db: float
+    expected_sqnr_db: float
 
 
 def smallest_exponent(lo: float, hi: float, bits: int) -> int:
@@ -42,16 +44,28 @@ def smallest_exponent(lo: float, hi: float, bits: int) -> int:
     return int(np.clip(exponent - (mantissa == 0.5), EXPONENT_MIN, EXPONENT_MAX))
 
 
-def top_exponent(stats: TensorStats, bits: int, function: Function | None = None, factor: float = 1.0) -> int:
-    """The smallest exponent that clips nothing of the tensor times ``factor``.
+def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
+    """What the grid of a tensor is to hold: all that was seen, and at 16 bits room for what was not.
 
-    At 16 bits it has headroom, except where the function that follows is flat.
+    The room is twice what the channels are expected to reach on other samples; nobody needs any beyond the clamp.
     """
     lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
-    if bits == 16:
-        lo, hi = lo * HEADROOM_16, hi * HEADROOM_16
-        if function is not None:
-            lo, hi = _bent(function, lo, hi)
+    if bits == 16 and stats.peak > 0:
+        room = HEADROOM_16 * float(stats.reach().max()) / stats.peak
+        lo, hi = lo * room, hi * room
+        if clamp is not None:
+            lo, hi = max(lo, min(clamp[0], 0.0)), min(hi, max(clamp[1], 0.0))
+    return lo, hi
+
+
+def top_exponent(limits: Range, bits: int, function: Function | None = None, factor: float = 1.0) -> int:
+    """The smallest exponent that clips nothing of the limits (see `span`) times ``factor``.
+
+    At 16 bits, nothing but where the function that follows is flat.
+    """
+    lo, hi = limits
+    if bits == 16 and function is not None:
+        lo, hi = _bent(function, lo, hi)
     return smallest_exponent(lo * factor, hi * factor, bits)
 
 
@@ -62,22 +76,25 @@ def choose(
     *,
     percentile: float = 99.99,
     function: Function | None = None,
+    limits: Range | None = None,
 ) -> Choice:
     """The exponent for a tensor of 8 or 16 bits.
 
     method: "max" clips nothing; "mse" has the least mean squared error; "kl" loses the least information by
             Kullback and Leibler; "percentile" clips what lies beyond this percentile of |x|. 16 bits ignore it.
     function: what is applied to the values next (a table), of float64 arrays: errors are measured after it.
+    limits: what the grid is to hold; that of these statistics, where none are given.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is none of {METHODS}")
-    exponents = _candidates(stats, bits, method, percentile, function)
+    top = top_exponent(span(stats, bits) if limits is None else limits, bits, function)
+    exponents = _candidates(stats, bits, method, percentile, top)
     errors = _relative_errors(stats, np.ldexp(1.0, exponents), bits, function)
     best = int(np.argmin(errors))
     return Choice(exponents[best], _db(errors[best]))
 
 
-def sqnr_db(stats: TensorStats, exponent: float, bits: int, function: Function | None = None) -> float:
+def expected_sqnr_db(stats: TensorStats, exponent: float, bits: int, function: Function | None = None) -> float:
     """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`."""
     return _db(_relative_errors(stats, np.array([2.0**exponent]), bits, function)[0])
 
@@ -86,10 +103,9 @@ def _db(error: float) -> float:
     return float(-10 * np.log10(error)) if error else np.inf
 
 
-def _candidates(stats: TensorStats, bits: int, method: str, percentile: float, function: Function | None) -> list[int]:
+def _candidates(stats: TensorStats, bits: int, method: str, percentile: float, top: int) -> list[int]:
     """The exponents that the method leaves to the error, the largest first: it is taken when others are no better."""
     lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
-    top = top_exponent(stats, bits, function)
     if bits == 16:
         return [top]
     search = [e for e in range(top, top - STEPS_DOWN - 1, -1) if e >= EXPONENT_MIN]
@@ -113,7 +129,9 @@ def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
     last = np.argmax(np.abs(y - y[-1])[::-1] > allowed)
     if first == 0:  # flat throughout
         return lo, hi
-    return float(x[first - 1]), float(x[len(x) - last])
+    low, high = float(x[first - 1]), float(x[len(x) - last])
+    # Where little is left, these points are too far apart to tell where the function begins to bend.
+    return _bent(function, low, high) if high - low < (hi - lo) / ZOOM else (low, high)
 
 
 def _relative_errors(stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None) -> np.ndarray:
@@ -121,7 +139,8 @@ def _relative_errors(stats: TensorStats, steps: np.ndarray, bits: int, function:
     if function is None:
         power, errors = _squares(stats, steps, bits)
     else:
-        x, weight = stats.histogram.points(steps.min())
+        reach = (1 - INT_MIN[bits]) * steps.max()  # a step more than the coarsest grid holds
+        x, weight = stats.histogram.points(steps.min(), reach)
         x = np.clip(x, stats.min, stats.max)
         signal = function(x)
         power = float(weight @ signal**2)

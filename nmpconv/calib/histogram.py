@@ -74,15 +74,26 @@ class Histogram:
         """The lower edges of these bins (fractions allowed), float64."""
         return (bins - HALF) * self.width
 
-    def points(self, step: float) -> tuple[np.ndarray, np.ndarray]:
+    def points(self, step: float, reach: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
         """(x, weight), float64, that stand for the values: zero, and points spread evenly over every bin in use.
 
         step: the finest quantization step that is to be told apart.
+        reach: the magnitude beyond which quantization saturates; there a bin has PER_STEP points at most.
+        There are no more than 2 * PER_STEP * (reach / step + BINS) of them, whatever the range of the values.
         """
+        if self.exponent is None:
+            return np.zeros(1), np.array([float(self.zeros)])
         used = np.flatnonzero(self.counts)
-        per_bin = max(1, int(np.ceil(PER_STEP * self.width / step)))
-        x = self.edges(used[:, np.newaxis] + (np.arange(per_bin) + 0.5) / per_bin).ravel()
-        weight = np.repeat(self.counts[used] / per_bin, per_bin)
+        cuts = HALF + np.array([-reach, reach]) / self.width
+        start = np.union1d(used, cuts[np.isin(np.floor(cuts), used)])  # in bins
+        bin_ = np.floor(start).astype(np.int64)
+        size = np.minimum(bin_ + 1, np.append(start[1:], np.inf)) - start
+        many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
+        beyond = np.abs(start + size / 2 - HALF) * self.width > reach
+        many = np.where(beyond, np.minimum(many, PER_STEP), many).astype(np.int64)
+        place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
+        x = self.edges(np.repeat(start, many) + place / np.repeat(many, many) * np.repeat(size, many))
+        weight = np.repeat(self.counts[bin_] * size / many, many)
         return np.append(x, 0.0), np.append(weight, float(self.zeros))
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

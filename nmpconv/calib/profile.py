@@ -5,12 +5,13 @@
     ranges
     "conv1" -1.25 6.0
     statistics
-    "conv1" 802816 0.31 1024 3 1900:17,3,0*40,9 AACgvw==,AADAQA==,UrgehetR1D8=
+    "conv1" 802816 0.31 1024 3 1900:17,3,0*40,9 AACgvw==,AADAQA==,UrgehetR1D8= -
 
 A line of ``ranges`` is a tensor's name (a JSON string), min and max: edit these to narrow or widen what the tensor is
 expected to hold. Its line of ``statistics``: count, mean, zeros, the histogram's exponent (- for none), its first used
-bin and the counts from there (n*k: k times n), and the channels' min, max (float32) and mean (float64), little endian
-in base64 (- for none).
+bin and the counts from there (n*k: k times n), the channels' min, max (float32) and mean (float64), little endian in
+base64 (- for none), and the number of samples, the mean of each channel's largest magnitude in a sample, and the sum of
+its squared deviations from that (float64; - for none). Older profiles lack the last field.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from nmpconv.calib.histogram import BINS, Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
 from nmpconv.files import write_file
+from nmpconv.graph.text import graph_hash
 from nmpconv.ir import Graph
-from nmpconv.text import graph_hash
 
 HEADER = "nmpconv profile"
 VERSION = 1
@@ -40,7 +41,7 @@ CHANNEL_TYPES = ("<f4", "<f4", "<f8")
 
 @dataclass(frozen=True)
 class Profile:
-    """hash: of the float graph (`nmpconv.text.graph_hash`) that ``stats`` describes. path: for messages."""
+    """hash: of the float graph (`nmpconv.graph.text.graph_hash`) that ``stats`` describes. path: for messages."""
 
     hash: str
     stats: Mapping[str, TensorStats]
@@ -137,7 +138,11 @@ def _statistics(s: TensorStats) -> str:
         arrays = zip((s.channel_min, s.channel_max, s.channel_mean), CHANNEL_TYPES, strict=True)
         channels = ",".join(base64.b64encode(a.astype(t).tobytes()).decode() for a, t in arrays)
     exponent = "-" if h.exponent is None else h.exponent
-    return f"{s.count} {float(s.mean)!r} {h.zeros} {exponent} {first}:{counts} {channels}"
+    peaks = "-"
+    if s.peak_mean is not None and s.peak_spread is not None:
+        parts = [base64.b64encode(a.astype("<f8").tobytes()).decode() for a in (s.peak_mean, s.peak_spread)]
+        peaks = f"{s.samples}:{','.join(parts)}"
+    return f"{s.count} {float(s.mean)!r} {h.zeros} {exponent} {first}:{counts} {channels} {peaks}"
 
 
 def _graph(line: str) -> str:
@@ -169,7 +174,9 @@ def _range(fields: list[str]) -> tuple[float, float]:
 
 
 def _parse(fields: list[str]) -> TensorStats:
-    count, mean, zeros, exponent, histogram, channels = _fields(fields, "count, mean, zeros, exponent, bins, channels")
+    fields = fields if len(fields) != 6 else [*fields, "-"]
+    names = "count, mean, zeros, exponent, bins, channels, peaks"
+    count, mean, zeros, exponent, histogram, channels, peaks = _fields(fields, names)
     numbers = [int(count), int(zeros), 0 if exponent == "-" else int(exponent)]
     if min(numbers[:2]) < 0 or not EXPONENTS[0] <= numbers[2] <= EXPONENTS[1] or not math.isfinite(float(mean)):
         raise ValueError(f"count {count}, mean {mean}, zeros {zeros} or exponent {exponent} is out of range")
@@ -181,6 +188,14 @@ def _parse(fields: list[str]) -> TensorStats:
             raise ValueError("the channels are three arrays of one length")
         decoded = [np.frombuffer(a, t).astype(t[1:]) for a, t in zip(arrays, CHANNEL_TYPES, strict=True)]
         stats.channel_min, stats.channel_max, stats.channel_mean = decoded
+    if peaks != "-":
+        samples, _, arrays_of_peaks = peaks.partition(":")
+        found = [np.frombuffer(base64.b64decode(part, validate=True), "<f8") for part in arrays_of_peaks.split(",")]
+        if len(found) != 2 or len(found[0]) != len(found[1]) or int(samples) < 1:
+            raise ValueError("the peaks are a number of samples and two arrays of one length")
+        if not all(np.isfinite(a).all() and (a >= 0).all() for a in found):
+            raise ValueError("a peak is negative or not finite")
+        stats.samples, (stats.peak_mean, stats.peak_spread) = int(samples), (a.astype("f8") for a in found)
     return stats
 
 

@@ -10,8 +10,8 @@ from nmpconv.cli import options, show
 from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmpconv.benchmark import Timing
-    from nmpconv.runtime import Net
+    from nmpconv.run.benchmark import Timing
+    from nmpconv.run.runtime import Net
 
 NAME = "bench"
 BINS = 10
@@ -55,8 +55,8 @@ def command(
         return
     if inputs:
         raise UsageError("--input is for --device; without it the inputs are random", where="--input")
-    from nmpconv.benchmark import measure
-    from nmpconv.runtime import load
+    from nmpconv.run.benchmark import measure
+    from nmpconv.run.runtime import load
 
     net = load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:

@@ -12,8 +12,8 @@ from nmpconv.cli import device as devices
 from nmpconv.cli import options, show
 
 if TYPE_CHECKING:
-    from nmpconv.ondevice import Measured
-    from nmpconv.runtime import Net
+    from nmpconv.run.ondevice import Measured
+    from nmpconv.run.runtime import Net
 
 _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
 RUNS = 3  # simulated boards count the same every time
@@ -21,9 +21,9 @@ RUNS = 3  # simulated boards count the same every time
 
 def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
     """cpu: the level of this machine that the device is verified against."""
-    from nmpconv import ondevice
-    from nmpconv.reader import read_bytes
-    from nmpconv.runtime import load
+    from nmpconv.file.reader import read_bytes
+    from nmpconv.run import ondevice
+    from nmpconv.run.runtime import load
 
     data = read_bytes(model)
     net = load(model, cpu=cpu)
@@ -38,7 +38,7 @@ def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, c
 
 def given(net: Net, sources: Sequence[str]) -> list[list[np.ndarray]]:
     """The samples that --input names, each as the arrays of all inputs."""
-    from nmpconv.feed import Feed
+    from nmpconv.run.feed import Feed
 
     feed = Feed(net, options.sources(sources, "--input"))
     samples = [feed.integers(feed[i]) for i in range(len(feed))]

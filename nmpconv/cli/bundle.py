@@ -27,16 +27,18 @@ def command(
       nmpconv bundle model.nmp -o firmware/model
       cmake -S firmware/model -B build && cmake --build build && build/example
     """
-    from nmpconv import runtime  # not loaded for --help
-    from nmpconv.bundle import arena_bound, bundle
+    from nmpconv.bundle import bundle
+    from nmpconv.run import runtime  # not loaded for --help
+    from nmpconv.targets import most
 
     sizes = {"model_bytes": 0, "arena_bytes": 0}
     if model is None:
         files = bundle(None)
     else:
         net = runtime.load(model, cpu="portable")  # refuses what no interpreter runs
-        sizes = {"model_bytes": net.model.file_bytes, "arena_bytes": arena_bound(net.model)}
-        files = bundle(model.read_bytes())
+        data = model.read_bytes()
+        sizes = {"model_bytes": net.model.file_bytes, "arena_bytes": most(data)}
+        files = bundle(data)
     write_folder(output, files)
     if json:
         show.as_json({"folder": str(output), "files": sorted(files), **sizes})

@@ -32,10 +32,10 @@ def command(
     Example:
       nmpconv compare model.nmp --device sim:mps2-an386
     """
-    from nmpconv import ondevice
     from nmpconv.cli.bench_device import given
-    from nmpconv.reader import read_bytes
-    from nmpconv.runtime import load
+    from nmpconv.file.reader import read_bytes
+    from nmpconv.run import ondevice
+    from nmpconv.run.runtime import load
 
     net = load(model)
     cases = given(net, inputs) if inputs else ondevice.cases(net)

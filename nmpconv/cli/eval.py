@@ -32,7 +32,7 @@ def command(
     """Measure accuracy on labelled data, and agreement and SQNR against the float model.
 
     Preprocessing is the file's own. The SQNR is taken at the input of a final Softmax where there is one, over the
-    whole set.
+    whole set. Of an output that is indices or truth, elements are counted that are equal to the float model's.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def command(
       nmpconv eval model.nmp --data test.csv --reference model.onnx --json
     """
     from nmpconv.evaluate import evaluate
-    from nmpconv.runtime import load
+    from nmpconv.run.runtime import load
 
     net = load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:
@@ -61,8 +61,9 @@ def command(
                 "reference_top1": found.reference_top1,
                 "reference_top5": found.reference_top5,
                 "agreement": found.agreement,
-                "sqnr_db": found.sqnr_db,
-                "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()],
+                "sqnr_db": found.mean_sqnr_db,
+                "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
+                + [{"name": name, "equal": value} for name, value in found.equal.items()],
             }
         )
         return
@@ -78,6 +79,7 @@ def command(
             ("samples", str(found.n)),
             ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in found.sqnr.items())),
+            ("equal", "\n".join(f"{show.rate(value)} of the elements  {name}" for name, value in found.equal.items())),
         ]
     )
     if found.top1 is None and reference is None:

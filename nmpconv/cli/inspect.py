@@ -1,16 +1,19 @@
-"""nmpconv inspect: what a .nmp file holds; needs no interpreter."""
+"""nmpconv inspect: what a .nmp file holds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from nmpconv.cli import options, show
 from nmpconv.cli.memory import show_memory
+from nmpconv.cli.report import show_ram
+from nmpconv.file.memory import memory, to_json
+from nmpconv.file.reader import Model, Op, Port, Tensor, read, read_bytes
 from nmpconv.ir import Preprocess
-from nmpconv.memory import memory, to_json
-from nmpconv.reader import Model, Op, Port, Tensor, read
 
 NAME = "inspect"
 
@@ -21,6 +24,9 @@ def command(
     memory_plan: Annotated[
         bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
     ] = False,
+    target: Annotated[
+        options.Target | None, typer.Option(help="Show the RAM that a run takes there, and with --memory its scratch.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.
@@ -28,19 +34,27 @@ def command(
     \b
     Examples:
       nmpconv inspect model.nmp
-      nmpconv inspect model.nmp --memory
+      nmpconv inspect model.nmp --memory --target cortex-m4
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
-    found = read(model)
+    from nmpconv import targets  # not loaded for --help
+
+    found, data, machine = read(model), read_bytes(model), target and target.value
     if json:
-        show.as_json(_json(found))
-    elif memory_plan:
-        show_memory(found)
+        wanted = targets.TARGETS if machine is None else (machine,)
+        ram = [asdict(targets.needs(data, name)) for name in wanted]
+        show.as_json({**_json(found, targets.scratch(data, machine)), "ram": ram})
+        return
+    if memory_plan:
+        known = machine in targets.MICROCONTROLLERS
+        show_memory(found, targets.scratch(data, machine), machine if known and machine else "the hungriest target")
     else:
         _show(found, tensors)
+    if machine:
+        show_ram([targets.needs(data, machine)])
 
 
-def _json(model: Model) -> dict[str, Any]:
+def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
     return {
         "format_version": f"{model.version[0]}.{model.version[1]}",
         "name": model.name,
@@ -54,7 +68,7 @@ def _json(model: Model) -> dict[str, Any]:
         "labels": list(model.labels),
         "metadata": model.metadata,
         "test_vectors": len(model.test_vectors),
-        "memory": None if (found := memory(model)) is None else to_json(model, found),
+        "memory": None if (found := memory(model, scratch)) is None else to_json(model, found),
     }
 
 

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nmpconv.cli import show
-from nmpconv.memory import Life, Memory, Step, memory
-from nmpconv.reader import Model
+from nmpconv.file.memory import Life, Memory, Step, memory
+from nmpconv.file.reader import Model
 
 WIDTH = 100  # columns of the picture, names and figures included
 NAME = 24  # columns of a name
 BAR = 24
 
 
-def show_memory(model: Model) -> None:
-    """The figures, the picture, and the steps with what they need."""
-    found = memory(model)
+def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
+    """The figures, the picture, and the steps with what they need. scratch: bytes of each op on the target, a text."""
+    found = memory(model, scratch)
     if found is None:
         show.line("no ops, no memory")
         return
-    show.facts(_facts(model, found))
+    show.facts(_facts(model, found, target))
     for line in _picture(model, found):
         show.line(line)
     show.line()
     rows = [_step_row(i, model, found) for i in range(len(found.steps))]
     show.table(
-        ("#", "op", "name", ">alive", ">ends at", ">scratch <=", "of the arena"),
+        ("#", "op", "name", ">alive", ">ends at", ">scratch", "of the arena"),
         rows,
         title="Steps (# alive, . between, + scratch)",
     )
 
 
-def _facts(model: Model, found: Memory) -> list[tuple[str, str]]:
+def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
     op, step = model.ops[found.peak], found.steps[found.peak]
     live = [f"{model.tensors[i].nbytes:>10} B  {model.tensors[i].name}" for i in step.live]
     return [
         ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
-        ("with scratch", f"at most {found.with_scratch} B, whatever kernels a microcontroller has"),
+        ("with scratch", f"{found.with_scratch} B on {target}"),
         ("peak", f"step {found.peak}, {op.kind} {op.name}: {step.bytes} B are alive"),
         ("", ""),
         ("alive then", "\n".join(live)),

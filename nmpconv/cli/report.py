@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmpconv.cli import show
+from nmpconv.metrics import SAME_DB
 
 if TYPE_CHECKING:
     from nmpconv.report import Layer, Report
     from nmpconv.targets import Needs
 
 
-def show_report(report: Report, model: Path, target: Path | None, *, planned: bool = False) -> None:
-    """target: the file that was written, if any; planned: there are no exponents yet."""
+def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:
+    """path: the file that was written, if any; planned: there are no exponents yet."""
     show.table(
         (
             "layer",
@@ -41,7 +42,7 @@ def show_report(report: Report, model: Path, target: Path | None, *, planned: bo
             ("model", str(model)),
             (
                 "file",
-                _file(report, target, planned=planned),
+                _file(report, path, planned=planned),
             ),
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
@@ -49,7 +50,8 @@ def show_report(report: Report, model: Path, target: Path | None, *, planned: bo
             ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
-            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_db.items())),
+            ("float graph", _float(report)),
+            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_by_head.items())),
             ("given ranges", "" if planned else _legalized(report)),
             (
                 "costliest",
@@ -61,21 +63,37 @@ def show_report(report: Report, model: Path, target: Path | None, *, planned: bo
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
 
 
-def _file(report: Report, target: Path | None, *, planned: bool) -> str:
+def _float(report: Report) -> str:
+    if report.float_db is None or report.float_required_db is None:
+        return ""
+    noisy = report.float_required_db < SAME_DB
+    noise = f" ({show.db(report.float_required_db)} required, by its own float32 noise)" if noisy else ""
+    return f"{show.db(report.float_db)} dB against the ONNX model{noise}"
+
+
+def _file(report: Report, path: Path | None, *, planned: bool) -> str:
     size = show.size(report.file_bytes)
-    return f"{target}, {size}" if target else f"about {size}" if planned else f"{size}, not written"
+    return f"{path}, {size}" if path else f"about {size}" if planned else f"{size}, not written"
 
 
-def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
-    """RAM of a run by machine; flash is the file's."""
-    if not rows:
-        return
+RAM = "RAM in bytes (arena: all of it; handle: with scratch that finds no room among the activations)"
+
+
+def show_ram(rows: Sequence[Needs]) -> None:
+    """RAM of a run by machine."""
     columns = ("target", ">arena", ">activations", ">packed weights", ">scratch", ">handle", "")
     cells = [
         [row.target, *map(str, (row.arena, row.activations, row.packed, row.scratch, row.handle)), _how(row)]
         for row in rows
     ]
-    show.table(columns, cells, title="RAM in bytes (arena: all of it; scratch lies among the activations where it can)")
+    show.table(columns, cells, title=RAM)
+
+
+def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
+    """The same, and flash; that is the file's."""
+    if not rows:
+        return
+    show_ram(rows)
     about = "about " if planned else ""
     ranges = ", ".join(f"{r.target} {r.interpreter[0]} to {r.interpreter[1]}" for r in rows if r.interpreter)
     measured = f"; kB in a bundle, measured with other nets: {ranges}" if ranges else ""
@@ -83,7 +101,7 @@ def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
 
 
 def _how(row: Needs) -> str:
-    return "" if row.exact else "at most"
+    return "" if row.exact else "about"
 
 
 def _left_out(report: Report) -> str:

@@ -13,12 +13,12 @@ import typer
 
 from nmpconv import fixed
 from nmpconv.cli import options, show
-from nmpconv.compare import top_k
 from nmpconv.files import write_file
+from nmpconv.metrics import top_k
 
 if TYPE_CHECKING:
-    from nmpconv.feed import Arrays, Feed
-    from nmpconv.runtime import Net
+    from nmpconv.run.feed import Arrays, Feed
+    from nmpconv.run.runtime import Net
 
 NAME = "run"
 
@@ -54,36 +54,36 @@ def command(
       nmpconv run detector.nmp photos/ -o boxes.npz
       nmpconv run model.nmp left=l.npy right=r.npy
     """
-    from nmpconv.runtime import load
+    from nmpconv.run.runtime import load
 
     net = load(model, cpu=cpu, threads=threads)
     ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
-    target = output if output is not None or ranked else Path(f"{model.stem}.npz")
-    if target is not None:
-        options.check_output(target, model)
+    path = output if output is not None or ranked else Path(f"{model.stem}.npz")
+    if path is not None:
+        options.check_output(path, model)
     feeds = _feeds(net, inputs)
-    paths = [path for feed in feeds for path in feed.paths]
+    files = [file for feed in feeds for file in feed.paths]
     samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
     results = [net.run(sample) for sample in samples] if device is None else _on_device(model, net, device, samples)
-    if target is not None:
-        write_file(target, _npz(net, results, raw))
+    if path is not None:
+        write_file(path, _npz(net, results, raw))
     best = [_best(net, result, top) if ranked else [] for result in results]
     if json:
         found = [
-            {"file": path, "top": rows} if ranked else {"file": path} for path, rows in zip(paths, best, strict=True)
+            {"file": file, "top": rows} if ranked else {"file": file} for file, rows in zip(files, best, strict=True)
         ]
-        show.as_json({"model": str(model), "output": None if target is None else str(target), "samples": found})
+        show.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
         return
-    for path, rows in zip(paths, best, strict=True):
+    for file, rows in zip(files, best, strict=True):
         cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
-        show.table((">class", "label", ">score"), cells, title=path)
-    if target is not None:
-        show.line(f"{len(results)} sample(s) -> {target} ({', '.join(port.name for port in net.outputs)})")
+        show.table((">class", "label", ">score"), cells, title=file)
+    if path is not None:
+        show.line(f"{len(results)} sample(s) -> {path} ({', '.join(port.name for port in net.outputs)})")
 
 
 def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
     """With one input, every source is one to run on; with several, each is one input's."""
-    from nmpconv.feed import Feed
+    from nmpconv.run.feed import Feed
 
     groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
     return [Feed(net, options.sources(group, "SOURCE")) for group in groups]
@@ -91,9 +91,9 @@ def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
 
 def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
     """The outputs of every sample, computed by a device."""
-    from nmpconv import ondevice
     from nmpconv.cli.device import opened
-    from nmpconv.reader import read_bytes
+    from nmpconv.file.reader import read_bytes
+    from nmpconv.run import ondevice
 
     results = []
     with show.progress() as progress, opened(name, progress) as device:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmpconv.device import protocol
@@ -13,13 +13,12 @@ from nmpconv.device.link import WAIT_MAX, WINDOW, Link, Refused
 from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, Frame, Hello, Loaded, Status, Type
 from nmpconv.device.transport import Transport
 from nmpconv.errors import DeviceError
+from nmpconv.progress import Progress, silent
 
 HELLO_SECONDS = 4.0  # a simulator may notice an opened port only after a second
 FRAME_BYTES = 280  # on the line, at most
 RECOVERIES = 3  # resets in a row that are lived through
 OP_SECONDS, MAC_SECONDS = 10.0, 5e-6  # the slowest device that is waited for
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Run:
 class Device:
     """A device that answered. Raises DeviceError, Refused (a ModelError's or a DeviceError's code)."""
 
-    def __init__(self, line: Transport, progress: Progress = lambda stage, done, total: None) -> None:
+    def __init__(self, line: Transport, progress: Progress = silent) -> None:
         self._link = Link(line)
         self._progress = progress
         self._model = b""

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops import OPS
+from nmpconv.ir import Graph, Value
+from nmpconv.ops import OPS, keeps_batch
 
 OPSET = 20
 IR_VERSION = 9  # the newest that every onnxruntime allowed by pyproject.toml reads
@@ -43,26 +43,9 @@ def to_onnx(graph: Graph, fetch: Iterable[str]) -> onnx.ModelProto:
 
 def is_batchable(graph: Graph) -> bool:
     """Whether axis 0 is the batch everywhere: size 1, and no node mixes it with another axis or changes its size."""
-    if any(not value.shape or value.shape[0] != 1 for value in graph.activations()):
-        return False
-    return all(_keeps_batch(node, graph) for node in graph.nodes)
-
-
-def _keeps_batch(node: Node, graph: Graph) -> bool:
-    p, rank = node.params, len(graph[node.inputs[0]].shape)
-    if node.op == "transpose":
-        return bool(p.perm[0] == 0)
-    if node.op in ("concat", "softmax", "gather", "arg_max"):
-        return bool(p.axis % rank != 0)
-    if node.op == "normalize":
-        return 0 not in p.axes
-    if node.op == "batch_matmul":
-        return rank > 2  # else axis 0 counts rows
-    if node.op in ("add", "sub", "minimum", "maximum", "mul", "divide", "greater", "equal"):
-        # An operand of lower rank would be aligned with its batch at another axis.
-        out = len(graph[node.outputs[0]].shape)
-        return all(x.is_const or len(x.shape) == out for x in graph.ins(node))
-    return True
+    return all(graph[name].shape[:1] == (1,) for name in graph.inputs) and all(
+        keeps_batch(graph, node) for node in graph.nodes
+    )
 
 
 class Exporter:

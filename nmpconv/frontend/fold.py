@@ -1,30 +1,38 @@
-"""What ONNX itself knows of a single node: its outputs if all inputs are constant, else perhaps their shapes."""
+"""The outputs of a single node whose inputs are all constant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
+from nmpconv.frontend.node import OnnxNode
 
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-_INEXACT = {"BatchNormalization", "LRN"}  # onnx.reference and onnxruntime disagree about these
 _IR_VERSION = 8
 
 
 def can_fold(node: onnx.NodeProto) -> bool:
     """Whether the node is a function of its inputs: no dice, no subgraph that reads other tensors."""
     has_graph = any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
-    return not has_graph and node.op_type not in _RANDOM | _INEXACT
+    return not has_graph and node.op_type not in _RANDOM
 
 
-def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) -> list[np.ndarray]:
-    """The node's outputs by ONNX's reference implementation (onnxruntime aborts on some malformed attributes)."""
+def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) -> dict[str, np.ndarray]:
+    """The node's outputs by ONNX's reference implementation (onnxruntime aborts on some malformed attributes).
+
+    Those of `_OWN` are computed here, since that implementation does not agree with onnxruntime about them: before
+    opset 14 it normalizes by statistics of the batch, and its LRN adds up other channels.
+    """
     feeds = {name: constants[name] for name in node.input if name}
+    if own := _OWN.get(node.op_type):
+        arrays = [feeds[name] for name in node.input if name]
+        made = zip(node.output, own(OnnxNode.of(node, opset), arrays), strict=False)
+        return {name: np.asarray(y, arrays[0].dtype) for name, y in made if name}
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
         opset = max(opset, 21)  # the reference knows them only from 19 on; what they compute has not changed
     inputs = [
@@ -39,24 +47,42 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
     except Exception as error:  # whatever the reference trips over
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise Unsupported(f"it cannot be evaluated on its constants: {reason}") from error
-    return [np.asarray(result) for result in results]
+    return {name: np.asarray(result) for name, result in zip(filter(None, node.output), results, strict=True)}
 
 
-def infer(
-    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, np.ndarray], opset: int
-) -> dict[str, tuple[int, ...]]:
-    """Shapes of the node's outputs, those that ONNX's inference finds. shapes: of the inputs that are not constant.
+def _batch_norm(node: OnnxNode, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias along axis 1, and in training mode the running statistics.
 
-    Sizes are at least 1: onnx aborts on some nodes with an empty input.
+    There mean and variance (of n, not n - 1) are those of x. Source: ONNX, BatchNormalization-15.
     """
-    types = {name: helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()}
-    data = {name: numpy_helper.from_array(array, name) for name, array in constants.items()}
-    types |= {name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for name, tensor in data.items()}
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
-        found = onnx.shape_inference.infer_node_outputs(schema, node, types, data)
-    except Exception:  # an unknown op, or one with malformed attributes: nothing is known
-        return {}
-    dims = {name: [dim.dim_value for dim in t.tensor_type.shape.dim] for name, t in found.items()}
-    known = {name for name, t in found.items() if t.tensor_type.HasField("shape") and all(d > 0 for d in dims[name])}
-    return {name: tuple(dims[name]) for name in known}
+    x, scale, bias, mean, var = (array.astype(np.float64) for array in inputs)
+    if not node.integer("spatial", 1):
+        raise Unsupported("statistics per pixel (spatial = 0)", hint="statistics per channel")
+    for array in (scale, bias, mean, var):
+        if array.shape != x.shape[1:2]:
+            raise Invalid(f"statistics of shape {list(array.shape)}", hint=f"{list(x.shape[1:2])}")
+    running: list[np.ndarray] = []
+    if node.is_training:
+        others = tuple(axis for axis in range(x.ndim) if axis != 1)
+        share, old = node.number("momentum", 0.9), (mean, var)
+        mean, var = x.mean(axis=others), x.var(axis=others)
+        running = [a * share + b * (1 - share) for a, b in zip(old, (mean, var), strict=True)]
+    along = (-1, *(1,) * (x.ndim - 2))
+    factor = scale / np.sqrt(var + node.number("epsilon", 1e-5))
+    return [(x - mean.reshape(along)) * factor.reshape(along) + bias.reshape(along), *running]
+
+
+def _lrn(node: OnnxNode, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """x / (bias + alpha / size * s)^beta, s the sum of squares of up to size channels around. Source: ONNX, LRN-13."""
+    [x] = inputs
+    squares, size = np.square(x.astype(np.float64)), node.integer("size", 1)
+    before, after = (size - 1) // 2, size // 2
+    padded = np.pad(squares, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+    total = sum(padded[:, i : i + x.shape[1]] for i in range(size))
+    return [x / (node.number("bias", 1.0) + node.number("alpha", 1e-4) / size * total) ** node.number("beta", 0.75)]
+
+
+_OWN: Mapping[str, Callable[[OnnxNode, Sequence[np.ndarray]], list[np.ndarray]]] = {
+    "BatchNormalization": _batch_norm,
+    "LRN": _lrn,
+}

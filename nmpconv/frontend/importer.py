@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from nmpconv.errors import InputError, Unsupported
+from nmpconv.errors import InputError, Invalid, Unsupported
 from nmpconv.fixed import RANK_MAX
-from nmpconv.frontend.fold import can_fold, fold, infer
+from nmpconv.frontend.check import Tensor
+from nmpconv.frontend.fold import can_fold, fold
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.ir import Given, Graph, Node, Value
@@ -38,12 +39,13 @@ class Importer:
     def __init__(
         self,
         input_shapes: Mapping[str, tuple[int, ...]],
+        elements: Mapping[str, int],
         constants: dict[str, np.ndarray],
         activations: Sequence[str],
         path: str,
     ) -> None:
         self.input_shapes = input_shapes
-        self._constants = constants
+        self.constants = constants
         self._path = path
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
         self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
@@ -52,53 +54,58 @@ class Importer:
         self._reserved = {*activations, *input_shapes}
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
         self._given: dict[str, Given] = {}  # value -> its grid in the model
+        self._elements = dict(elements)  # ONNX tensor -> its type in the model
         self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
         self._current: tuple[OnnxNode, Op] | None = None
 
     # -- driven by the walk -------------------------------------------------------------------------------------------
 
     def knows(self, name: str) -> bool:
-        return name in self._constants or name in self._value_of
+        return name in self.constants or name in self._value_of
 
-    def assume(self, node: onnx.NodeProto, opset: int) -> None:
-        """Let outputs that could not be computed stand for themselves, so that the nodes after them can be checked."""
-        unknown = [name for name in node.output if name and not self.knows(name)]
-        inputs = [name for name in node.input if name]
-        if not unknown:
-            return
-        constants = {name: self._constants[name] for name in inputs if name in self._constants}
-        values = {name: self._value_of.get(name) for name in inputs if name not in constants}
-        known = {name: self._values[value].shape for name, value in values.items() if value}
-        shapes = infer(node, known, constants, opset) if len(known) == len(values) else {}
-        for name in unknown:
-            self._value_of[name] = name if name in shapes else None
-            if name in shapes:
-                self._values[name] = Value(name, shapes[name])
+    def tensor(self, name: str) -> Tensor:
+        """What is known of an ONNX tensor."""
+        if name in self.constants:
+            return Tensor.of(self.constants[name])
+        value = self._value_of.get(name)
+        return Tensor(self._elements.get(name, 0), self._values[value].shape if value else None)
 
-    def try_fold(self, node: onnx.NodeProto, opset: int) -> bool:
+    def assume(self, node: onnx.NodeProto, found: Mapping[str, Tensor]) -> None:
+        """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
+        nodes after them can be checked."""
+        like = next((self.tensor(name).element for name in node.input if name), 0)
+        for name in node.output:
+            tensor = found.get(name, Tensor(like, None))
+            self._elements[name] = tensor.element
+            if name and not self.knows(name):
+                whole = tensor.shape is not None and all(size > 0 for size in tensor.shape)
+                self._value_of[name] = name if whole else None
+                if whole:
+                    self._values[name] = Value(name, tensor.shape or ())
+
+    def try_fold(self, node: onnx.NodeProto, found: Mapping[str, Tensor], opset: int) -> bool:
         """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
         if node.domain not in DEFAULT_DOMAINS:
             return False
-        if node.op_type in ("Shape", "Size") and node.input[0] not in self._constants:
+        if node.op_type in ("Shape", "Size") and node.input[0] not in self.constants:
             shape = self[node.input[0]].shape
             inputs = {node.input[0]: np.broadcast_to(np.float32(0), shape)}
-        elif all(name in self._constants for name in node.input if name) and can_fold(node):
-            inputs = self._constants
+        elif all(name in self.constants for name in node.input if name) and can_fold(node):
+            inputs = self.constants
         else:
             return False
         results = fold(node, inputs, opset)
-        names = [name for name in node.output if name]
-        self._constants.update(zip(names, results, strict=False))
-        self._reserved.difference_update(names)
+        self.constants.update(results)
+        self._reserved.difference_update(results)
         return True
 
     def define(self, constants: Mapping[str, np.ndarray]) -> None:
-        self._constants.update(constants)
+        self.constants.update(constants)
 
     def alias(self, output: str, name: str) -> None:
         """Let the ONNX tensor ``output`` be the one called ``name``, whatever that is."""
-        if name in self._constants:
-            self._constants[output] = self._constants[name]
+        if name in self.constants:
+            self.constants[output] = self.constants[name]
             self._reserved.discard(output)
         else:
             self._value_of[output] = self._value_of.get(name)
@@ -115,7 +122,7 @@ class Importer:
         """The finished graph without dead nodes; outputs have their ONNX names."""
         renames: dict[str, str] = {}
         for output in outputs:
-            if output in self._constants:
+            if output in self.constants:
                 raise InputError(f"output '{output}' does not depend on the input", where=self._path)
             value = self._value_of[output]
             assert value is not None
@@ -145,23 +152,26 @@ class Importer:
         return next((node for node in reversed(self._nodes) if value in node.outputs), None)
 
     def is_const(self, name: str) -> bool:
-        return name in self._constants
+        return name in self.constants
 
     def array(self, name: str, what: str) -> np.ndarray:
         """A constant tensor; Unsupported if it is computed at run time. what: its role, for the message."""
-        if name in self._constants:
-            return self._constants[name]
+        if name in self.constants:
+            return self.constants[name]
         self[name]  # after an unsupported node: no complaint of its own
         raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
 
     def integers(self, name: str, what: str) -> tuple[int, ...]:
-        """The elements of a constant tensor as Python integers."""
-        return tuple(int(i) for i in self.array(name, what).ravel())
+        """The elements of a constant list as Python integers."""
+        array = self.array(name, what)
+        if array.ndim > 1:
+            raise Invalid(f"its {what} '{name}' has the shape {list(array.shape)}", hint="one dimension")
+        return tuple(int(i) for i in array.ravel())
 
     def value(self, name: str) -> str:
         """The graph's value for an ONNX tensor; a constant becomes one of float32."""
-        if name in self._constants:
-            return self.const(self._constants[name], name)
+        if name in self.constants:
+            return self.const(self.constants[name], name)
         value = self._value_of.get(name, name)
         if value is None:
             raise UnknownShapeError(name)
@@ -171,6 +181,8 @@ class Importer:
 
     def const(self, data: np.ndarray, name: str) -> str:
         """A new float32 constant. name: of the ONNX tensor that it is made from."""
+        if data.dtype.kind == "c":
+            raise Invalid(f"its input '{name}' is {data.dtype}", hint="real numbers")
         data = np.ascontiguousarray(data, dtype=np.float32)
         if not np.isfinite(data).all():
             hint = "check the training or the export"

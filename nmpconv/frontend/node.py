@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 from onnx import helper, numpy_helper
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,12 @@ class OnnxNode:
     def integer(self, name: str, default: int) -> int:
         return int(self.attributes.get(name, default))
 
-    def number(self, name: str, default: float) -> float:
-        return float(self.attributes.get(name, default))
+    def number(self, name: str, default: float, *, finite: bool = True) -> float:
+        """Invalid for NaN and, where it is to be finite, infinity."""
+        found = float(self.attributes.get(name, default))
+        if math.isnan(found) or (finite and math.isinf(found)):
+            raise Invalid(f"{name} = {found}", hint="a finite number")
+        return found
 
     def text(self, name: str, default: str) -> str:
         return str(self.attributes.get(name, default))
@@ -69,6 +74,26 @@ class OnnxNode:
         found = self.attributes.get(name)
         return None if found is None else tuple(int(i) for i in found)
 
+    @property
+    def is_training(self) -> bool:
+        """Of a BatchNormalization: before opset 14 the outputs for running and batch statistics say so."""
+        return bool(self.integer("training_mode", 0)) if self.opset >= 14 else len(self.outputs) > 1
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """An axis, or an index (``what``), that may count from the end, as a number from 0 on; Invalid if there is none
+        of that number among ``rank``."""
+        if not -rank <= axis < rank:
+            raise Invalid(f"{what} {axis} of {rank}", hint=f"{-rank} to {rank - 1}" if rank else "none")
+        return axis % rank
+
+    def axes(self, axes: Iterable[int], rank: int, *, once: bool = True) -> tuple[int, ...]:
+        """In the order given; Invalid if there is no such axis, or one comes twice that may not."""
+        asked = tuple(axes)
+        found = tuple(dict.fromkeys(self.axis(axis, rank) for axis in asked))
+        if once and len(found) < len(asked):
+            raise Invalid(f"axes {list(asked)}", hint="each axis once")
+        return found
+
     def window(self, size: Sequence[int], kernel: Sequence[int]) -> Window:
         """Geometry from strides, dilations, pads, auto_pad and ceil_mode.
 
@@ -77,11 +102,12 @@ class OnnxNode:
         rank = len(kernel)
         if rank not in (1, 2):
             raise Unsupported(f"a window of {rank} dimensions", hint="1 or 2 dimensions")
-        stride = self.integers("strides") or (1,) * rank
-        dilation = self.integers("dilations") or (1,) * rank
+        self.kernel_shape(kernel)
+        stride = self.sides("strides", 1, rank)
+        dilation = self.sides("dilations", 1, rank)
         pads = self.integers("pads") or (0,) * (2 * rank)
-        if len(stride) != rank or len(dilation) != rank or len(pads) != 2 * rank:
-            raise Unsupported(f"strides, dilations or pads do not fit a {rank}d kernel")
+        if len(pads) != 2 * rank:
+            raise Invalid(f"pads {list(pads)} of a {rank}d kernel", hint=f"{2 * rank} of them")
         if min(pads) < 0:
             raise Unsupported(f"negative pads {list(pads)}", hint="a Slice before it")
         axes = [
@@ -92,6 +118,19 @@ class OnnxNode:
             axes.insert(0, (0, 0, 0))
         before, after, overhang = ((axes[0][i], axes[1][i]) for i in range(3))
         return Window(_pair(kernel), _pair(stride), _pair(dilation), before, after, overhang)
+
+    def kernel_shape(self, kernel: Sequence[int]) -> None:
+        """Invalid if the attribute contradicts the weights' shape, ``kernel``."""
+        told = self.integers("kernel_shape")
+        if told is not None and told != tuple(kernel):
+            raise Invalid(f"kernel_shape {list(told)} for weights of {list(kernel)}", hint="the shape of the weights")
+
+    def sides(self, name: str, least: int, rank: int) -> tuple[int, ...]:
+        """strides and the like, one for each axis of a window, ``least`` where absent; Invalid for smaller ones."""
+        found = self.integers(name) or (least,) * rank
+        if len(found) != rank or min(found) < least:
+            raise Invalid(f"{name} {list(found)} of a {rank}d kernel", hint=f"{rank} of them, at least {least}")
+        return found
 
     def pool_window(self, size: Sequence[int]) -> Window:
         """Geometry of a pool; a window that sees nothing but padding has no maximum and no mean."""
@@ -114,7 +153,10 @@ class OnnxNode:
             before = after = 0
         elif auto != "NOTSET":
             raise Unsupported(f"auto_pad {auto}", hint="SAME_UPPER, SAME_LOWER, VALID or pads")
-        if not self.integer("ceil_mode", 0):
+        ceil_mode = self.integer("ceil_mode", 0)
+        if ceil_mode not in (0, 1):
+            raise Invalid(f"ceil_mode {ceil_mode}", hint="0 or 1")
+        if not ceil_mode:
             return before, after, 0
         steps = -(-(size + before + after - extent) // stride)
         if steps * stride >= size + before:  # the last window would start in the padding

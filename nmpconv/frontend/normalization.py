@@ -1,4 +1,4 @@
-"""Layer and instance normalizations that exporters write out become one node each, MeanVarianceNormalization with eps.
+"""Layer and instance normalizations that exporters write out become one node each of our own, with eps.
 
 With d = x - ReduceMean(x), m = ReduceMean(d * d) over the same axes, and r one of 1 / Sqrt(m + eps), (m + eps)^-0.5:
 
@@ -18,6 +18,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from nmpconv.frontend.read import DEFAULT_DOMAINS
+
+DOMAIN = "nmpconv"  # of nodes that ONNX does not have
+NORMALIZE = "MeanVarianceNormalization"
 
 
 class Deviation(NamedTuple):
@@ -83,7 +86,8 @@ class _Finder:
         return None
 
     def _normalize(self, found: Deviation, out: str, name: str) -> onnx.NodeProto:
-        return helper.make_node("MeanVarianceNormalization", [found.x], [out], name, axes=found.axes, epsilon=found.eps)
+        axes, epsilon = found.axes, found.eps
+        return helper.make_node(NORMALIZE, [found.x], [out], name, domain=DOMAIN, axes=axes, epsilon=epsilon)
 
     def _inverse(self, name: str) -> Deviation | None:
         """1 / deviation."""

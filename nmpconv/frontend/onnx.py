@@ -11,18 +11,21 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from nmpconv.errors import InputError, Unsupported, UnsupportedModel, UsageError
+from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_float
+from nmpconv.frontend.check import Tensor, check, check_form, check_size
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.read import DEFAULT_DOMAINS, opset, read
+from nmpconv.frontend.order import label, reads, subgraphs
+from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 
 __all__ = ["Importer", "OnnxNode", "load"]
 
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
+OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[normalization.NORMALIZE]
 
 _QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
 NEAREST = {
@@ -45,8 +48,8 @@ def load(
     """The float graph of an ONNX file, batch 1, with the model's own layout at inputs and outputs.
 
     input_shapes: sizes for dynamic dimensions, by input name. outputs: tensors to cut the graph at instead of the
-    model's outputs. Raises InputError (the file), UsageError (the arguments), UnsupportedModel (all nodes that
-    cannot be converted).
+    model's outputs. Raises InputError (the file), InvalidModel (all nodes that are no valid ONNX), UsageError (the
+    arguments), UnsupportedModel (all nodes that cannot be converted).
     """
     model = read(path)
     return Walk(model, str(path), input_shapes or {}, outputs).run()
@@ -65,11 +68,18 @@ class Walk:
         self.model, self.path = model, path
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
-        self.rows: list[tuple[str, str, str, str]] = []
-        normalization.fuse(model.graph)
+        self.rows: list[Row] = []  # of nodes that cannot be converted
+        self.invalid: list[Row] = []
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         real = [value for value in model.graph.input if value.name not in initializers]
-        self.nodes, self.read = self._live([value.name for value in real], initializers)
+        names = [value.name for value in real]
+        self.refused: set[str] = set()  # outputs of nodes that are refused already
+        # All nodes are loaded by onnxruntime; but with a cut, those after it are none of the user's concern.
+        for node in self._live(names, initializers)[0] if outputs else model.graph.node:
+            self._check_form(node)
+        if not self.invalid:
+            normalization.fuse(model.graph)
+        self.nodes, self.read = self._live(names, initializers)
         # An input that the outputs do not depend on needs no shape and no calibration data.
         used = [value for value in real if value.name in self.read]
         if not used:
@@ -80,11 +90,14 @@ class Walk:
         ]
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]
-        self.to = Importer(shapes, constants, activations, path)
+        elements = {value.name: value.type.tensor_type.elem_type for value in real}
+        self.to = Importer(shapes, elements, constants, activations, path)
 
     def run(self) -> Graph:
         for node in self.nodes:
             self._node(node)
+        if self.invalid:
+            raise InvalidModel(self.invalid, where=self.path, hint="export the model again")
         if self.rows:
             cut = self._cut()
             hint = f"to leave them to the host, cut the graph: --outputs {','.join(cut)}" if cut else ""
@@ -98,9 +111,9 @@ class Walk:
         lost: set[str] = set()
         read: list[str] = []
         for node in self.nodes:
-            if refused.intersection(_names(node)) or lost.intersection(_reads(node)):
+            if refused.intersection(_names(node)) or lost.intersection(reads(node)):
                 lost.update(node.output)
-                read += _reads(node)
+                read += reads(node)
         return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
 
     def _live(self, inputs: Sequence[str], initializers: Mapping[str, object]) -> tuple[list[onnx.NodeProto], set[str]]:
@@ -109,10 +122,10 @@ class Walk:
         for node in self.model.graph.node:
             missing = [name for name in node.input if name and name not in known]
             if missing:
-                raise InputError(f"{_label(node)} reads '{missing[0]}', which nothing before it makes", where=self.path)
+                raise InputError(f"{label(node)} reads '{missing[0]}', which nothing makes", where=self.path)
             doubled = [name for name in node.output if name and name in known]
             if doubled:
-                raise InputError(f"{_label(node)} makes '{doubled[0]}' a second time", where=self.path)
+                raise InputError(f"{label(node)} makes '{doubled[0]}' a second time", where=self.path)
             known.update(node.output)
         for name in self.outputs:
             if name not in known or not name:
@@ -124,29 +137,45 @@ class Walk:
         for node in reversed(self.model.graph.node):
             if needed.intersection(node.output):
                 live.append(node)
-                needed.update(_reads(node))
+                needed.update(reads(node))
         return live[::-1], needed
 
     def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
+        if any(size < 0 for size in tensor.dims):
+            raise InputError(f"tensor '{tensor.name}' has the shape {list(tensor.dims)}", where=self.path)
         try:
             return numpy_helper.to_array(tensor)
         except Exception as error:  # ValueError, TypeError, KeyError: whatever does not fit the declared shape or type
             raise InputError(f"the data of tensor '{tensor.name}' is damaged: {error}", where=self.path) from error
 
+    def _check_form(self, node: onnx.NodeProto) -> None:
+        """Of all nodes that count, before some become one."""
+        try:
+            check_form(node, self.opset)
+        except Invalid as error:
+            self.invalid.append((_name(node), node.op_type, error.message, error.hint))
+            self.refused.update(node.output)
+
     def _node(self, proto: onnx.NodeProto) -> None:
-        """Fold, lower or report one node."""
+        """Check, fold, lower or report one node."""
+        if self.refused.intersection(proto.output):
+            return self.to.assume(proto, {})
+        opset = self.opset
         if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
-            proto.domain = ""
+            proto.domain, opset = "", OPSET_MAX
         kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
         op = OP_OF_ONNX.get(kind)
+        found: Mapping[str, Tensor] = {}
         try:
-            if self.to.try_fold(proto, self.opset):
-                return
+            inputs = {name: self.to.tensor(name) for name in proto.input if name}
+            found = check(proto, inputs, self.to.constants, opset)
+            check_size(found)
             if kind == "If" and self.to.is_const(proto.input[0]):
                 return self._branch(proto)
-            if op is None:
-                raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
-            self.to.lower(OnnxNode.of(proto, self.opset), op)
+            if not self.to.try_fold(proto, found, self.opset):
+                if op is None:
+                    raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
+                self.to.lower(OnnxNode.of(proto, self.opset), op)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
@@ -154,9 +183,11 @@ class Walk:
             pass  # it follows a node that is in the list already
         except Unsupported as error:
             self.rows.append((_name(proto), kind, error.message, error.hint))
+        except Invalid as error:
+            self.invalid.append((_name(proto), kind, error.message, error.hint))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
-            self.rows.append((_name(proto), kind, f"it is malformed: {error}", ""))
-        self.to.assume(proto, self.opset)
+            self.invalid.append((_name(proto), kind, f"it is malformed: {error}", ""))
+        self.to.assume(proto, found)
 
     def _branch(self, proto: onnx.NodeProto) -> None:
         """An If on a constant is the branch that it takes."""
@@ -173,27 +204,12 @@ class Walk:
 
 
 def _name(node: onnx.NodeProto) -> str:
-    return str(node.name or node.output[0])
-
-
-def _subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+    return str(node.name or next(filter(None, node.output), ""))
 
 
 def _names(node: onnx.NodeProto) -> list[str]:
     """Its own, and those of the nodes in its subgraphs."""
-    return [_name(node), *(name for graph in _subgraphs(node) for sub in graph.node for name in _names(sub))]
-
-
-def _reads(node: onnx.NodeProto) -> list[str]:
-    """Its inputs, and what its subgraphs name."""
-    inner = [name for graph in _subgraphs(node) for sub in graph.node for name in _reads(sub)]
-    returned = [value.name for graph in _subgraphs(node) for value in graph.output]
-    return [name for name in (*node.input, *inner, *returned) if name]
-
-
-def _label(node: onnx.NodeProto) -> str:
-    return f"node '{node.name}' ({node.op_type})"
+    return [_name(node), *(name for graph in subgraphs(node) for sub in graph.node for name in _names(sub))]
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:

@@ -11,6 +11,7 @@ import onnx.inliner
 from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.errors import InputError
+from nmpconv.frontend.order import sort
 
 OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
@@ -18,7 +19,7 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    """The model with all weights in memory and its local functions inlined; InputError for what is no such file."""
+    """The model with all weights in memory, nodes in order, local functions inlined; InputError for no such file."""
     file = Path(path)
     try:
         data = file.read_bytes()
@@ -34,6 +35,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
         ) from error
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
+    sort(model, str(path))
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     opset(model, str(path))

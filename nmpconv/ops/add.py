@@ -26,6 +26,10 @@ class Add(Aligned):
     kind = "Add"
     combine = np.add
     onnx = ("Add", "Sum")
+    monotone = True
+
+    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones_like(constant), constant
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A Sum is a chain."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from nmpconv.fixed import SHIFT_MAX, SPREAD_MAX, Int64, rsh, sat
+from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Bounds, Limit, combined, exponents_of, same_rank, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -30,9 +32,27 @@ class Aligned(Op):
     in_place = True
     kind: ClassVar[str]
     combine: ClassVar[np.ufunc]
+    elementwise = True
+    joins = True
+    homogeneous = True
 
     def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        yield from spread_limits(node, graph)
+        y, exponents = quant_of(graph[node.outputs[0]]).exponent, exponents_of(graph, node)
+        known = {name: e for name, e in zip(node.inputs, exponents, strict=True) if e is not None}
+        if known:
+            yield Limit(y - min(known.values()), SHIFT_MIN, math.inf, below=node.outputs)
+        for name, e in known.items():
+            yield Limit(y - e, -math.inf, SHIFT_MAX, above=(name,))
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        return combined(self.combine, inputs)
+
+    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
+        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value, at most SPREAD_MAX from the other operand's."""

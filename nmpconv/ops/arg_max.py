@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -35,15 +35,17 @@ class ArgMax(Op):
     name = "arg_max"
     Params = ArgMaxParams
     exponents = (0, 0)
+    axis_max = AXIS_MAX
+    head = True
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("ArgMax", "ArgMin")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         x = to.value(node.input(0))
         shape = to[x].shape
-        axis = node.integer("axis", 0) % len(shape)
+        axis = node.axis(node.integer("axis", 0), len(shape))
         params = ArgMaxParams(axis, node.op_type == "ArgMin", bool(node.integer("select_last_index", 0)))
-        if node.integer("keepdims", 1):
+        if node.integer("keepdims", 1) == 1:
             to.emit("arg_max", (x,), params, node.outputs[0])
         else:
             to.reshape(to.emit("arg_max", (x,), params), (*shape[:axis], *shape[axis + 1 :]), node.outputs[0])
@@ -56,6 +58,15 @@ class ArgMax(Op):
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 0
+
+    def fewest_bits(self, params: ArgMaxParams, inputs: Sequence[Value]) -> int:
+        return 16 if inputs[0].shape[params.axis] > 128 else 8
+
+    def keeps_batch(self, params: ArgMaxParams, inputs: Sequence[Value], output: Value) -> bool:
+        return params.axis % len(output.shape) != 0
+
+    def renamed(self, params: ArgMaxParams, axes: Sequence[int]) -> ArgMaxParams:
+        return replace(params, axis=axes[params.axis])
 
     def reference(self, params: ArgMaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y = sat(i) of the largest x[..., i, ...]; e_y = 0, an axis of at most AXIS_MAX."""

@@ -15,7 +15,8 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.window import padded, pool_out, tap
+from nmpconv.ops.traits import Border, Bounds, Limit, hull
+from nmpconv.ops.window import bordered, is_padded, padded, pool_out, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -43,6 +44,8 @@ class AveragePool(Op):
     clamps = True
     restrictions = f"kernels of at most {AREA_MAX} pixels, every window sees a pixel"
     onnx = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+    monotone = True
+    homogeneous = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type == "ReduceMean":
@@ -84,6 +87,30 @@ class AveragePool(Op):
             count_include_pad=int(p.count_include_pad),
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
+        yield Limit(x - y, -SPREAD_MAX, SPREAD_MAX, below=node.inputs, above=node.outputs)
+
+    def by_channel(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> bool:
+        return True
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        return hull((*inputs, (0.0, 0.0))) if node.params.count_include_pad else inputs[0]
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def take_border(
+        self, params: AveragePoolParams, inputs: Sequence[Value], border: Border, least: float
+    ) -> tuple[AveragePoolParams, None] | None:
+        """Zeros, which it counts then; so it must count the padding that it has."""
+        wider = replace(bordered(params, border), count_include_pad=True)
+        counts = params.count_include_pad or not is_padded(params)
+        return (wider, None) if border.value == 0 and counts and sees_pixels(wider) else None
+
+    def window(self, params: AveragePoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
+        return params.kernel_h, 1
 
     def reference(
         self, params: AveragePoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]

@@ -19,6 +19,7 @@ from nmpconv.ops.accumulate import K_MAX, check_products, exact_type, magnitude
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit, product_limits, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -42,6 +43,13 @@ class BatchMatmul(Op):
         a, b = (x.shape for x in inputs)
         check_products(a[-1])
         return [(*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-2])]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        return product_limits(node, graph)
+
+    def keeps_batch(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> bool:
+        """Axis 0 of a matrix counts rows."""
+        return len(output.shape) > 2 and same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value that keeps the shift e_y - e_a - e_b legal."""

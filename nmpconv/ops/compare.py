@@ -6,7 +6,7 @@ A tensor of bool is one of zeros and ones here: And is the minimum of two, Or th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from nmpconv.ops.aligned import AlignedParams, aligned_operands
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit, same_rank, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -30,12 +31,20 @@ class Compare(Op):
     exponents = (SHIFT_MIN, 0)
     kind: ClassVar[str]
     holds: ClassVar[np.ufunc]
+    elementwise = True
+    joins = True
 
     def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 2 - bits
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        return spread_limits(node, graph)
+
+    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
+        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value, at most SPREAD_MAX from the other operand's."""

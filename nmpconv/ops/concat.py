@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid
 from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -29,21 +30,31 @@ class Concat(Op):
     Params = ConcatParams
     grid = "same"
     onnx = ("Concat",)
+    monotone = True
+    head = True
+    joins = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         parts = [to.value(name) for name in node.inputs]
         if len(parts) == 1:
             return to.rename(node.outputs[0], parts[0])
-        axis = node.integer("axis", 1) % len(to[parts[0]].shape)
+        axis = node.axis(node.integer("axis", 1), len(to[parts[0]].shape))
         others = {tuple(np.delete(to[part].shape, axis)) for part in parts}
         if len(others) > 1:
-            raise Unsupported(f"its inputs differ in more than axis {axis}: {[list(to[part].shape) for part in parts]}")
+            raise Invalid(f"its inputs differ in more than axis {axis}: {[list(to[part].shape) for part in parts]}")
         to.emit("concat", parts, ConcatParams(axis), node.outputs[0])
 
     def infer(self, params: ConcatParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape = list(inputs[0].shape)
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
+
+    def keeps_batch(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> bool:
+        """A constant is there once, not once for each sample."""
+        return params.axis % len(output.shape) != 0 and not any(x.is_const for x in inputs)
+
+    def renamed(self, params: ConcatParams, axes: Sequence[int]) -> ConcatParams:
+        return ConcatParams(axes[params.axis])
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Constants on the grid of the output, each a clone of its own; the calibrated range covers them."""
@@ -55,12 +66,24 @@ class Concat(Op):
                 made.append(Value(names[i], value.shape, y.dtype, data, quant=y))
         return replace(node, inputs=tuple(names)), made
 
+    def factors(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        """Along the channels; those of a constant have no factor."""
+        if params.axis != len(output.shape) - 1:
+            return None
+        sources, channels, start = [], channels_of(output), 0
+        for x in inputs:
+            own = channels - start
+            start += x.shape[-1]
+            if not x.is_const:
+                sources.append(np.where((own >= 0) & (own < x.shape[-1]), own, -1))
+        return sources
+
     def reference(self, params: ConcatParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The inputs one after the other."""
         check_same_grid(self.name, inputs, outputs)
         return [np.concatenate([x.q for x in inputs], axis=params.axis)]
 
-    def parts(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> list[int | None]:
+    def placed_inputs(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """Along the outermost axis the inputs are stretches of the output."""
         if any(dim != 1 for dim in output.shape[: params.axis]):
             return [None] * len(inputs)

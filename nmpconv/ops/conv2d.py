@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import (
@@ -25,9 +25,11 @@ from nmpconv.ops.accumulate import (
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.overlap import Lines
-from nmpconv.ops.window import plane_out
+from nmpconv.ops.traits import Border, computed, unfit
+from nmpconv.ops.weighted import Weighted
+from nmpconv.ops.window import bordered, is_padded, plane_out
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -47,12 +49,12 @@ class Conv2DParams:
     groups: int = 1
 
 
-class Conv2D(Op):
+class Conv2D(Weighted):
     name = "conv2d"
     Params = Conv2DParams
-    clamps = True
     restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Conv", "BatchNormalization")
+    border = 3
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A BatchNormalization becomes a depthwise 1x1 convolution; statistics are constants in inference."""
@@ -64,10 +66,14 @@ class Conv2D(Op):
         _, height, width, channels = to[x].shape
         if w.ndim not in (3, 4):
             raise Unsupported(f"a convolution of {w.ndim - 2} dimensions", hint="1 or 2 dimensions")
-        if channels != w.shape[1] * groups or w.shape[0] % groups:
-            raise Unsupported(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        if groups < 1 or channels != w.shape[1] * groups or w.shape[0] % groups:
+            raise Invalid(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        if w.ndim != len(to[node.input(0)].shape):
+            raise Invalid(f"weights {list(w.shape)} for x {list(to[node.input(0)].shape)}", hint="as many dimensions")
         window = node.window((height, width), w.shape[2:])
         b = to.array(node.input(2), "bias") if node.input(2) else np.zeros(w.shape[0])
+        if b.shape != w.shape[:1]:
+            raise Invalid(f"a bias of shape {list(b.shape)}", hint=f"{list(w.shape[:1])}")
         ohwi = w.reshape(*w.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
         inputs = (x, to.const(ohwi, node.input(1)), to.const(b, node.input(2)))
         params = Conv2DParams(**window.params("stride", "dilation", "pad"), groups=groups)
@@ -78,6 +84,13 @@ class Conv2D(Op):
         check_products(kh * kw * i)
         oh, ow = plane_out(params, inputs[0].shape, (kh, kw))
         return [(inputs[0].shape[0], oh, ow, o)]
+
+    def misfit(self, params: Conv2DParams, inputs: Sequence[Value]) -> str:
+        shapes, groups = [x.shape for x in inputs], params.groups
+        fits = len(shapes) in (3, 4) and len(shapes[0]) == len(shapes[1]) == 4
+        fits = fits and shapes[1][3] * groups == shapes[0][3] and shapes[1][0] % groups == 0
+        fits = fits and shapes[2] == shapes[1][:1] and all(shape == shapes[0][3:] for shape in shapes[3:])
+        return computed(inputs) if fits else unfit(self.name, inputs)
 
     def reference(self, params: Conv2DParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y_c = sat(rsh(sum x*w_c, s_c) + b_c), s_c = e_y - e_x - e_w[c]; padding taps see pad[c], by default 0."""
@@ -102,6 +115,38 @@ class Conv2D(Op):
             return Lines(x, y, height * width, height * width)
         extent = params.dilation_h * (kh - 1) + 1
         return Lines(x * width, y * output.shape[2], height, output.shape[1], params.stride_h, params.pad_top, extent)
+
+    def by_channel(self, params: Conv2DParams, inputs: Sequence[Value], output: Value) -> bool:
+        return is_depthwise(params.groups, inputs[0].shape, output.shape)
+
+    def with_channels(self, params: Conv2DParams, channels: int) -> Conv2DParams:
+        return replace(params, groups=channels)
+
+    def padding(self, params: Conv2DParams, inputs: Sequence[Value]) -> np.ndarray | None:
+        if not is_padded(params):
+            return None
+        return np.zeros(inputs[0].shape[-1], np.int64) if len(inputs) < 4 else inputs[3].data
+
+    def take_border(
+        self, params: Conv2DParams, inputs: Sequence[Value], border: Border, least: float
+    ) -> tuple[Conv2DParams, np.ndarray | None] | None:
+        """Padding has one value per channel."""
+        own = self.padding(params, inputs)
+        if own is not None and (own != border.value).any():
+            return None
+        if own is not None:
+            pad = inputs[3].data if len(inputs) > 3 else None
+        else:
+            pad = np.full(inputs[0].shape[-1], border.value) if border.value != 0 else None
+        return bordered(params, border), pad
+
+    def as_convolution(
+        self, params: Conv2DParams, x: np.ndarray, weights: Sequence[int]
+    ) -> tuple[np.ndarray, tuple[int, ...], Conv2DParams]:
+        return x, tuple(weights), params
+
+    def window(self, params: Conv2DParams, inputs: Sequence[Value]) -> tuple[int, int]:
+        return inputs[1].shape[1], params.dilation_h
 
     def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].size // inputs[1].shape[0]
@@ -177,18 +222,26 @@ class Conv2D(Op):
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
+def is_depthwise(groups: int, x: Sequence[int], y: Sequence[int]) -> bool:
+    """One input and one output channel a group; shapes of x and y, or any that end in their channels."""
+    return groups == x[-1] == y[-1]
+
+
 def _width(value: Value) -> int:
     return value.nbytes // value.size
 
 
 def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
     """(x - mean) * scale / sqrt(var + eps) + bias, per channel."""
-    if node.integer("training_mode", 0):
+    if node.is_training:
         raise Unsupported("training mode", hint="an export in inference mode")
     if not node.integer("spatial", 1):
         raise Unsupported("statistics per pixel (spatial = 0)", hint="statistics per channel")
     roles = ("scale", "bias", "mean", "variance")
     scale, bias, mean, var = (to.array(node.input(i + 1), role).astype(np.float64) for i, role in enumerate(roles))
+    for role, data in zip(roles, (scale, bias, mean, var), strict=True):
+        if data.shape != to[node.input(0)].shape[1:2]:
+            raise Invalid(f"a {role} of shape {list(data.shape)}", hint=f"{list(to[node.input(0)].shape[1:2])}")
     with np.errstate(invalid="ignore"):  # a negative variance gives NaN, which no constant may hold
         factor = scale / np.sqrt(var + node.number("epsilon", 1e-5))
     offset = bias - mean * factor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import (
     K_MAX,
@@ -26,8 +26,11 @@ from nmpconv.ops.accumulate import (
     weight_shifts,
 )
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.window import plane_out
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.traits import computed, unfit
+from nmpconv.ops.weighted import Weighted
+from nmpconv.ops.window import is_padded, plane_out
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -49,10 +52,9 @@ class ConvTransposeParams:
     groups: int = 1
 
 
-class ConvTranspose(Op):
+class ConvTranspose(Weighted):
     name = "conv_transpose"
     Params = ConvTransposeParams
-    clamps = True
     restrictions = f"sums of at most {K_MAX} products, pads within the kernel's reach"
     onnx = ("ConvTranspose",)
 
@@ -64,14 +66,19 @@ class ConvTranspose(Op):
         _, height, width, channels = to[x].shape
         if w.ndim not in (3, 4):
             raise Unsupported(f"a convolution of {w.ndim - 2} dimensions", hint="1 or 2 dimensions")
-        if channels != w.shape[0] or channels % groups:
-            raise Unsupported(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        if groups < 1 or channels != w.shape[0] or channels % groups:
+            raise Invalid(f"weights {list(w.shape)} in {groups} group(s) do not fit {channels} input channels")
+        if w.ndim != len(to[node.input(0)].shape):
+            raise Invalid(f"weights {list(w.shape)} for x {list(to[node.input(0)].shape)}", hint="as many dimensions")
+        node.kernel_shape(w.shape[2:])
         kernel = (1, w.shape[2]) if w.ndim == 3 else w.shape[2:]
         params = _geometry(node, (height, width), kernel, w.ndim - 2, groups)
         outs = w.shape[1]
         split = w.reshape(groups, channels // groups, outs, *kernel)[..., ::-1, ::-1]
         ohwi = split.transpose(0, 2, 3, 4, 1).reshape(groups * outs, *kernel, channels // groups)
         b = to.array(node.input(2), "bias") if node.input(2) else np.zeros(groups * outs)
+        if b.shape != (groups * outs,):
+            raise Invalid(f"a bias of shape {list(b.shape)}", hint=f"{[groups * outs]}")
         inputs = (x, to.const(ohwi, node.input(1)), to.const(b, node.input(2)))
         to.nchw(to.emit("conv_transpose", inputs, params), node.outputs[0], like=node.input(0))
 
@@ -83,6 +90,12 @@ class ConvTranspose(Op):
         sparse = (n, (h - 1) * params.stride_h + 1, (w - 1) * params.stride_w + 1, 1)
         return [(n, *plane_out(replace(params, stride_h=1, stride_w=1), sparse, (kh, kw)), o)]
 
+    def misfit(self, params: ConvTransposeParams, inputs: Sequence[Value]) -> str:
+        shapes, groups = [x.shape for x in inputs], params.groups
+        fits = len(shapes) == 3 and len(shapes[0]) == len(shapes[1]) == 4 and shapes[2] == shapes[1][:1]
+        fits = fits and shapes[1][3] * groups == shapes[0][3] and shapes[1][0] % groups == 0
+        return computed(inputs) if fits else unfit(self.name, inputs)
+
     def reference(
         self, params: ConvTransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
@@ -91,11 +104,21 @@ class ConvTranspose(Op):
         quant = quant_of(outputs[0])
         bound = accumulator_bound(magnitude(x.q), w.q)
         shifts = weight_shifts(x.quant, w.quant, quant, w.q.shape[0])
-        dense = replace(params, stride_h=1, stride_w=1)
+        spread, shape, dense = self.as_convolution(params, x.q, w.q.shape)
         y = np.empty((len(x.q), *outputs[0].shape[1:]), quant.dtype)
-        for images, acc in convolve(spread_out(x.q, params), w.q, dense, None, bound):
+        for images, acc in convolve(spread, w.q.reshape(shape), dense, None, bound):
             y[images] = output_step(acc, bound, b.q, shifts, quant)
         return [y]
+
+    def padding(self, params: ConvTransposeParams, inputs: Sequence[Value]) -> np.ndarray | None:
+        dense = params.stride_h == params.stride_w == 1 and not is_padded(params)
+        return None if dense else np.zeros(inputs[0].shape[-1], np.int64)
+
+    def as_convolution(
+        self, params: ConvTransposeParams, x: np.ndarray, weights: Sequence[int]
+    ) -> tuple[np.ndarray, tuple[int, ...], Conv2DParams]:
+        fields = {**vars(params), "stride_h": 1, "stride_w": 1}
+        return spread_out(x, params), tuple(weights), Conv2DParams(**fields)
 
     def macs(self, params: ConvTransposeParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return inputs[0].size * inputs[1].size // (inputs[1].shape[3] * params.groups)
@@ -157,19 +180,27 @@ def spread_out(x: np.ndarray, params: Any) -> np.ndarray:
     return z
 
 
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
 def _geometry(
     node: OnnxNode, size: Sequence[int], kernel: Sequence[int], rank: int, groups: int
 ) -> ConvTransposeParams:
     """From strides, dilations, pads, output_padding, output_shape and auto_pad, which count from the last axis."""
-    stride, dilation, extra, wanted = (
-        [plain] * (2 - rank) + list(node.integers(name) or (plain,) * rank)
-        for name, plain in (("strides", 1), ("dilations", 1), ("output_padding", 0), ("output_shape", 0))
+    stride, dilation, extra = (
+        [plain] * (2 - rank) + list(node.sides(name, plain, rank))
+        for name, plain in (("strides", 1), ("dilations", 1), ("output_padding", 0))
     )
-    wanted = wanted[-2:]  # some exporters write batch and channels, too
+    # Some exporters write batch and channels, too.
+    if any(more >= max(sides) for more, *sides in zip(extra, stride, dilation, strict=True)):
+        raise Invalid(f"output_padding {extra}", hint="less than stride or dilation")
+    wanted = ([0] * (2 - rank) + list(node.integers("output_shape") or (0,) * rank))[-2:]
     pads = node.integers("pads") or (0,) * (2 * rank)
-    if not len(stride) == len(dilation) == len(extra) == len(wanted) == 2 or len(pads) != 2 * rank:
-        raise Unsupported(f"strides, dilations or pads do not fit a {rank}d kernel")
+    if len(wanted) != 2 or len(pads) != 2 * rank:
+        raise Invalid(f"output_shape or pads do not fit a {rank}d kernel", hint=f"{rank} and {2 * rank} of them")
     auto = node.text("auto_pad", "NOTSET")
+    if auto not in AUTO_PADS:
+        raise Invalid(f"auto_pad {auto}", hint=", ".join(AUTO_PADS))
     sides: list[tuple[int, int]] = []
     for axis in range(2):
         start, end = (0, 0) if axis < 2 - rank else (pads[axis - 2 + rank], pads[axis - 2 + 2 * rank])
@@ -177,6 +208,8 @@ def _geometry(
         goal = wanted[axis] or (size[axis] * stride[axis] if auto.startswith("SAME") else 0)
         if goal:
             total = (size[axis] - 1) * stride[axis] + extra[axis] + reach + 1 - goal
+            if total <= -stride[axis]:
+                raise Invalid(f"output_shape {wanted} cannot be reached from {list(size)}", hint="a smaller one")
             half = max(total, 0) // 2  # what is missing is added at the end
             start, end = (half, total - half) if auto == "SAME_UPPER" else (max(total, 0) - half, min(total, half))
         elif auto == "VALID":

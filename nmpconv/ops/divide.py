@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import INT_MAX, INT_MIN, SPREAD_MAX, div, sat
+from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, SPREAD_MAX, div, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, elementwise, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit, exponents_of, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -33,6 +34,8 @@ class Divide(Op):
     in_place = True
     restrictions = "a divisor of 0 gives the end of the range, and 0 / 0 is 0"
     onnx = ("Div",)
+    elementwise = True
+    joins = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Dividing by a constant is multiplying by its reciprocal."""
@@ -47,6 +50,21 @@ class Divide(Op):
 
     def infer(self, params: DivideParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        a, b = exponents_of(graph, node)
+        y = quant_of(graph[node.outputs[0]]).exponent
+        # What a constant that gets its exponent later can make up for.
+        least, most = -SPREAD_MAX + EXPONENT_MIN, SPREAD_MAX + EXPONENT_MAX
+        if a is not None and b is not None:
+            yield Limit(a - b - y, -SPREAD_MAX, SPREAD_MAX, below=node.inputs[:1], above=node.outputs)
+        elif a is not None:
+            yield Limit(a - y, least, most, below=node.inputs[:1], above=node.outputs)
+        elif b is not None:
+            yield Limit(b + y, least, most, below=node.outputs)
+
+    def keeps_batch(self, params: DivideParams, inputs: Sequence[Value], output: Value) -> bool:
+        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value that keeps e_a - e_b - e_y legal."""

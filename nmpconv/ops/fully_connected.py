@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import (
     K_MAX,
@@ -25,10 +25,13 @@ from nmpconv.ops.accumulate import (
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.batch_matmul import matmul, swapped, transposed
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction
+from nmpconv.ops.traits import computed, unfit
+from nmpconv.ops.weighted import Weighted
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -50,10 +53,9 @@ class FullyConnectedParams:
     pass
 
 
-class FullyConnected(Op):
+class FullyConnected(Weighted):
     name = "fully_connected"
     Params = FullyConnectedParams
-    clamps = True
     restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Gemm", "MatMul", *SUMS)
 
@@ -85,6 +87,11 @@ class FullyConnected(Op):
         check_products(k)
         return [(*inputs[0].shape[:-1], o)]
 
+    def misfit(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> str:
+        shapes = [x.shape for x in inputs]
+        fits = len(shapes) == 3 and shapes[1][1:] == shapes[0][-1:] and shapes[2] == shapes[1][:1]
+        return computed(inputs) if fits else unfit(self.name, inputs)
+
     def reference(
         self, params: FullyConnectedParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
@@ -96,6 +103,17 @@ class FullyConnected(Op):
         acc = accumulate(x.q.reshape(-1, 1, k), w.q, exact_type(bound))
         y = output_step(acc, bound, b.q, weight_shifts(x.quant, w.quant, quant, o), quant)
         return [y.reshape(*x.q.shape[:-1], o)]
+
+    def as_convolution(
+        self, params: FullyConnectedParams, x: np.ndarray, weights: Sequence[int]
+    ) -> tuple[np.ndarray, tuple[int, ...], Conv2DParams]:
+        """1x1, of as many images as there are rows."""
+        o, k = weights
+        return x.reshape(-1, 1, 1, k), (o, 1, 1, k), Conv2DParams()
+
+    def keeps_batch(self, params: FullyConnectedParams, inputs: Sequence[Value], output: Value) -> bool:
+        """A single axis is summed up."""
+        return len(inputs[0].shape) > 1
 
     def macs(self, params: FullyConnectedParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].shape[1]
@@ -168,7 +186,7 @@ def _lower_gemm(node: OnnxNode, to: Importer) -> None:
     addend, beta = node.input(2), node.number("beta", 1.0)
     if addend and to.is_const(addend):
         c = to.array(addend, "addend").astype(np.float64) * beta
-        if c.size == (c.shape or (1,))[-1]:
+        if c.ndim < 3 and c.size == (c.shape or (1,))[-1]:
             bias = np.broadcast_to(c.ravel(), w.shape[0])
             inputs = (x, to.const(w, node.input(1)), to.const(bias, addend))
             to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
@@ -200,7 +218,11 @@ def _times(to: Importer, value: str, factor: float, output: str = "") -> str:
 
 
 def _add(to: Importer, value: str, addend: str, beta: float, output: str) -> None:
-    """value + beta * addend."""
+    """value + beta * addend, which broadcasts to the value."""
+    shape = to[value].shape
+    found = to.array(addend, "addend").shape if to.is_const(addend) else to[addend].shape
+    if np.broadcast_shapes(shape, found) != shape:
+        raise Invalid(f"an addend of shape {list(found)}", hint=f"one that broadcasts to {list(shape)}")
     if to.is_const(addend):
         term = to.const(to.array(addend, "addend").astype(np.float64) * beta, addend)
     else:

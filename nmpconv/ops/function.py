@@ -1,14 +1,25 @@
-"""The pointwise functions of lookup, in float64: FUNCTIONS[name](x, alpha, beta)."""
+"""The pointwise functions of lookup, in float64: FUNCTIONS[name](x, alpha, beta), and what is composed of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Operand = str | int | float  # "x", the index of a step, or a number
+Step = tuple[Any, ...]  # (name, operand, ...)
+
+COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
+HUGE = 2.0**500  # a step's largest magnitude: a product of two is finite, so no difference is NaN
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -58,3 +69,24 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "power": lambda x, alpha, beta: _power(x, alpha),
     "sqrt": lambda x, alpha, beta: np.sqrt(np.maximum(x, 0.0)),
 }
+
+
+def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:
+    """What each step is at x, in float64.
+
+    A step is (name, a, b) with a name of COMBINE, ("clip", a, lo, hi), or (name, a, alpha, beta) with one of FUNCTIONS,
+    whose numbers are 0 where they are left out.
+    """
+    found: list[Array] = []
+    for name, *operands in steps:
+        a, *rest = (x if o == "x" else found[o] if isinstance(o, int) else np.float64(o) for o in operands)
+        with np.errstate(over="ignore"):
+            if name in COMBINE:
+                y = COMBINE[name](a, rest[0])
+            elif name == "clip":
+                y = np.clip(a, *rest)
+            else:
+                alpha, beta = (*rest, 0.0, 0.0)[:2]
+                y = FUNCTIONS[name](a, float(alpha), float(beta))
+        found.append(np.clip(y, -HUGE, HUGE))
+    return found

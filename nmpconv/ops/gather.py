@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -30,20 +31,22 @@ class Gather(Op):
     Params = GatherParams
     grid = "same"
     onnx = ("Tile", "Expand")
+    monotone = True
+    head = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Tile repeats all of an axis, Expand its only element. Gather, Pad and Resize emit gathers, too."""
         x = to.value(node.input(0))
         shape = to[x].shape
         if node.op_type == "Expand":
-            target = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
-            shape = (*(1,) * (len(target) - len(shape)), *shape)
-            spread = [range(size) if size == goal else (0,) * goal for size, goal in zip(shape, target, strict=True)]
+            goals = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
+            shape = (*(1,) * (len(goals) - len(shape)), *shape)
+            spread = [range(size) if size == goal else (0,) * goal for size, goal in zip(shape, goals, strict=True)]
             take(to, to.reshape(x, shape), spread, node.outputs[0])
             return
         repeats = to.integers(node.input(1), "repeats")
         if len(repeats) != len(shape):
-            raise Unsupported(f"{len(repeats)} repeats for {len(shape)} axes")
+            raise Invalid(f"{len(repeats)} repeats for {len(shape)} axes", hint="one for each axis")
         indices = [tuple(range(size)) * repeat for size, repeat in zip(shape, repeats, strict=True)]
         take(to, x, indices, node.outputs[0])
 
@@ -53,6 +56,15 @@ class Gather(Op):
         if outside:
             raise Unsupported(f"index {outside[0]} along an axis of {shape[axis]}", hint=f"0 to {shape[axis] - 1}")
         return [(*shape[:axis], len(params.index), *shape[axis + 1 :])]
+
+    def keeps_batch(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> bool:
+        return params.axis % len(output.shape) != 0
+
+    def renamed(self, params: GatherParams, axes: Sequence[int]) -> GatherParams:
+        return replace(params, axis=axes[params.axis])
+
+    def factors(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        return [np.asarray(params.index) if params.axis == len(output.shape) - 1 else channels_of(output)]
 
     def reference(self, params: GatherParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[..., i, ...] = x[..., index[i], ...] along the axis."""

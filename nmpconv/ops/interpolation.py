@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nmpconv.errors import Unsupported
@@ -75,17 +77,20 @@ def cubic(place: np.ndarray, size: int, a: float, exclude_outside: bool) -> np.n
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def table(weights: np.ndarray) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """(taps, first element of each output, taps weights of each in turn) of weights [out, size].
-
-    Weights are rounded to multiples of 2^-15; what that leaves of a sum of 1 goes to the largest of an output.
-    """
+def table(weights: np.ndarray) -> tuple[int, tuple[int, ...], tuple[float, ...]]:
+    """(taps, first element of each output, taps weights of each in turn, in units of 2^-15) of weights [out, size]."""
     size = weights.shape[1]
     first = (weights != 0).argmax(axis=1)
     last = size - (weights[:, ::-1] != 0).argmax(axis=1)
     taps = int((last - first).max())
     first = np.minimum(first, size - taps)
     near = np.take_along_axis(weights, first[:, None] + np.arange(taps), axis=1)
-    q = round_half_up(near * 2.0**WEIGHT_BITS)
-    q[np.arange(len(q)), np.abs(q).argmax(axis=1)] += 2**WEIGHT_BITS - q.sum(axis=1)
-    return taps, tuple(map(int, first)), tuple(map(int, q.ravel()))
+    return taps, tuple(map(int, first)), tuple(map(float, (near * 2.0**WEIGHT_BITS).ravel()))
+
+
+def rounded(taps: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """The weights of `table` as integers that have the rounded sum; the largest of an output takes what is left."""
+    exact = np.asarray(weights, np.float64).reshape(-1, taps)
+    q = round_half_up(exact)
+    q[np.arange(len(q)), np.abs(q).argmax(axis=1)] += round_half_up(exact.sum(axis=1)) - q.sum(axis=1)
+    return tuple(map(int, q.ravel()))

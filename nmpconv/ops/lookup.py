@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
-from nmpconv.fixed import INT_MAX, INT_MIN, quantize, rsh, sat
+from nmpconv.errors import Invalid, Unsupported
+from nmpconv.fixed import EXPONENT_MIN, INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.constant import with_constant
-from nmpconv.ops.function import FUNCTIONS
+from nmpconv.ops.function import COMBINE, FUNCTIONS, Step, evaluate
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
+from nmpconv.ops.traits import Bounds, Limit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -48,7 +49,13 @@ _OF_ONNX = {
     "Reciprocal": ("reciprocal", _NONE, _NONE),
 }
 
+_OF_COMBINE = {"add": "Add", "sub": "Sub", "mul": "Mul", "minimum": "Min", "maximum": "Max"}
 UNIT_RANGE = ("sigmoid", "hard_sigmoid")
+
+# Where the bounds of a function are taken.
+FAR = float(np.finfo(np.float32).max)  # stands for infinity; what a function makes of it is infinite from HUGE on
+HUGE = 1e3
+NEAR = np.linspace(-16.0, 16.0, 4097)
 
 COARSEST, FINEST = 9, 12  # log2 of the number of chords of an int16 table
 CHORD_MAX = 0.25  # steps of the output that a chord may be off
@@ -57,25 +64,34 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 @dataclass(frozen=True)
 class LookupParams:
-    """after * function(before * x)."""
+    """after * function(before * x). Composed of steps, the last one is the function (`function.evaluate`)."""
 
     function: str = ""
     alpha: float = 0.0
     beta: float = 0.0
     before: float = 1.0
     after: float = 1.0
+    composed: tuple[Step, ...] = ()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """In float64."""
+        if self.composed:
+            return np.asarray(self.after * evaluate(self.composed, self.before * x)[-1])
         return np.asarray(self.after * FUNCTIONS[self.function](self.before * x, self.alpha, self.beta))
+
+    @property
+    def last(self) -> str:
+        """The name of what is computed last."""
+        return self.composed[-1][0] if self.composed else self.function
 
 
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta", "before", "after")
+    float_only = ("function", "alpha", "beta", "before", "after", "composed")
     in_place = True
     onnx = (*_OF_ONNX, "PRelu", "Pow")
+    elementwise = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own."""
@@ -90,7 +106,10 @@ class Lookup(Op):
         else:
             function, (first, alpha), (second, beta) = _OF_ONNX[node.op_type]
             alpha, beta = node.number(first, alpha), node.number(second, beta)
-            if node.text("approximate", "none") == "tanh":
+            form = node.text("approximate", "none")
+            if form not in ("none", "tanh"):
+                raise Invalid(f"approximate {form!r}", hint="none or tanh")
+            if form == "tanh":
                 function = "gelu_tanh"
         to.emit("lookup", (x,), LookupParams(function, alpha, beta), node.outputs[0])
 
@@ -98,7 +117,30 @@ class Lookup(Op):
         return [inputs[0].shape]
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
-        return 1 - bits if node.params.function in UNIT_RANGE else None
+        return 1 - bits if node.params.last in UNIT_RANGE else None
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        """Those of the function at many points: the functions here have no extremes far from 0."""
+        low, high = (min(max(end, -FAR), FAR) for end in inputs[0])
+        y = node.params(np.concatenate([np.linspace(low, high, NEAR.size), np.clip(NEAR, low, high)]))
+        known = all(map(math.isfinite, inputs[0]))
+        least, most = (
+            end if known or abs(end) < HUGE else math.copysign(math.inf, end)
+            for end in (float(y.min()), float(y.max()))
+        )
+        return least, most
+
+    def in_head(self, params: LookupParams) -> bool:
+        return params.last in UNIT_RANGE
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        """The samples of an int16 table have a grid below that of the output."""
+        if quant_of(graph[node.inputs[0]]).bits == 16:
+            y = quant_of(graph[node.outputs[0]]).exponent
+            yield Limit(y, EXPONENT_MIN + TABLE_BITS, math.inf, below=node.outputs)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table: 256 results for int8; for int16, 513 or more samples with 8 bits below the output's grid.
@@ -140,6 +182,11 @@ class Lookup(Op):
             x = Operand(q, grid(source, 4 - source))
             params = LookupParams(function, 0.25, 0.5)
             yield single(self, f"{function}/{source}to{target}", params, [x], grid(target, 4 - target), quantize=True)
+        steps = (("mul", "x", "x"), ("tanh", 0), ("sub", 1.0, 1), ("leaky_relu", 2, 0.1), ("mul", 3, "x"))
+        for source, target in product(WIDTHS, WIDTHS):
+            x = fed("composed", (1, 999), source, 4 - source)
+            composed = LookupParams(composed=(*steps, ("clip", 4, -0.25, math.inf), ("maximum", 5, -0.125)))
+            yield single(self, f"composed/{source}to{target}", composed, [x], grid(target, 2 - target), quantize=True)
         steep = LookupParams("leaky_relu", -3000.0, 0.0)
         for e in (-12, 5):
             yield single(self, f"steep/{e}", steep, [fed("steep", (1, 999), 16, e)], grid(16, -6), quantize=True)
@@ -155,16 +202,38 @@ class Lookup(Op):
 
 
 def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
-    """The function itself."""
-    if p.function == "silu":
+    """The function itself, or what it is composed of."""
+    if not p.composed:
+        return _export_function(p.function, p.alpha, p.beta, x, y, to)
+    made: list[str] = []
+
+    def name(operand: str | int | float) -> str:
+        if isinstance(operand, str):
+            return x
+        return made[operand] if isinstance(operand, int) else to.const(np.float32(operand))
+
+    for i, (kind, first, *rest) in enumerate(p.composed):
+        out = y if i == len(p.composed) - 1 else ""
+        if kind in COMBINE:
+            made.append(to.node(_OF_COMBINE[kind], (name(first), name(rest[0])), out))
+        elif kind == "clip":
+            made.append(to.node("Clip", (name(first), *(name(o) if math.isfinite(o) else "" for o in rest)), out))
+        else:
+            alpha, beta = (*rest, 0.0, 0.0)[:2]
+            made.append(_export_function(kind, alpha, beta, name(first), out, to))
+    return made[-1]
+
+
+def _export_function(function: str, alpha: float, beta: float, x: str, y: str, to: Exporter) -> str:
+    if function == "silu":
         return to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
-    if p.function == "gelu_tanh":
+    if function == "gelu_tanh":
         return to.node("Gelu", (x,), y, approximate="tanh")
-    if p.function == "power":
-        return to.node("Pow", (x, to.const(np.float32(p.alpha))), y)
-    kind = next(kind for kind, (function, *_) in _OF_ONNX.items() if function == p.function)
+    if function == "power":
+        return to.node("Pow", (x, to.const(np.float32(alpha))), y)
+    kind = next(kind for kind, (name, *_) in _OF_ONNX.items() if name == function)
     _, (first, _), (second, _) = _OF_ONNX[kind]
-    attributes = {name: value for name, value in ((first, p.alpha), (second, p.beta)) if name}
+    attributes = {name: value for name, value in ((first, alpha), (second, beta)) if name}
     return to.node(kind, (x,), y, **attributes)
 
 
@@ -206,6 +275,8 @@ def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
     if exponent.size != 1:
         raise Unsupported(f"{exponent.size} exponents", hint="one exponent")
     power = float(exponent.item())
+    if not math.isfinite(power):
+        raise Invalid(f"its exponent is {power}", hint="a finite number")
     if power == 2.0:
         to.emit("mul", (x, x), MulParams(), node.outputs[0])
     else:

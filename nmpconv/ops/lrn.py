@@ -19,6 +19,7 @@ from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -53,6 +54,8 @@ class Lrn(Op):
     onnx = ("LRN",)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
+        if len(to[node.input(0)].shape) != 4:
+            raise Unsupported(f"its input has {len(to[node.input(0)].shape)} dimensions", hint="[N,C,H,W]")
         x = to.nhwc(node.input(0))
         alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("bias", 1.0)
         if alpha <= 0 or beta <= 0 or bias < 0:
@@ -64,6 +67,12 @@ class Lrn(Op):
         if not 1 <= params.size <= SIZE_MAX:
             raise Unsupported(f"a sum of {params.size} channels", hint=f"1 to {SIZE_MAX}")
         return [inputs[0].shape]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        """The bias in the units of the squares stays below 2^120."""
+        p = node.params
+        least = math.ceil((math.log2(p.size / p.alpha * max(p.bias, 1.0)) - 120) / 2)
+        yield Limit(quant_of(graph[node.inputs[0]]).exponent, least, math.inf, below=node.inputs[:1])
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """With u = alpha / size * 4^e_x, the base is u * 2^-shift * B, B = S * 2^shift + bias / u * 2^shift.
@@ -136,11 +145,17 @@ class Lrn(Op):
         return single(self, name, params, [x], y, quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
-        """Written out, as onnxruntime has no LRN of an even size; the channels are the width of a pool."""
+        """Written out, as onnxruntime has no LRN of an even size; the channels are the width of a pool, where a sum is
+        not of all of them.
+        """
         p, x = node.params, node.inputs[0]
         pads = [0, (p.size - 1) // 2, 0, p.size // 2]
         squares = to.node("Mul", (x, x))
-        mean = to.node("AveragePool", (squares,), kernel_shape=[1, p.size], pads=pads, count_include_pad=1)
+        if p.size >= 2 * graph[x].shape[-1] - 1:
+            total = to.node("ReduceSum", (squares, to.const((-1,))))
+            mean = to.node("Mul", (total, to.const(np.float32(1 / p.size))))
+        else:
+            mean = to.node("AveragePool", (squares,), kernel_shape=[1, p.size], pads=pads, count_include_pad=1)
         base = to.node("Add", (to.node("Mul", (mean, to.const(np.float32(p.alpha)))), to.const(np.float32(p.bias))))
         to.node("Mul", (x, to.node("Pow", (base, to.const(np.float32(-p.beta))))), node.outputs[0])
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.errors import Invalid
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.window import padded, pool_out, tap
+from nmpconv.ops.traits import Border
+from nmpconv.ops.window import bordered, padded, pool_out, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -41,6 +43,8 @@ class MaxPool(Op):
     grid = "same"
     restrictions = "every window sees a pixel"
     onnx = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
+    monotone = True
+    homogeneous = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type in ("ReduceMax", "ReduceMin"):
@@ -50,11 +54,27 @@ class MaxPool(Op):
         if node.op_type == "GlobalMaxPool":
             params = MaxPoolParams(kernel_h=height, kernel_w=width)
         else:
+            if node.integer("storage_order", 0) not in (0, 1):
+                raise Invalid(f"storage_order {node.integer('storage_order', 0)}", hint="0 or 1")
             params = MaxPoolParams(**node.pool_window((height, width)).params("kernel", "stride", "dilation", "pad"))
         to.nchw(to.emit("max_pool", (x,), params), node.outputs[0], like=node.input(0))
 
     def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def by_channel(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> bool:
+        return True
+
+    def take_border(
+        self, params: MaxPoolParams, inputs: Sequence[Value], border: Border, least: float
+    ) -> tuple[MaxPoolParams, None] | None:
+        """Padding never wins, nor does a border that no element is below."""
+        wider = bordered(params, border)
+        plain = params.dilation_h == params.dilation_w == 1 and sees_pixels(wider)
+        return (wider, None) if plain and least >= border.value else None
+
+    def window(self, params: MaxPoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
+        return params.kernel_h, params.dilation_h
 
     def reference(self, params: MaxPoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The largest pixel of each window; every window holds at least one."""

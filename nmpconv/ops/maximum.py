@@ -12,3 +12,4 @@ class Maximum(Aligned):
     Params = AlignedParams
     kind = "Max"
     combine = np.maximum
+    monotone = True

@@ -12,3 +12,4 @@ class Minimum(Aligned):
     Params = AlignedParams
     kind = "Min"
     combine = np.minimum
+    monotone = True

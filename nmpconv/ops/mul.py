@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Bounds, Limit, combined, product_limits, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -30,6 +32,8 @@ class Mul(Op):
     clamps = True
     in_place = True
     onnx = ("Mul", "Neg")
+    elementwise = True
+    joins = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Neg is multiplying by -1."""
@@ -42,6 +46,29 @@ class Mul(Op):
 
     def infer(self, params: MulParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        if not self.squares(node, ()):
+            return combined(np.multiply, inputs)
+        low, high = inputs[0]
+        ends = low * low, high * high
+        return 0.0 if low <= 0 <= high else min(ends), max(ends)
+
+    def corners(self, inputs: int) -> Sequence[Sequence[int]]:
+        """It is linear in each of the two."""
+        return tuple(product((0, 1), repeat=inputs))
+
+    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return constant, np.zeros_like(constant)
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        return node.inputs[0] == node.inputs[1]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        return product_limits(node, graph)
+
+    def keeps_batch(self, params: MulParams, inputs: Sequence[Value], output: Value) -> bool:
+        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value that keeps the shift e_y - e_a - e_b legal."""

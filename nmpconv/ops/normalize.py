@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import EXPONENT_MIN, INT_MAX, INT_MIN, SHIFT_MAX, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -57,27 +58,61 @@ class Normalize(Op):
             return _lower_groups(node, to, x)
         eps = node.number("epsilon", 1e-18 if node.op_type == "MeanVarianceNormalization" else 1e-5)
         if node.op_type == "LayerNormalization":
-            axes = tuple(range(node.integer("axis", -1) % len(shape), len(shape)))
+            axes = tuple(range(node.axis(node.integer("axis", -1), len(shape)), len(shape)))
             scaled = axes
         elif node.op_type == "InstanceNormalization":
             axes, scaled = tuple(range(2, len(shape))), (1,)
         else:
-            axes, scaled = tuple(sorted(axis % len(shape) for axis in node.integers("axes") or (0, 2, 3))), ()
+            axes, scaled = tuple(sorted(node.axes(node.integers("axes") or (0, 2, 3), len(shape), once=False))), ()
         constants = []
         for index, role, default in ((1, "scale", 1.0), (2, "bias", 0.0)):
             data = to.array(node.input(index), role) if node.input(index) else np.full((), default)
-            data = np.broadcast_to(data, [shape[axis] for axis in scaled])
+            sizes = [shape[axis] for axis in scaled]
+            if node.op_type == "InstanceNormalization" and list(data.shape) != sizes:
+                raise Invalid(f"a {role} of shape {list(data.shape)}", hint=f"{sizes}")
+            while data.ndim > len(sizes) and data.shape[0] == 1:
+                data = data[0]
+            if data.ndim > len(sizes) or any(
+                d not in (1, s) for d, s in zip(data.shape[::-1], sizes[::-1], strict=False)
+            ):
+                raise Unsupported(f"a {role} of shape {list(data.shape)}", hint=f"one that broadcasts to {sizes}")
+            data = np.broadcast_to(data, sizes)
             along = [size if axis in scaled else 1 for axis, size in enumerate(shape)]
             constants.append(to.const(data.reshape(along), node.input(index)))
         to.emit("normalize", (x, *constants), NormalizeParams(axes, eps=eps), node.outputs[0])
 
     def infer(self, params: NormalizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape = inputs[0].shape
+        if params.eps <= 0:
+            raise Unsupported(f"epsilon {params.eps:g}", hint="a positive number")
         if not params.axes:
             raise Unsupported("there is nothing to take the mean of", hint="an axis")
         if (count := prod(shape[axis] for axis in params.axes)) > COUNT_MAX:
             raise Unsupported(f"{count} elements with one mean", hint=f"at most {COUNT_MAX}")
         return [shape]
+
+    def misfit(self, params: NormalizeParams, inputs: Sequence[Value]) -> str:
+        shapes = [x.shape for x in inputs]
+        fits = len(shapes) == 3 and shapes[1] == shapes[2] and len(shapes[0]) == len(shapes[1])
+        fits = fits and all(n in (1, size) for n, size in zip(shapes[1], shapes[0], strict=True))
+        return computed(inputs) if fits else unfit(self.name, inputs)
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        """eps in the units of the variance is below the largest variance of the type; scale has a legal shift."""
+        x, y, scale = (graph[name].quant for name in (node.inputs[0], node.outputs[0], node.inputs[1]))
+        assert x is not None
+        assert y is not None
+        if scale is None:
+            least = math.ceil(math.log2(node.params.eps) / 2) + 1 - x.bits
+            yield Limit(x.exponent, least, math.inf, below=node.inputs[:1])
+        else:
+            yield Limit(y.exponent + NORMALIZED_BITS - FRACTION_BITS - scale.exponent, 0, SHIFT_MAX)
+
+    def keeps_batch(self, params: NormalizeParams, inputs: Sequence[Value], output: Value) -> bool:
+        return 0 not in params.axes
+
+    def renamed(self, params: NormalizeParams, axes: Sequence[int]) -> NormalizeParams:
+        return replace(params, axes=tuple(sorted(axes[axis] for axis in params.axes)))
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Scale in 24 bits, bias 8 bits below the grid of y, eps as n^2 * eps * 2^(f - 2*e_x) with 31 bits.

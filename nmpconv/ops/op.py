@@ -1,6 +1,7 @@
 """What an op is: one frozen dataclass of parameters and a handful of functions, one op a file.
 
-Adding an op touches three places: its table in schema/nmp.fbs, this folder, interpreter/src/ops/<op>.c.
+Adding an op is three files: its table in schema/nmp.fbs, one here, interpreter/src/ops/<op>.c. What a pass
+needs to know of an op is a trait here: a pass names an op only where it builds one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.overlap import Lines
+from nmpconv.ops.traits import ANY, Border, Bounds, Limit, channels_of, hull
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -45,8 +47,18 @@ class Op:
     grid:     "free": output exponents are chosen; "same": all inputs and outputs share one exponent and width.
     clamps:   the op can saturate its output to a narrower [lo, hi], so an activation may be fused into it.
     exponents: least and largest legal exponent of the output.
+    axis_max:  the most elements along the axis of the parameters; None: any number, or there is no such axis.
     in_place: the output may lie exactly on the first input when both have the same number of bytes.
     onnx:     the ONNX op types that `lower` turns into this op.
+
+    Traits, which passes ask for instead of naming ops:
+
+    elementwise: an element of the output depends on the elements of the operands at its place alone.
+    joins:       several tensors on an equal footing are operands: they broadcast, or (concat) lie side by side.
+    monotone:    the output never falls where an input rises.
+    homogeneous: positive factors of the channels of all inputs are those of the output's: f(s * x) = s * f(x).
+    border:      the input, if there is one, that holds what padding stands for, on the grid of the first input.
+    head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
     name: ClassVar[str]
@@ -55,8 +67,15 @@ class Op:
     grid: ClassVar[str] = "free"
     clamps: ClassVar[bool] = False
     exponents: ClassVar[tuple[int, int]] = (EXPONENT_MIN, EXPONENT_MAX)
+    axis_max: ClassVar[int | None] = None
     in_place: ClassVar[bool] = False
     restrictions: ClassVar[str] = ""
+    elementwise: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
+    homogeneous: ClassVar[bool] = False
+    border: ClassVar[int | None] = None
+    head: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()
 
@@ -87,7 +106,88 @@ class Op:
         """The specification: integers in, integers out. ``outputs`` give shape and quant; results have their dtype."""
         raise NotImplementedError
 
-    def parts(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
+    def misfit(self, params: Any, inputs: Sequence[Value]) -> str:
+        """What is wrong with the operands' shapes, or with their being computed or constant; '' for nothing."""
+        return ""
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        """What the kernels rely on besides `exponents`; limits of constants that have no grid yet are left out."""
+        return iter(())
+
+    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
+        """Whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
+        return True
+
+    def by_channel(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
+        """Whether channel c of the output (the last axis) comes from channel c of each computed input alone."""
+        return self.elementwise and all(x.is_const or x.shape[-1:] == output.shape[-1:] for x in inputs)
+
+    def window(self, params: Any, inputs: Sequence[Value]) -> tuple[int, int] | None:
+        """Height and dilation of the window that slides over rows of [N,H,W,C]; None: there is none."""
+        return None
+
+    def renamed(self, params: Any, axes: Sequence[int]) -> Any | None:
+        """The parameters that do to a tensor what these do to its transpose, axis i of which is its axis axes[i].
+
+        None: the op is tied to its axes. Constants of the input's rank are to be transposed back.
+        """
+        return params if self.elementwise else None
+
+    def with_channels(self, params: Any, channels: int) -> Any:
+        """The parameters of an op `by_channel` whose output has so many channels (its last axis)."""
+        return params
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        """Bounds of the output's elements, as reals before a clamp, from those of the inputs."""
+        return hull(inputs) if self.grid == "same" else ANY
+
+    def factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        """Where factors of the output's channels (the last axis) come from; None: the op does not pass factors on.
+
+        For each computed input: the channel of it that has the factor of each output channel, int [C]; -1: none.
+        """
+        alike = all(x.shape == output.shape for x in inputs) or not self.joins
+        if not (self.homogeneous and alike) or any(x.is_const for x in inputs):
+            return None
+        return [channels_of(output)] * len(inputs)
+
+    def corners(self, inputs: int) -> Sequence[Sequence[int]]:
+        """Which ends (0 low, 1 high) of the inputs' intervals the output has its extremes at; (): it is not known."""
+        return ((0,) * inputs, (1,) * inputs) if self.monotone else ()
+
+    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """(a, b) with y = a * x + b, x the operand of this place and the constant the other one; None: it is no such.
+
+        a and b have the constant's shape.
+        """
+        return None
+
+    def idle(self, params: Any, x: Value, y: Value) -> bool:
+        """Whether every element of the output y is that of the input x at its place, before a clamp."""
+        return False
+
+    def take_border(
+        self, params: Any, inputs: Sequence[Value], border: Border, least: float
+    ) -> tuple[Any, np.ndarray | None] | None:
+        """The parameters that pad x so, too, and the padding value per channel, None for 0; None: the op cannot.
+
+        inputs: x without the border, and the constants. No element of x is below ``least``.
+        """
+        return None
+
+    def in_head(self, params: Any) -> bool:
+        """`head`, of an op with these parameters."""
+        return self.head
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        """Whether the output holds squares, or means or functions of squares; inputs: which of them do."""
+        return False
+
+    def fewest_bits(self, params: Any, inputs: Sequence[Value]) -> int:
+        """8, or 16 where results do not fit 8 bits whatever their exponent."""
+        return 8
+
+    def placed_inputs(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
         return [None] * len(inputs)
 

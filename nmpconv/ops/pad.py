@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.traits import channels_of, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -31,6 +32,8 @@ class Pad(Op):
     Params = PadParams
     grid = "same"
     onnx = ("Pad",)
+    monotone = True
+    border = 1
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers."""
@@ -40,22 +43,24 @@ class Pad(Op):
         x = to.value(node.input(0))
         rank = len(to[x].shape)
         if node.opset < 11:
-            pads, value = node.integers("pads") or (), np.float32(node.number("value", 0.0))
+            pads, value = node.integers("pads") or (), np.float32(node.number("value", 0.0, finite=False))
         else:
             pads = to.integers(node.input(1), "pads")
             value = to.array(node.input(2), "value").reshape(()) if node.input(2) else np.float32(0)
-        axes = to.integers(node.input(3), "axes") if node.input(3) else tuple(range(rank))
+        axes = node.axes(to.integers(node.input(3), "axes") if node.input(3) else range(rank), rank)
         if len(pads) != 2 * len(axes):
-            raise Unsupported(f"{len(pads)} pads for {len(axes)} axes")
+            raise Invalid(f"{len(pads)} pads for {len(axes)} axes", hint=f"{2 * len(axes)}")
         if min(pads, default=0) < 0:
             raise Unsupported(f"negative pads {list(pads)}", hint="Slice")
         if not any(pads):
             return to.rename(node.outputs[0], x)
         both = [0] * (2 * rank)
         for i, axis in enumerate(axes):
-            both[axis % rank * 2], both[axis % rank * 2 + 1] = pads[i], pads[len(axes) + i]
+            both[axis * 2], both[axis * 2 + 1] = pads[i], pads[len(axes) + i]
         if mode != "constant":
-            sides = zip(to[x].shape, both[::2], both[1::2], strict=True)
+            sides = list(zip(to[x].shape, both[::2], both[1::2], strict=True))
+            if mode == "reflect" and any(size < 2 and before + after for size, before, after in sides):
+                raise Invalid(f"reflection of {list(to[x].shape)} by {both}", hint="axes of at least 2 elements")
             indices = [np.pad(np.arange(size), side, mode=mode).tolist() for size, *side in sides]  # type: ignore[call-overload]
             take(to, x, indices, node.outputs[0])
             return
@@ -67,12 +72,26 @@ class Pad(Op):
         pads = params.pads
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
 
+    def misfit(self, params: PadParams, inputs: Sequence[Value]) -> str:
+        fits = len(inputs) == 2 and inputs[1].shape == (1,)
+        return computed(inputs) if fits else unfit(self.name, inputs)
+
+    def renamed(self, params: PadParams, axes: Sequence[int]) -> PadParams:
+        return PadParams(tuple(pad for i in np.argsort(axes) for pad in params.pads[2 * i : 2 * i + 2]))
+
+    def idle(self, params: PadParams, x: Value, y: Value) -> bool:
+        return not any(params.pads)
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The padding value on the grid that x shares with y; it may lie beyond what a fused activation left of x."""
         _, value = graph.ins(node)
         quant = quant_of(graph[node.outputs[0]])
         assert value.data is not None
         return with_constant(node, "value", quantize(value.data, quant.exponent, quant.lo, quant.hi), quant)
+
+    def factors(self, params: PadParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        """Borders of 0 around the channels."""
+        return None if np.any(inputs[1].data) or any(params.pads[-2:]) else [channels_of(output)]
 
     def reference(self, params: PadParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """x inside a border of the value."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
+from nmpconv.errors import Invalid
+
 if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
@@ -16,7 +18,7 @@ def lower_reduction(node: OnnxNode, to: Importer, x: str, pool: Callable[[str, i
     axes = _reduced_axes(node, to, len(shape))
     if not axes:
         return to.rename(node.outputs[0], x)
-    if node.integer("keepdims", 1):
+    if node.integer("keepdims", 1) == 1:
         result = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     else:
         result = tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -44,7 +46,9 @@ def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
     """In ascending order; an attribute before opset 18, an input since. None given: all, unless the node says none."""
     axes = node.integers("axes")
     if axes is None and node.input(1):
+        if to.array(node.input(1), "axes").ndim != 1:
+            raise Invalid(f"its axes '{node.input(1)}' are no list", hint="one dimension")
         axes = to.integers(node.input(1), "axes")
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axis % rank for axis in axes))
+    return tuple(sorted(node.axes(axes, rank, once=False)))

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf
+from math import inf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import helper
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Bounds, Limit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -37,6 +38,9 @@ class Requantize(Op):
     clamps = True
     in_place = True
     onnx = ("Relu", "Clip", "Min", "Max", "QuantizeLinear", "DequantizeLinear")
+    monotone = True
+    elementwise = True
+    homogeneous = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Relu, Clip, and Min or Max with one number; other tensors are compared two at a time.
@@ -59,9 +63,11 @@ class Requantize(Op):
         elif node.op_type == "Relu":
             lo = 0.0
         else:
-            lo = float(to.array(node.input(1), "min").item()) if node.input(1) else node.number("min", lo)
-            hi = float(to.array(node.input(2), "max").item()) if node.input(2) else node.number("max", hi)
+            lo = float(to.array(node.input(1), "min").item()) if node.input(1) else node.number("min", lo, finite=False)
+            hi = float(to.array(node.input(2), "max").item()) if node.input(2) else node.number("max", hi, finite=False)
         lo, hi = (-inf if lo <= FLOAT_MIN else lo), (inf if hi >= FLOAT_MAX else hi)
+        if isnan(lo) or isnan(hi):
+            raise Invalid(f"a range from {lo:g} to {hi:g}", hint="numbers")
         if lo > hi:
             raise Unsupported(f"an empty range, {lo:g} to {hi:g}")
         if (lo, hi) == (-inf, inf):
@@ -70,6 +76,16 @@ class Requantize(Op):
 
     def infer(self, params: RequantizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        return inputs[0]
+
+    def idle(self, params: RequantizeParams, x: Value, y: Value) -> bool:
+        return True
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
+        yield Limit(y - x, SHIFT_MIN, SHIFT_MAX, below=node.outputs, above=node.inputs)
 
     def reference(
         self, params: RequantizeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
@@ -92,6 +108,11 @@ class Requantize(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node("Identity", node.inputs, node.outputs[0])
+
+
+def requantize(name: str, x: str, y: str) -> Node:
+    """The node that puts x on the grid of y, and saturates it as y says."""
+    return Node(Requantize.name, name, (x,), (y,), RequantizeParams())
 
 
 def _lower_pairs(node: OnnxNode, to: Importer) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, by, fed, grid, single
 from nmpconv.ops.compare import opposite
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -32,20 +33,40 @@ class Reshape(Op):
     grid = "same"
     in_place = True
     onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "Cast")
+    monotone = True
+    head = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Everything that changes at most the shape: the target is computed here, from constants and known shapes."""
+        """Everything that changes at most the shape: the new one is computed here, from constants and known shapes."""
         x = to.value(node.input(0))
         if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
             return _lower_cast(node, to, x)
         shape = to[x].shape
-        target = _TARGETS[node.op_type](node, to, shape)
-        if prod(target) != prod(shape):
-            raise Unsupported(f"{list(shape)} cannot become {list(target)}")
-        to.reshape(x, target, node.outputs[0])
+        new = _NEW_SHAPES[node.op_type](node, to, shape)
+        if prod(new) != prod(shape):
+            raise Invalid(f"{list(shape)} cannot become {list(new)}", hint="as many elements")
+        to.reshape(x, new, node.outputs[0])
 
     def infer(self, params: ReshapeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.shape]
+
+    def by_channel(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> bool:
+        return inputs[0].shape[-1:] == output.shape[-1:]
+
+    def with_channels(self, params: ReshapeParams, channels: int) -> ReshapeParams:
+        return ReshapeParams((*params.shape[:-1], channels))
+
+    def idle(self, params: ReshapeParams, x: Value, y: Value) -> bool:
+        return x.shape == y.shape
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+    def factors(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        """Where the last axis stays, or takes in all the others."""
+        c, channels = channels_of(inputs[0]).size, channels_of(output)
+        flat = len(output.shape) >= 1 and output.size == channels.size and channels.size % c == 0
+        return [channels % c] if flat or channels.size == c else None
 
     def reference(self, params: ReshapeParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The same elements in row-major order."""
@@ -80,7 +101,7 @@ def _reshape(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, .
 
 def _flatten(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
     axis = node.integer("axis", 1)
-    axis += len(shape) if axis < 0 else 0
+    axis = len(shape) if axis == len(shape) else node.axis(axis, len(shape))
     return prod(shape[:axis]), prod(shape[axis:])
 
 
@@ -95,10 +116,10 @@ def _unsqueeze(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int,
     return tuple(1 if axis in axes else next(rest) for axis in range(len(shape) + count))
 
 
-def _axes(node: OnnxNode, to: Importer, rank: int) -> list[int]:
+def _axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
     """An attribute before opset 13, an input since."""
     axes = node.integers("axes") or (to.integers(node.input(1), "axes") if node.input(1) else ())
-    return [axis % rank for axis in axes]
+    return node.axes(axes, rank, once=node.op_type != "Squeeze")
 
 
 def _same(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
@@ -126,7 +147,7 @@ def _is_whole(to: Importer, x: str) -> bool:
     return maker is not None and maker.op in ("arg_max", "greater", "equal")
 
 
-_TARGETS = {
+_NEW_SHAPES = {
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,

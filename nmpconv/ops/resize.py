@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import SHIFT_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather import take
-from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, table
+from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, rounded, table
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -28,14 +29,17 @@ SUM_MAX = 2 ** (WEIGHT_BITS + 1)  # legal sum of |weights| of one output along o
 
 @dataclass(frozen=True)
 class ResizeParams:
-    """rows [OH]: the first row that an output sees; row_weights [OH * taps_h]: multiples of 2^-15. So columns."""
+    """rows [OH]: the first row that an output sees; row_weights [OH * taps_h] in units of 2^-15. So columns.
+
+    Weights are real numbers until quantization, whole ones from then on.
+    """
 
     taps_h: int = 1
     taps_w: int = 1
     rows: tuple[int, ...] = ()
-    row_weights: tuple[int, ...] = ()
+    row_weights: tuple[float, ...] = ()
     columns: tuple[int, ...] = ()
-    column_weights: tuple[int, ...] = ()
+    column_weights: tuple[float, ...] = ()
 
 
 class Resize(Op):
@@ -44,6 +48,8 @@ class Resize(Op):
     clamps = True
     restrictions = "linear and cubic over H and W; nearest over any axes; no antialias, no tf_crop_and_resize"
     onnx = ("Resize", "Upsample")
+    homogeneous = True
+    head = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Nearest neighbours are gathered, one axis after the other; everything else is a weighted sum."""
@@ -54,6 +60,8 @@ class Resize(Op):
         if node.integer("antialias", 0):
             raise Unsupported("antialias", hint="antialias = 0")
         transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
+        if node.integer("exclude_outside", 0) and mode != "cubic":
+            raise Invalid(f"exclude_outside in mode {mode}", hint="mode cubic")
         axes = list(zip(shape, sizes, scales, strict=True))
         if transform == "align_corners" and any(abs(size * scale - out) > 1e-3 for size, out, scale in axes):
             # The length of the axis then is a whole number for onnxruntime, and none for ONNX's own tests.
@@ -75,10 +83,19 @@ class Resize(Op):
     def infer(self, params: ResizeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         n, _, _, c = inputs[0].shape
         for taps, weights in ((params.taps_h, params.row_weights), (params.taps_w, params.column_weights)):
-            largest = int(np.abs(np.reshape(weights, (-1, taps))).sum(axis=1).max())
+            largest = int(np.abs(np.reshape(rounded(taps, weights), (-1, taps))).sum(axis=1).max())
             if largest > SUM_MAX:
                 raise Unsupported(f"weights of {largest * 2.0**-WEIGHT_BITS:g} in all", hint="at most 2")
         return [(n, len(params.rows), len(params.columns), c)]
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
+        yield Limit(y - x, RISE_MIN, RISE_MAX, below=node.outputs, above=node.inputs)
+
+    def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
+        p = node.params
+        rows, columns = rounded(p.taps_h, p.row_weights), rounded(p.taps_w, p.column_weights)
+        return replace(node, params=replace(p, row_weights=rows, column_weights=columns)), []
 
     def reference(self, params: ResizeParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[i,j] = sat(rsh(sum over r, c of x[rows[i]+r, columns[j]+c] * v[i,r] * h[j,c], 30 + e_y - e_x)).
@@ -98,10 +115,12 @@ class Resize(Op):
     def cases(self) -> Iterator[Case]:
         for (name, shape, params), bits, fill in product(_geometries(), product(WIDTHS, repeat=2), FILLS):
             case = f"{name}/{by(bits)}/{fill}"
-            yield single(self, case, params, [fed(case, shape, bits[0], -4, fill)], grid(bits[1], -4))
+            yield single(self, case, params, [fed(case, shape, bits[0], -4, fill)], grid(bits[1], -4), quantize=True)
         _, shape, params = next(_geometries())
         for rise in (RISE_MIN, -1, 1, RISE_MAX):
-            yield single(self, f"rise/{rise}", params, [fed("x", shape, 16, 0)], grid(16, rise, lo=-20000))
+            yield single(
+                self, f"rise/{rise}", params, [fed("x", shape, 16, 0)], grid(16, rise, lo=-20000), quantize=True
+            )
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p, (_, height, width, _) = node.params, graph[node.inputs[0]].shape
@@ -112,7 +131,7 @@ class Resize(Op):
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
-def _weigh(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: Sequence[int]) -> np.ndarray:
+def _weigh(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: Sequence[float]) -> np.ndarray:
     """Weighted sums of int64 x along an axis."""
     w = np.asarray(weights, np.int64).reshape(-1, taps)
     shape = [1] * x.ndim
@@ -120,7 +139,7 @@ def _weigh(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: S
     return np.asarray(sum(np.take(x, np.add(first, k), axis=axis) * w[:, k].reshape(shape) for k in range(taps)))
 
 
-def _dense(taps: int, first: Sequence[int], weights: Sequence[int], size: int) -> np.ndarray:
+def _dense(taps: int, first: Sequence[int], weights: Sequence[float], size: int) -> np.ndarray:
     """The weights as a matrix [out, size] of float32."""
     matrix = np.zeros((len(first), size), np.float32)
     w = np.asarray(weights).reshape(-1, taps) * 2.0**-WEIGHT_BITS
@@ -129,14 +148,17 @@ def _dense(taps: int, first: Sequence[int], weights: Sequence[int], size: int) -
     return matrix
 
 
+SIDE_MAX = 2**20  # longer axes are none of images
+
+
 def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
     """(sizes, scales) of all axes: from scales or sizes, which are an attribute, an input, or for some axes only."""
     at = 1 if node.opset < 11 else 2
     scales = to.array(node.input(at), "scales").ravel() if node.input(at) else node.attributes.get("scales", ())
     wanted = to.integers(node.input(3), "sizes") if node.input(3) else ()
-    axes = [axis % len(shape) for axis in node.integers("axes") or range(len(shape))]
+    axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
     if len(scales) + len(wanted) != len(axes):
-        raise Unsupported(f"{len(scales)} scales and {len(wanted)} sizes for {len(axes)} axes")
+        raise Invalid(f"{len(scales)} scales and {len(wanted)} sizes for {len(axes)} axes", hint="one for each axis")
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         raise Unsupported(f"keep_aspect_ratio_policy {policy}", hint="stretch, not_larger or not_smaller")
@@ -152,6 +174,8 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
             scales = [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
             after = [int(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
     sizes, factors = list(shape), [1.0] * len(shape)
+    if not all(1 <= size < SIDE_MAX for size in after):
+        raise Unsupported(f"sizes {after}", hint=f"1 to {SIDE_MAX - 1}")
     for axis, size, scale in zip(axes, after, scales, strict=True):
         sizes[axis], factors[axis] = size, float(scale)
     return sizes, factors
@@ -183,8 +207,8 @@ def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
     """name, x [N,H,W,C], params"""
 
     def both(rows: np.ndarray, columns: np.ndarray) -> ResizeParams:
-        (taps_h, *v), (taps_w, *h) = table(rows), table(columns)
-        return ResizeParams(taps_h, taps_w, v[0], v[1], h[0], h[1])
+        (taps_h, first_h, v), (taps_w, first_w, h) = table(rows), table(columns)
+        return ResizeParams(taps_h, taps_w, first_h, v, first_w, h)
 
     def place(size: int, out: int) -> np.ndarray:
         return coordinates("half_pixel", size, out, out / size)

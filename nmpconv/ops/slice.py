@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -32,6 +33,8 @@ class Slice(Op):
     Params = SliceParams
     grid = "same"
     onnx = ("Slice", "Split", "Gather")
+    monotone = True
+    head = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Split and a Gather of evenly spaced indices are slices too; any other Gather is one."""
@@ -46,6 +49,20 @@ class Slice(Op):
 
     def infer(self, params: SliceParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.sizes]
+
+    def keeps_batch(self, params: SliceParams, inputs: Sequence[Value], output: Value) -> bool:
+        return params.steps[0] == 1
+
+    def renamed(self, params: SliceParams, axes: Sequence[int]) -> SliceParams:
+        back = np.argsort(axes)
+        starts, steps, sizes = (tuple(field[i] for i in back) for field in (params.starts, params.steps, params.sizes))
+        return SliceParams(starts, steps, sizes)
+
+    def idle(self, params: SliceParams, x: Value, y: Value) -> bool:
+        return x.shape == params.sizes and set(params.steps) <= {1}
+
+    def factors(self, params: SliceParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
+        return [params.starts[-1] + channels_of(output) * params.steps[-1]]
 
     def reference(self, params: SliceParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[i] = x[start + step * i] along every axis."""
@@ -108,7 +125,9 @@ def _ranges(node: OnnxNode, to: Importer, shape: Sequence[int]) -> list[range]:
         starts, ends = (to.integers(node.input(i), role) for i, role in ((1, "starts"), (2, "ends")))
         axes = to.integers(node.input(3), "axes") if node.input(3) else None
         steps = to.integers(node.input(4), "steps") if node.input(4) else None
-    axes = axes or tuple(range(len(starts)))
+    axes = node.axes(axes or range(len(starts)), len(shape))
+    if steps is not None and 0 in steps:
+        raise Invalid(f"steps {list(steps)}", hint="not 0")
     ranges = [range(size) for size in shape]
     for start, end, axis, step in zip(starts, ends, axes, steps or (1,) * len(starts), strict=True):
         ranges[axis] = range(shape[axis])[slice(start, end if step > 0 or end >= -shape[axis] else None, step)]
@@ -117,13 +136,13 @@ def _ranges(node: OnnxNode, to: Importer, shape: Sequence[int]) -> list[range]:
 
 def _lower_split(node: OnnxNode, to: Importer, x: str) -> None:
     shape = to[x].shape
-    axis, count = node.integer("axis", 0) % len(shape), len(node.outputs)
+    axis, count = node.axis(node.integer("axis", 0), len(shape)), len(node.outputs)
     sizes = to.integers(node.input(1), "split") if node.input(1) else node.integers("split")
     if not sizes:
         part = -(-shape[axis] // count)
         sizes = (*(part,) * (count - 1), shape[axis] - part * (count - 1))
     if len(sizes) != count or sum(sizes) != shape[axis]:
-        raise Unsupported(f"parts {list(sizes)} of {shape[axis]}")
+        raise Invalid(f"parts {list(sizes)} of {shape[axis]}", hint=f"{count} sizes whose sum is {shape[axis]}")
     start = 0
     for size, output in zip(sizes, node.outputs, strict=True):
         if output:
@@ -133,9 +152,9 @@ def _lower_split(node: OnnxNode, to: Importer, x: str) -> None:
 
 def _lower_gather(node: OnnxNode, to: Importer, x: str) -> None:
     shape = to[x].shape
-    axis = node.integer("axis", 0) % len(shape)
+    axis = node.axis(node.integer("axis", 0), len(shape))
     indices = to.array(node.input(1), "index")
-    flat = [int(i) % shape[axis] for i in indices.ravel()]
+    flat = [node.axis(int(i), shape[axis], "index") for i in indices.ravel()]
     step = flat[1] - flat[0] if len(flat) > 1 else 1
     output = node.outputs[0] if indices.ndim == 1 else ""
     if step == 0 or flat != [flat[0] + i * step for i in range(len(flat))]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Bounds
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -38,6 +39,8 @@ class Softmax(Op):
     name = "softmax"
     Params = SoftmaxParams
     exponents = (-16, 0)
+    axis_max = AXIS_MAX
+    head = True
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("Softmax", "LogSoftmax")
 
@@ -45,7 +48,7 @@ class Softmax(Op):
         """Before opset 13 all axes from ``axis`` on are one."""
         x = to.value(node.input(0))
         shape = to[x].shape
-        axis = node.integer("axis", -1 if node.opset >= 13 else 1) % len(shape)
+        axis = node.axis(node.integer("axis", -1 if node.opset >= 13 else 1), len(shape))
         emit = _log_softmax if node.op_type == "LogSoftmax" else _softmax
         if node.opset >= 13 or prod(shape[axis + 1 :]) == 1:
             emit(to, x, axis, node.outputs[0])
@@ -58,6 +61,15 @@ class Softmax(Op):
         if shape[params.axis] > AXIS_MAX:
             raise Unsupported(f"an axis of {shape[params.axis]}", hint=f"at most {AXIS_MAX}")
         return [shape]
+
+    def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
+        return 0.0, 1.0
+
+    def keeps_batch(self, params: SoftmaxParams, inputs: Sequence[Value], output: Value) -> bool:
+        return params.axis % len(output.shape) != 0
+
+    def renamed(self, params: SoftmaxParams, axes: Sequence[int]) -> SoftmaxParams:
+        return replace(params, axis=axes[params.axis])
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 1 - bits

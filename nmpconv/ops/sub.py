@@ -20,6 +20,10 @@ class Sub(Aligned):
     combine = np.subtract
     onnx = ("Sub",)
 
+    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ones = np.ones_like(constant)
+        return (ones, -constant) if place == 0 else (-ones, constant)
+
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A constant is subtracted by adding its negative, which may merge into a layer."""
         left, right = node.inputs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
@@ -28,6 +28,8 @@ class Transpose(Op):
     Params = TransposeParams
     grid = "same"
     onnx = ("Transpose", "DepthToSpace", "SpaceToDepth")
+    monotone = True
+    head = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type != "Transpose":
@@ -35,6 +37,8 @@ class Transpose(Op):
         x = to.value(node.input(0))
         rank = len(to[x].shape)
         perm = node.integers("perm") or tuple(reversed(range(rank)))
+        if sorted(perm) != list(range(rank)):
+            raise Invalid(f"perm {list(perm)}", hint=f"each of 0 to {rank - 1} once")
         if perm == tuple(range(rank)):
             to.rename(node.outputs[0], x)
         else:
@@ -42,6 +46,15 @@ class Transpose(Op):
 
     def infer(self, params: TransposeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [tuple(inputs[0].shape[p] for p in params.perm)]
+
+    def keeps_batch(self, params: TransposeParams, inputs: Sequence[Value], output: Value) -> bool:
+        return params.perm[0] == 0
+
+    def idle(self, params: TransposeParams, x: Value, y: Value) -> bool:
+        return params.perm == tuple(range(len(params.perm)))
+
+    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
 
     def reference(
         self, params: TransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.ops.traits import Border
+
+P = TypeVar("P", bound=Any)
 
 SIDE_MAX = 32767  # legal strides, dilations and paddings
 
@@ -45,6 +49,27 @@ def _axes(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> list[
         (shape[1], kernel[0], p.stride_h, getattr(p, "dilation_h", 1), p.pad_top, p.pad_bottom),
         (shape[2], kernel[1], p.stride_w, getattr(p, "dilation_w", 1), p.pad_left, p.pad_right),
     ]
+
+
+def is_padded(params: Any) -> bool:
+    return any((params.pad_top, params.pad_left, params.pad_bottom, params.pad_right))
+
+
+def bordered(params: P, border: Border) -> P:
+    """The parameters with the border's rows and columns as further padding."""
+    return replace(
+        params,
+        pad_top=params.pad_top + border.top,
+        pad_bottom=params.pad_bottom + border.bottom,
+        pad_left=params.pad_left + border.left,
+        pad_right=params.pad_right + border.right,
+    )
+
+
+def sees_pixels(params: Any) -> bool:
+    """Whether every window of a pool without dilation sees a pixel, as `pool_out` asks, wherever it ends."""
+    p = params
+    return max(p.pad_top, p.pad_bottom) < p.kernel_h and max(p.pad_left, p.pad_right) < p.kernel_w
 
 
 def padded(x: np.ndarray, params: Any, value: np.ndarray | int | None = None) -> np.ndarray:

@@ -16,6 +16,8 @@ import numpy as np
 from nmpconv.errors import VerifyError
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.reshape import ReshapeParams
+from nmpconv.ops.transpose import TransposeParams
 
 Clamp = tuple[float, float]
 
@@ -115,6 +117,14 @@ class Editor:
         self._link(Node(op, name, tuple(inputs), (out,), params), self._place[at.name])
         return out
 
+    def reshape(self, x: str, shape: Sequence[int], *, at: Node, name: str = "", out: str = "") -> str:
+        """`emit` of a reshape."""
+        return self.emit("reshape", (x,), ReshapeParams(tuple(shape)), at=at, name=name, out=out)
+
+    def transpose(self, x: str, perm: Sequence[int], *, at: Node, name: str = "", out: str = "") -> str:
+        """`emit` of a transpose."""
+        return self.emit("transpose", (x,), TransposeParams(tuple(perm)), at=at, name=name, out=out)
+
     def remove(self, node: Node) -> None:
         """Take a node out; its values stay until `finish` finds them unused."""
         del self._nodes[node.name]
@@ -207,7 +217,7 @@ def intersect(inner: Clamp | None, outer: Clamp | None) -> Clamp | None:
     return lo, hi
 
 
-def blocks(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def axis_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
     found, i, j = [], 0, 0
     while i < len(old) or j < len(new):

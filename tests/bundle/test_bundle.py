@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 from zoo_quick import converted
 
-from nmpconv import runtime
+from nmpconv import targets
 from nmpconv.bundle import bundle
 from nmpconv.cli import main
 from nmpconv.convert import Options, convert
+from nmpconv.run import runtime
 
 STRICT = [
     "-std=c99",
@@ -74,6 +76,10 @@ def on_rv32(folder: Path, tool: Callable[..., str]) -> str:
     return output([tool("qemu-system-riscv32"), "-M", "virt", *quiet, "-kernel", str(program)])
 
 
+# Of `everywhere`; compiled for soft floats, a Cortex-M55 has no vectors and runs the kernels of an M4.
+MACHINES = (f"portable-{sys.maxsize.bit_length() + 1}", "cortex-m4", "cortex-m4", "rv32")
+
+
 def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
     return [
         on_host(folder, "gcc"),
@@ -85,8 +91,11 @@ def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
 
 def test_runs_everywhere(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     folder = unpack(model, tmp_path / "bundle")
-    for text in everywhere(folder, need_tool):
+    data = model.read_bytes()
+    for target, text in zip(MACHINES, everywhere(folder, need_tool), strict=True):
         assert text.endswith(RAN)
+        told = runtime.needs_of_target(data, target).arena_bytes
+        assert f"arena: {told} of {targets.most(data)} bytes\n" in text
 
 
 def test_clang(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
@@ -170,7 +179,7 @@ def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pyte
 
 
 def test_names_cannot_leave_a_comment(model: Path) -> None:
-    from nmpconv import flat
+    from nmpconv.file import flat
 
     root = flat.unpack(model.read_bytes())
     root["name"] = "evil */ int x; /* \u2028\n#error"

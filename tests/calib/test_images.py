@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nmpconv.calib import images
+from nmpconv.data import images
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Preprocess
 

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from nmpconv.calib.histogram import BINS, Histogram
+from nmpconv.calib.histogram import BINS, PER_STEP, Histogram
 from nmpconv.calib.observers import COUNTED, TensorStats
 
 RNG = np.random.default_rng(4)
@@ -59,6 +59,27 @@ def test_the_histogram_counts_what_it_says() -> None:
     wanted, _ = np.histogram(x[x != 0].astype(np.float64), edges)
     assert (h.counts == wanted).all()
     assert (h.zeros, h.total) == ((x == 0).sum(), x.size)
+
+
+@pytest.mark.parametrize("reach", [np.inf, 2.0, 0.3, 1e-3])
+def test_points_stand_for_what_was_counted(reach: float) -> None:
+    x = RNG.normal(size=20000).astype(np.float32)
+    x[::10] = 0
+    points, weight = Histogram.of(x, float(np.abs(x).max())).points(2.0**-12, reach)
+    assert np.isclose(weight.sum(), x.size)
+    assert np.isclose(weight @ points**2, np.square(x, dtype=np.float64).sum(), rtol=1e-3)
+    near = np.sort(points[np.abs(points) < min(reach, 1.0) * 0.99])
+    assert np.diff(near).max() <= 2.0**-12 / PER_STEP * (1 + 1e-9) or reach == 1e-3
+
+
+@pytest.mark.parametrize("peak", [1.0, 1e3, 1e9])
+def test_the_number_of_points_does_not_grow_with_the_range(peak: float) -> None:
+    """Steps of 1/1000 up to 1, and values up to the peak."""
+    x = np.linspace(-peak, peak, 10001).astype(np.float32)
+    points, weight = Histogram.of(x, np.float32(peak)).points(1e-3, 1.0)
+    assert len(points) <= 2 * PER_STEP * (1000 + BINS)
+    assert (np.abs(points) < 1).sum() >= 2 * 1000 * PER_STEP
+    assert np.isclose(weight.sum(), x.size)
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0, 0.5, 255.0, 1e-30, -3e38])
@@ -136,3 +157,36 @@ def test_clipping_moves_what_lies_outside_to_the_ends() -> None:
 def _ends(h: Histogram) -> tuple[float, float]:
     low, _, _ = h.bins()
     return float(low.min()), float(low.max())
+
+
+def test_reach_is_of_samples_whatever_their_grouping() -> None:
+    rng = np.random.default_rng(3)
+    samples = [rng.normal(size=(1, 5, 5, 4)).astype(np.float32) * (1 + i % 3) for i in range(9)]
+    parts = [TensorStats() for _ in range(3)]
+    whole = TensorStats()
+    for i, x in enumerate(samples):
+        whole.merge(TensorStats.of(x))
+        parts[i // 4].merge(TensorStats.of(x))
+    joined = TensorStats()
+    for part in parts:
+        joined.merge(part)
+    peaks = np.array([np.abs(x).max((0, 1, 2)) for x in samples])
+    assert joined.samples == len(samples)
+    assert joined.peak_mean is not None and joined.peak_spread is not None
+    np.testing.assert_allclose(joined.peak_mean, peaks.mean(0))
+    np.testing.assert_allclose(joined.peak_spread / (len(samples) - 1), peaks.var(0, ddof=1))
+    np.testing.assert_allclose(joined.reach(), whole.reach())
+    np.testing.assert_allclose(joined.scaled(3.0).reach(), 3 * whole.reach(), rtol=1e-6)
+
+
+def test_reach_goes_beyond_what_varies_and_less_with_more_samples() -> None:
+    def reach(peaks: list[float]) -> np.ndarray:
+        stats = TensorStats()
+        for peak in peaks:
+            stats.merge(TensorStats.of(np.array([[1.0, peak], [-1.0, 0.0]], np.float32)))
+        return stats.reach() / np.array([1.0, max(peaks)])
+
+    few, many = reach([1.0, 2.0, 4.0, 1.0] * 4), reach([1.0, 2.0, 4.0, 1.0] * 100)
+    assert few[0] == many[0] == 1
+    assert few[1] > 1.2
+    assert 1 <= many[1] < few[1]

@@ -12,9 +12,9 @@ from nmpconv.calib.exponent import choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.profile import Profile
 from nmpconv.errors import InputError, OutputError
+from nmpconv.graph.text import graph_hash
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
-from nmpconv.text import graph_hash
 
 RNG = np.random.default_rng(8)
 
@@ -167,3 +167,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         profiles.save(tmp_path / "p.txt", Profile("other", {}))
     assert [p.name for p in tmp_path.iterdir()] == ["p.txt"]
     assert (tmp_path / "p.txt").read_bytes() == before
+
+
+def test_a_line_without_peaks_is_read() -> None:
+    stats = TensorStats.of(np.arange(12, dtype=np.float32).reshape(3, 4))
+    text = profiles.to_text(Profile("hash", {"x": stats}))
+    before, _, last = text.rstrip("\n").rpartition(" ")
+    assert last.startswith("1:")
+    old, new = (profiles.from_text(t).stats["x"] for t in (before, text))
+    assert old.peak_mean is None
+    assert new.peak_mean is not None
+    np.testing.assert_array_equal(old.reach(), [8, 9, 10, 11])
+    np.testing.assert_array_equal(new.peak_mean, [8, 9, 10, 11])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nmpconv.calib.samples import Feeds, Samples, graph_input, open_samples
+from nmpconv.data.samples import Feeds, Samples, graph_input, open_samples
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
 

@@ -10,9 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.writer import to_bytes
 
 SIZE = 8
 CLASSES = 3

@@ -16,8 +16,8 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from nmpconv import flat
 from nmpconv.errors import ExitCode
+from nmpconv.file import flat
 
 CONVERT = "convert model.onnx --calib images"
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cli_files
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
-from nmpconv import targets
+from nmpconv import convert, targets
+from nmpconv.calib.engine import Refused
 from nmpconv.cli import options
 from nmpconv.errors import ExitCode
-from nmpconv.reader import read
-from nmpconv.runtime import load
+from nmpconv.file.reader import read
+from nmpconv.ir import Graph
+from nmpconv.passes.quantize import equalize
+from nmpconv.run.runtime import load
 
 CONVERT = ("convert", "model.onnx", "--calib", "images")
 
@@ -61,6 +68,26 @@ def test_dry_run_writes_nothing(cli) -> None:
     assert {row["activations"] for row in found["ram"]} == {found["arena_bytes"]}
 
 
+def test_dry_run_of_a_comparison_with_something_large(cli) -> None:
+    """Truth is 0 or 1, whatever it was compared with: no requantize follows."""
+    x, y = (helper.make_tensor_value_info(name, kind, [1, 4]) for name, kind in (("x", 1), ("y", 9)))
+    node = helper.make_node("Less", ["x", "k"], ["y"])
+    k = helper.make_tensor("k", 1, [], [1e30])
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y], [k])), "less.onnx")
+    found = cli("convert", "less.onnx", "--dry-run", "--json").json
+    assert [layer["op"] for layer in found["layers"]] == ["greater"]
+
+
+def test_weights_beyond_all_grids_are_refused(cli) -> None:
+    x, y = (helper.make_tensor_value_info(name, 1, [1, 4]) for name in "xy")
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], alpha=1e30)
+    w = helper.make_tensor("w", 1, [4, 4], [1.0] * 16)
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y], [w])), "gemm.onnx")
+    ran = cli("convert", "gemm.onnx", "--dry-run")
+    assert ran.code == ExitCode.UNSUPPORTED
+    assert "weights of 1e+30; at most 1.17137e+21" in ran.err
+
+
 def test_dry_run_of_a_whole_conversion(cli) -> None:
     """The figures of the file that it does not write."""
     ran = cli(*CONVERT, "--dry-run", "--json")
@@ -75,7 +102,8 @@ def test_dry_run_of_a_whole_conversion(cli) -> None:
     host, *others = ran.json["ram"]
     assert host["arena"] == load(data).arena_bytes
     assert [row["target"] for row in others] == ["cortex-m4", "cortex-m55", "rv32"]
-    assert all(row["arena"] >= row["activations"] + row["handle"] for row in [host, *others])
+    assert all(row["arena"] == row["activations"] + row["packed"] + row["handle"] for row in ran.json["ram"])
+    assert cli("inspect", "model.nmp", "--json").json["ram"] == ran.json["ram"]
 
 
 def test_target_is_in_the_file(cli) -> None:
@@ -107,6 +135,85 @@ def test_dry_run_lists_every_odd_node(cli) -> None:
     ran = cli("convert", "model.onnx", "--dry-run", "--json")
     assert (ran.code, ran.out) == (ExitCode.UNSUPPORTED, "")
     assert "odd_one (Sin)" in ran.err
+
+
+def test_the_float_graph_is_compared_with_the_model(cli) -> None:
+    assert re.search(r"float graph +1\d\d\.\d dB against the ONNX model\n", cli(*CONVERT).out)
+    found = cli(*CONVERT, "--json").json
+    assert found["float_db"] > 100
+    assert found["float_required_db"] == 90
+
+
+def change(name: str, how: Callable[[Graph], Graph], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A float pass that does something else to a graph, too."""
+    passes = [(n, (lambda g, f=f: how(f(g))) if n == name else f) for n, f in convert.FLOAT]
+    monkeypatch.setattr(convert, "FLOAT", passes)
+
+
+def without_bias(graph: Graph) -> Graph:
+    bias = next(node for node in graph.nodes if node.op == "fully_connected").inputs[2]
+    return graph.with_values(replace(graph[bias], data=np.zeros_like(graph[bias].data)))
+
+
+def clipped(graph: Graph) -> Graph:
+    return graph.with_values(replace(graph["r"], clamp=(0.0, 0.25)))
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "node", "cut"),
+    [
+        ("fold_affine", without_bias, "'logits' has", "node 'fc' (Gemm)"),
+        ("fuse_clamp", clipped, "'r' has", "node 'relu' (Relu)"),
+    ],
+)
+def test_a_wrong_pass_ends_a_conversion(cli, monkeypatch, name: str, how: object, node: str, cut: str) -> None:
+    change(name, how, monkeypatch)
+    ran = cli(*CONVERT)
+    assert (ran.code, ran.left, ran.out) == (ExitCode.INTERNAL, [], "")
+    assert "model.onnx: the float graph is another function than the model" in ran.err
+    assert node in ran.err
+    assert cut in ran.err
+    assert "90 are required" in ran.err
+    assert "report it" in ran.err
+
+
+def test_what_no_output_needs_is_not_run(cli) -> None:
+    model = cli_files.onnx_model()
+    model.opset_import.append(helper.make_opsetid("not.there", 3))
+    model.graph.node.append(helper.make_node("Nonsense", ["r"], ["z"], "dead_end", domain="not.there"))
+    onnx.save(model, "model.onnx")
+    assert "against the ONNX model" in cli(*CONVERT).out
+
+
+def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
+    """It is converted all the same, and the report says that nothing was compared."""
+
+    def refuse(*_: object) -> None:
+        raise Refused("onnxruntime refuses the model: NOT_IMPLEMENTED")
+
+    monkeypatch.setattr(convert.parity, "compare", refuse)
+    ran = cli(*CONVERT, "--equalize", "none")
+    assert ran.code == 0
+    assert "not compared with the ONNX model: onnxruntime refuses the model: NOT_IMPLEMENTED" in ran.out
+    assert cli(*CONVERT, "--equalize", "none", "--json").json["float_db"] is None
+
+
+@pytest.mark.parametrize("mode", ["auto", "vector"])
+def test_an_equalization_that_changes_the_function_is_left_out(cli, monkeypatch, mode: str) -> None:
+    """What was asked for by hand gives way to the next plainer one that keeps the function: to none here."""
+    real = equalize.scale
+
+    def broken(graph: Graph, factors: dict) -> Graph:
+        after = real(graph, factors)
+        bias = next(node for node in after.nodes if node.op == "conv2d").inputs[2]
+        return after.with_values(replace(after[bias], data=after[bias].data + np.float32(0.1)))
+
+    monkeypatch.setattr(equalize, "scale", broken)
+    ran = cli(*CONVERT, "--equalize", mode)
+    assert (ran.code, ran.left) == (0, ["model.nmp"])
+    assert "equalize vector left out: it changes the float function: 'logits' has" in ran.out
+    assert "equalize scalar left out" in ran.out
+    assert re.search(r"recipe +equalize none, ", ran.out)
 
 
 @pytest.mark.parametrize(

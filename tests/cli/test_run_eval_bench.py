@@ -17,11 +17,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nmpconv import reference, runtime
-from nmpconv.benchmark import Timing
 from nmpconv.cli import options, show
-from nmpconv.compare import Sqnr, sqnr_db, top_k
 from nmpconv.errors import UsageError
+from nmpconv.graph import reference
+from nmpconv.metrics import Sqnr, sqnr_db, top_k
+from nmpconv.run import runtime
+from nmpconv.run.benchmark import Timing
 
 
 def expected(path: Path) -> np.ndarray:
@@ -92,6 +93,51 @@ def test_eval_against_a_reference(cli, softmax: bool) -> None:
     assert found["top1"] is None
     assert (found["sqnr_db"] > 30) is not softmax
     assert found["outputs"] == [{"name": "y", "sqnr_db": found["sqnr_db"]}]
+
+
+def test_eval_with_an_input_that_nobody_reads(cli) -> None:
+    """Nor does the converted model have it; here a node that no output needs reads one."""
+    model = cli_files.onnx_model()
+    model.graph.input.append(helper.make_tensor_value_info("unused", TensorProto.FLOAT, [1, 3]))
+    model.graph.input.append(helper.make_tensor_value_info("dead", TensorProto.FLOAT, [1, 3]))
+    model.graph.node.append(helper.make_node("Neg", ["dead"], ["nothing"], "dead_end"))
+    onnx.save(model, "model.onnx")
+    assert cli("convert", "model.onnx", "--calib", "images").code == 0
+    found = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json").json
+    assert found["sqnr_db"] > 20
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])
+def test_eval_with_an_input_of_another_type(cli, kind: int) -> None:
+    model = cli_files.onnx_model()
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    model.graph.input[0].name = "typed"
+    model.graph.node.insert(0, helper.make_node("Cast", ["typed"], ["x"], "cast", to=TensorProto.FLOAT))
+    onnx.save(model, "model.onnx")
+    assert cli("convert", "model.onnx", "--calib", "images").code == 0
+    found = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json").json
+    assert found["sqnr_db"] > 20
+
+
+def test_eval_counts_equal_indices(cli) -> None:
+    """Indices have no distance. The reference of the second run has them permuted where class 0 is the best."""
+    model = cli_files.onnx_model(softmax=False)
+    del model.graph.node[-4:]
+    model.graph.node.append(helper.make_node("ArgMax", ["r"], ["i"], "best", axis=1))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("i", TensorProto.INT64, [1, 1, 8, 8]))
+    onnx.save(model, "model.onnx")
+    assert cli("convert", "model.onnx", "--calib", "images", "--bits", "16").code == 0
+    ran = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json")
+    assert (ran.json["agreement"], ran.json["sqnr_db"]) == (None, None)
+    [output] = ran.json["outputs"]
+    assert output["name"] == "i"
+    assert 99 < output["equal"] <= 100
+    model.graph.node[-1].op_type = "ArgMin"
+    onnx.save(model, "other.onnx")
+    [other] = cli("eval", "model.nmp", "--data", "images", "--reference", "other.onnx", "--json").json["outputs"]
+    assert other["equal"] < 50
+    text = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx").out
+    assert f"equal    {output['equal']:.2f} % of the elements  i" in text
 
 
 def test_eval_limit_and_offset(cli) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
-from nmpconv import runtime
 from nmpconv.convert import Options, convert, float_passes
-from nmpconv.errors import InputError, NmpError, UnsupportedModel, UsageError
+from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
+from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
-from nmpconv.passes.trace import Trace
+from nmpconv.run import runtime
 
 BITS = (8, 16)
 TINY = 2.0**-100  # so that no error over no bound is none
@@ -55,7 +55,7 @@ def _attempt(case: OnnxCase, kept: list[str], bits: int, folder: Path) -> Outcom
 
 def _reason(error: NmpError) -> str:
     """Of the first node that is refused, "Op: why", without the names and shapes of the case."""
-    if isinstance(error, UnsupportedModel):
+    if isinstance(error, UnsupportedModel | InvalidModel):
         _, kind, why, _ = error.rows[0]
         why = re.sub(r"'[^']*'", "'...'", re.sub(r"\[[^]]*\]", "[...]", why))
         return f"{kind}: {why}"

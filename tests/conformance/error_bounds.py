@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from nmpconv.fixed import INT_MAX, INT_MIN, dequantize, quantize
+from nmpconv.graph.reference import step
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, QArray
-from nmpconv.ops.function import FUNCTIONS
 from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.weighted import gather, matrix, multiply, out_positions
-from nmpconv.reference import step
+from nmpconv.passes.quantize.weighted import gather, matrix, multiply, out_positions
 
 FLOAT_NOISE = 2.0**-21  # of a value: what float32 weights and results of a case may be off
 INTERVAL = np.linspace(-1.0, 1.0, 65)  # where a function is looked at between x - error and x + error
@@ -229,11 +228,7 @@ def _arg_max(at: Context, errors: list[Array]) -> Array:
 def _lookup(at: Context, errors: list[Array]) -> Array:
     """The function's largest change over x +- error, and what the chords of an int16 table are off."""
     assert at.source is not None
-    p, x, table = at.source.params, at.x[0], at.x[1]
-
-    def function(t: Array) -> Array:
-        return FUNCTIONS[p.function](t, p.alpha, p.beta)
-
+    function, x, table = at.source.params, at.x[0], at.x[1]
     around = function(x[..., None] + errors[0][..., None] * INTERVAL)
     spread = np.abs(around - function(x)[..., None]).max(axis=-1)
     quant = quant_of(at.inputs[0])
@@ -296,7 +291,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("conv2d", "conv_transpose", "fully_connected"), _linear),
     **dict.fromkeys(("add", "sub"), _sum),
     **dict.fromkeys(("minimum", "maximum"), _larger),
-    **dict.fromkeys(("average_pool", "max_pool", "slice", "reshape", "transpose", "gather"), _moved),
+    **dict.fromkeys(("average_pool", "max_pool", "slice", "reshape", "transpose", "gather", "cum_sum"), _moved),
     "divide": _divide,
     **dict.fromkeys(("greater", "equal"), _compare),
     "arg_max": _arg_max,

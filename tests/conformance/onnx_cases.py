@@ -138,6 +138,7 @@ def _case(name: str, model: onnx.ModelProto, inputs: Sequence, outputs: Sequence
     constants = {tensor.name for tensor in model.graph.initializer}
     ports = [value.name for value in model.graph.input if value.name not in constants]
     results = [value.name for value in model.graph.output]
+    inputs, outputs = ([np.asarray(x) if np.isscalar(x) else x for x in given] for given in (inputs, outputs))
     arrays = [*inputs, *outputs]
     if len(ports) == len(inputs) and len(results) == len(outputs) and all(isinstance(a, np.ndarray) for a in arrays):
         given, wanted = dict(zip(ports, inputs, strict=True)), dict(zip(results, outputs, strict=True))

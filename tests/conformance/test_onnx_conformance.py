@@ -81,9 +81,8 @@ def refusals(found: Iterable[Outcome]) -> str:
     lines = [
         HEADING,
         "",
-        f"Of the backend tests of onnx {onnx.__version__}, {total} are about the operators above with float data. "
-        f"{ran} of them run,",
-        "at 8 and at 16 bits; these are refused:",
+        f"Of the backend tests of onnx {onnx.__version__}, {total} are about the operators above with float data.",
+        f"{ran} of them run, at 8 and at 16 bits; these are refused:",
         "",
         "| why | cases |",
         "| --- | --- |",

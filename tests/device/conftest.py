@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nmpconv.device.transport import Program
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
-from nmpconv.runtime import Net, load
-from nmpconv.writer import to_bytes
+from nmpconv.run.runtime import Net, load
 
 INPUTS, CLASSES = 2000, 12
 

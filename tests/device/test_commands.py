@@ -19,8 +19,8 @@ from nmpconv.device.client import Device
 from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
-from nmpconv.writer import to_bytes
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 

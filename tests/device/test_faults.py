@@ -17,7 +17,6 @@ import lines
 import numpy as np
 import pytest
 
-from nmpconv import ondevice
 from nmpconv.device import client, protocol, transport
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.connect import connect
@@ -25,7 +24,8 @@ from nmpconv.device.link import Link
 from nmpconv.device.protocol import Frame, Type
 from nmpconv.device.transport import Program, Transport
 from nmpconv.errors import DeviceError, NmpError
-from nmpconv.runtime import Net
+from nmpconv.run import ondevice
+from nmpconv.run.runtime import Net
 
 BAD = {"lost": 0.001, "flipped": 0.001}
 Inputs = list[np.ndarray]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import nets
 import pytest
+from c_core import includes, sources
 
+from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
-from nmpconv.writer import to_bytes
 
 # The interpreter as on boards, without the CPU levels of PCs.
 FLAGS = ["-std=c99", "-D_POSIX_C_SOURCE=200112L", "-DNMP_FIXED_CPU=1", "-g", "-O1", "-Wall", "-Wextra", "-Werror"]
@@ -21,10 +22,17 @@ SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 def fuzzer(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     c = root / "interpreter"
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_agent"
-    sources = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
-    sources += [c / "firmware" / "agent.c", c / "firmware" / "frame.c", c / "tests" / "fuzz_agent.c"]
-    includes = [f"-I{c / part}" for part in ("include", "src", "firmware")]
-    command = [need_tool("gcc", "clang", "clang-16"), *FLAGS, *SANITIZE, *includes, *sources, "-o", program]
+    files = [*sources(root), c / "firmware" / "agent.c", c / "firmware" / "frame.c", c / "tests" / "fuzz_agent.c"]
+    command = [
+        need_tool("gcc", "clang", "clang-16"),
+        *FLAGS,
+        *SANITIZE,
+        *includes(root),
+        f"-I{c / 'firmware'}",
+        *files,
+        "-o",
+        program,
+    ]
     subprocess.run(command, check=True)
     return program
 

@@ -11,11 +11,11 @@ import nets
 import numpy as np
 import pytest
 
-from nmpconv import flat, reader
 from nmpconv.errors import InputError, ModelError, OutputError
+from nmpconv.file import flat, reader
+from nmpconv.file.writer import to_bytes
 from nmpconv.files import write_file
 from nmpconv.ir import Preprocess
-from nmpconv.writer import to_bytes
 
 VECTORS = [([bytes(32)], [bytes(6)]), ([bytes(range(32))], [b"abcdef"])]
 META = {"producer": "test", "a": "ü"}

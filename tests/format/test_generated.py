@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import nmpconv
-from nmpconv import flat
-from nmpconv._schema import ENUMS, MEMBERS, OP_TABLES, TABLES
+from nmpconv.file import flat
+from nmpconv.file._schema import ENUMS, MEMBERS, OP_TABLES, TABLES
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Preprocess
 from nmpconv.ops import OPS
-from nmpconv.writer import to_bytes
 
 
 def test_generated_files_are_fresh(root: Path) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
+from c_core import includes, sources
 
-from nmpconv import fixed, flat, runtime
+from nmpconv import fixed
 from nmpconv.errors import InputError, ModelError, UsageError
-from nmpconv.reference import run as run_reference
-from nmpconv.writer import to_bytes
+from nmpconv.file import flat
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.run import runtime
 
 GRAPH = nets.small_net()
 
@@ -154,7 +157,6 @@ def test_c_api(root: Path, tmp_path: Path, data: bytes, need_tool: Callable[...,
     """interpreter/tests/test_nmp.c, and with it that the core builds as plain C99 without a warning."""
     c, path = root / "interpreter", tmp_path / "small.nmp"
     path.write_bytes(data)
-    sources = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
     flags = [
         "-std=c99",
         "-Wall",
@@ -162,10 +164,9 @@ def test_c_api(root: Path, tmp_path: Path, data: bytes, need_tool: Callable[...,
         "-Wconversion",
         "-Werror",
         "-pedantic",
-        f"-I{c / 'include'}",
-        f"-I{c / 'src'}",
+        *includes(root),
     ]
     command = [need_tool("gcc", "clang"), *flags, "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", c / "tests" / "test_nmp.c"]
-    subprocess.run([*command, *sources, "-o", tmp_path / "test_nmp"], check=True)
+    subprocess.run([*command, *sources(root), "-o", tmp_path / "test_nmp"], check=True)
     found = subprocess.run([tmp_path / "test_nmp", path], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout

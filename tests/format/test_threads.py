@@ -12,11 +12,11 @@ import nets
 import numpy as np
 import pytest
 
-from nmpconv import runtime
 from nmpconv.errors import UsageError
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
-from nmpconv.reference import run as run_reference
-from nmpconv.writer import to_bytes
+from nmpconv.run import runtime
 
 SIDE, CHANNELS = 40, 48
 

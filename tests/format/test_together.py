@@ -8,11 +8,11 @@ import nets
 import numpy as np
 import pytest
 
-from nmpconv import runtime
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.passes import plan_memory
-from nmpconv.reference import run as run_reference
-from nmpconv.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import runtime
 
 SIDE, CHANNELS = 25, 48
 SHAPE = (1, SIDE, SIDE, CHANNELS)

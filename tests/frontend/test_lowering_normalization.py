@@ -10,7 +10,7 @@ from test_lowering import run
 from nmpconv.errors import UnsupportedModel
 from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
-from nmpconv.passes import FLOAT
+from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,6,5,4] x) => (y)"
 ROWS = "(float[1,7,12] x) => (y)"

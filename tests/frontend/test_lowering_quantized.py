@@ -7,11 +7,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_text import build
 
-from nmpconv.errors import InputError, UnsupportedModel
+from nmpconv.errors import InputError, InvalidModel, UnsupportedModel
 from nmpconv.frontend.onnx import load
+from nmpconv.graph.text import parse, to_text
 from nmpconv.ir import Given
-from nmpconv.passes import FLOAT
-from nmpconv.text import parse, to_text
+from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
 GRID = "float s = {0.25}, uint8 z = {0}"
@@ -130,7 +130,7 @@ REFUSED = [
         UnsupportedModel,
         "scale 0.5 and zero point 0 for integers made with 0.25 and 0",
     ),
-    ("y = DequantizeLinear(x, s, z)", UnsupportedModel, "its input 'x' is no QuantizeLinear's result"),
+    ("y = DequantizeLinear(x, s, z)", InvalidModel, "is float; int32, int8, uint8"),
     ("q = QuantizeLinear(x, s, z) y = Transpose(q)", UnsupportedModel, "it computes with the integers 'q'"),
     ("q = QuantizeLinear<axis=1>(x, c, k) y = DequantizeLinear<axis=1>(q, c, k)", UnsupportedModel, "per channel"),
     ("q = QuantizeLinear(x, n, z) y = DequantizeLinear(q, n, z)", UnsupportedModel, "scale -1; a positive number"),

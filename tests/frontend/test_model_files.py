@@ -181,7 +181,48 @@ def test_short_initializer(path):
 
 def test_unknown_tensor(path):
     build("(float[1,4] x) => (y) { y = Add(x, ghost) }", 13, path)
-    assert refusal(load, path) == (InputError, f"{path}: node '' (Add) reads 'ghost', which nothing before it makes")
+    assert refusal(load, path) == (InputError, f"{path}: node '' (Add) reads 'ghost', which nothing makes")
+
+
+# -- the order of nodes ------------------------------------------------------------------------------------------------
+
+
+def test_nodes_in_any_order(path):
+    """The file's order stays where it can."""
+    build("(float[1,4] x) => (y) { y = Add(b, c) d = Neg(x) c = Tanh(a) b = Relu(a) a = Abs(d) }", 13, path)
+    assert [node.outputs[0] for node in load(path).nodes] == ["d", "a", "c", "b", "y"]
+
+
+def test_casts_at_the_end_of_the_file(path):
+    """As a converter to float16 leaves them."""
+    text = "{ c = Conv(h, w) r = Relu(c) y = Cast<to=1>(r) h = Cast<to=10>(x) }"
+    build(f"(float[1,4,5,6] x) => (y) <float16[2,4,1,1] w> {text}", 13, path)
+    graph = load(path)
+    assert graph["y"].shape == (1, 2, 5, 6)
+
+
+def test_nodes_of_functions_and_subgraphs_in_any_order(path):
+    nodes = [helper.make_node("Add", ["t", "a"], ["b"]), helper.make_node("Relu", ["a"], ["t"])]
+    function = helper.make_function("local", "Twice", ["a"], ["b"], nodes, [helper.make_opsetid("", 13)])
+    model = build("(float[1,4] x) => (y) { y = Neg(t) t = local.Twice(x) }", 13, header=', "local" : 1')
+    model.functions.append(function)
+    onnx.save(model, path)
+    assert [node.op for node in load(path).nodes] == ["requantize", "add", "mul"]
+    branch = lambda *nodes: helper.make_graph(  # noqa: E731
+        nodes, "g", [], [helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, None)]
+    )
+    taken = branch(helper.make_node("Neg", ["s"], ["r"]), helper.make_node("Relu", ["x"], ["s"]))
+    model = build("(float[1,4] x) => (y) <bool c = {1}> { y = Tanh(t) }", 13)
+    other = branch(helper.make_node("Abs", ["x"], ["r"]))
+    model.graph.node.append(helper.make_node("If", ["c"], ["t"], then_branch=taken, else_branch=other))
+    onnx.save(model, path)
+    assert [node.op for node in load(path).nodes] == ["requantize", "mul", "lookup"]
+
+
+def test_cycle(path):
+    build("(float[1,4] x) => (y) { y = Relu(c) [first] a = Add(x, b) [second] b = Neg(a) c = Abs(b) }", 13, path)
+    expected = f"{path}: node 'second' (Neg) is on a cycle: it reads what depends on its own result"
+    assert refusal(load, path) == (InputError, expected)
 
 
 # -- external data ----------------------------------------------------------------------------------------------------

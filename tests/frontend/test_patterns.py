@@ -9,7 +9,7 @@ from test_lowering import run
 
 from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
-from nmpconv.passes import FLOAT
+from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,8,6,4] x) => (y)"
 BEFORE = "(float[1,8,6,4] i) => (y) <float[8,8,1,1] first, "  # x is a layer's result
@@ -133,8 +133,15 @@ CASES = [
         "batch normalization and convolution",
         13,
         f"{IMAGE} <float[4,8,3,3] w, float[8] s, float[8] b, float[8] m, float[8] var> "
-        "{ n = BatchNormalization(x, s, b, m, var) y = Conv<pads=[1,1,1,1]>(n, w) }",
+        "{ n = BatchNormalization(x, s, b, m, var) y = Conv(n, w) }",
         ["conv2d"],
+    ),
+    (
+        "batch normalization and padded convolution",  # merged after calibration, where the padding fits
+        13,
+        f"{IMAGE} <float[4,8,3,3] w, float[8] s, float[8] b, float[8] m, float[8] var> "
+        "{ n = BatchNormalization(x, s, b, m, var) y = Conv<pads=[1,1,1,1]>(n, w) }",
+        ["conv2d", "conv2d"],
     ),
     (
         "scale and bias after a convolution",

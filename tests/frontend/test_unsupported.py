@@ -14,11 +14,12 @@ IMAGE = "(float[1,4,9,8] x) => (y)"
 
 # (id, opset, model, the row of node y without its name)
 ROWS = [
-    ("unknown op", 13, f"{IMAGE} {{ y = Det(x) }}", "Det: nmpconv has no such op"),
+    ("unknown op", 13, "(float[1,4,8,8] x) => (y) { y = Det(x) }", "Det: nmpconv has no such op"),
     (
         "quantized model",
         13,
-        f"{IMAGE} <float s = {{0.1}}, uint8 z = {{3}}> {{ y = QLinearMatMul(x, s, z, x, s, z, s, z) }}",
+        "(float[1,8,8] x) => (y) <float s = {0.1}, uint8 z = {3}> "
+        "{ q = QuantizeLinear(x, s, z) y = QLinearMatMul(q, s, z, q, s, z, s, z) }",
         "QLinearMatMul: nmpconv has no such op; the QuantizeLinear/DequantizeLinear form (QDQ), or the float model",
     ),
     (
@@ -34,12 +35,6 @@ ROWS = [
         "Conv: its input has 5 dimensions; [N,C,H,W] or [N,C,W]",
     ),
     (
-        "wrong channels",
-        13,
-        f"{IMAGE} <float[2,3,1,1] w> {{ y = Conv(x, w) }}",
-        "Conv: weights [2, 3, 1, 1] in 1 group(s) do not fit 4 input channels",
-    ),
-    (
         "kernel too large",
         13,
         f"{IMAGE} <float[2,4,11,1] w> {{ y = Conv(x, w) }}",
@@ -48,14 +43,8 @@ ROWS = [
     (
         "division",
         13,
-        f"{IMAGE} <float[2] t = {{1, 0}}> {{ y = Div(x, t) }}",
+        f"{IMAGE} <float[2,1,1,1] t = {{1, 0}}> {{ y = Div(x, t) }}",
         "Div: its divisor 't' holds a zero",
-    ),
-    (
-        "matrix product",
-        13,
-        "(float[1,4,5] x) => (y) { y = MatMul(x, x) }",
-        "MatMul: [1, 4, 5] does not fit [1, 4, 5]",
     ),
     (
         "reflection",
@@ -83,12 +72,6 @@ ROWS = [
         "Resize: align_corners with scales that give no whole sizes; sizes instead of scales",
     ),
     (
-        "reshape",
-        13,
-        f"{IMAGE} <int64[2] s = {{5,-1}}> {{ y = Reshape(x, s) }}",
-        "Reshape: [1, 4, 9, 8] cannot become [5, 57]",
-    ),
-    (
         "cast",
         13,
         f"{IMAGE} {{ y = Cast<to=7>(x) }}",
@@ -97,7 +80,7 @@ ROWS = [
     (
         "training",
         14,
-        f"{IMAGE} <float[4] s, float[4] var> {{ y = BatchNormalization<training_mode=1>(x, s, s, s, var) }}",
+        f"{IMAGE} <float[4] s, float[4] var> {{ y, m, v = BatchNormalization<training_mode=1>(x, s, s, s, var) }}",
         "BatchNormalization: training mode; an export in inference mode",
     ),
     (
@@ -138,24 +121,10 @@ ROWS = [
         "Where: its operand 'n' holds infinity or NaN; a finite number",
     ),
     (
-        "aspect ratio",
-        18,
-        f"{IMAGE} <int64[4] s = {{1,4,18,12}}> "
-        '{ y = Resize<keep_aspect_ratio_policy="loose">(x, , , s) }',
-        "Resize: keep_aspect_ratio_policy loose; stretch, not_larger or not_smaller",
-    ),
-    (
         "slopes",
         9,
         f"{IMAGE} <float[4] a> {{ y = PRelu(x, a) }}",
         "PRelu: slopes of shape [4] do not broadcast to [1, 4, 9, 8]; [C,1,1]",
-    ),
-    ("missing input", 13, f"{IMAGE} {{ y = Conv(x) }}", "Conv: an input is missing"),
-    (
-        "malformed",
-        13,
-        f"{IMAGE} {{ y = Transpose<perm=[0,1,2,9]>(x) }}",
-        "Transpose: it is malformed: tuple index out of range",
     ),
     (
         "too large",
@@ -164,10 +133,17 @@ ROWS = [
         "MaxPool: a stride, dilation or padding of 3000000000; 1 to 32767",
     ),
     (
-        "concat of other shapes",
+        "too large a constant",
         13,
-        f"{IMAGE} <float[1,2,9,7] c> {{ y = Concat<axis=1>(x, c) }}",
-        "Concat: its inputs differ in more than axis 1: [[1, 4, 9, 8], [1, 2, 9, 7]]",
+        "(float[1,4] x) => (y, z) <int64[2] s = {1000000,1000000}> "
+        "{ y = ConstantOfShape(s) z = Relu(x) }",
+        "ConstantOfShape: its result of shape [1000000, 1000000] is too large; 268435456 elements",
+    ),
+    (
+        "too many repeats",
+        13,
+        f"{IMAGE} <int64[4] r = {{1,1,1,1099511627776}}> {{ y = Tile(x, r) }}",
+        "Tile: its result of shape [1, 4, 9, 8796093022208] is too large; 268435456 elements",
     ),
     ("dice", 13, f"{IMAGE} {{ t = RandomNormal<shape=[1]>() y = Add(x, t) }}", "RandomNormal: nmpconv has no such op"),
 ]  # fmt: skip
@@ -190,7 +166,7 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     build(
         "(float[1,4,6,6] x) => (y, z) <int64[8] p = {0,0,1,1,0,0,1,1}, int64 k = {3}> {"
         '  a = Relu(x)  b = Pad<mode="mirror">(a, p)  c = Relu(b)  d = Pow(c, b)  y = Sigmoid(d)'
-        "  e = NonZero(a)  f = Relu(e)  z = Det(f) }",
+        "  e = NonZero(a)  f = Cast<to=1>(e)  z = Det(f) }",
         13,
         path,
     )
@@ -270,9 +246,12 @@ def _tail(nodes: list[onnx.NodeProto], *outputs: str) -> onnx.ModelProto:
             id="if",
         ),
         pytest.param(
-            [helper.make_node("Det", ["x"], ["d"], "det"), helper.make_node("Relu", ["d"], ["y"])],
+            [
+                helper.make_node("Einsum", ["x"], ["d"], "sum", equation="abc->cab"),
+                helper.make_node("Relu", ["d"], ["y"]),
+            ],
             ("y",),
-            [("det", "Det", "nmpconv has no such op", "")],
+            [("sum", "Einsum", "nmpconv has no such op", "")],
             "",
             id="nothing before it",
         ),

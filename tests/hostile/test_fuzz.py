@@ -8,9 +8,10 @@ from pathlib import Path
 
 import nets
 import pytest
+from c_core import includes, sources
 
+from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
-from nmpconv.writer import to_bytes
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", *SANITIZE]
@@ -20,11 +21,9 @@ PER_OP = 24
 
 @pytest.fixture(scope="module")
 def fuzzer(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
-    c = root / "interpreter"
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_model"
-    sources = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
-    command = [need_tool("gcc", "clang", "clang-16"), *FLAGS, f"-I{c / 'include'}", f"-I{c / 'src'}"]
-    subprocess.run([*command, c / "tests" / "fuzz_model.c", *sources, "-o", program], check=True)
+    command = [need_tool("gcc", "clang", "clang-16"), *FLAGS, *includes(root)]
+    subprocess.run([*command, root / "interpreter/tests/fuzz_model.c", *sources(root), "-o", program], check=True)
     return program
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv import _nmp, flat, runtime
+from nmpconv import _nmp
+from nmpconv.file import flat
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.passes import plan_memory
-from nmpconv.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import runtime
 
 PLAN = 7  # the status
 

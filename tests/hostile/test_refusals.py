@@ -15,9 +15,11 @@ import nets
 import numpy as np
 import pytest
 
-from nmpconv import _nmp, flat, reader, runtime
+from nmpconv import _nmp
 from nmpconv.errors import ModelError
-from nmpconv.writer import to_bytes
+from nmpconv.file import flat, reader
+from nmpconv.file.writer import to_bytes
+from nmpconv.run import runtime
 
 Tables = dict[str, Any]
 

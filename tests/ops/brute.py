@@ -101,6 +101,19 @@ def arg_max(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+def cum_sum(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p, (x,), (qx, qy) = node.params, arrays, _quants(graph, node)
+    y = np.zeros(x.shape, object)
+    for at in np.ndindex(*np.delete(x.shape, p.axis)):
+        total = 0
+        for i in sorted(range(x.shape[p.axis]), reverse=p.reverse):
+            place = (*at[: p.axis], i, *at[p.axis :])
+            before, total = total, total + int(x[place])
+            exact = real(before if p.exclusive else total, qx.exponent - qy.exponent)
+            y[place] = saturated(rounded(exact), qy)
+    return y
+
+
 def _windows(shape: tuple[int, ...], p: Any, y_shape: tuple[int, ...]) -> Iterator[tuple[Any, list[Any]]]:
     """Each output element with the input elements under its window."""
     dilation_h, dilation_w = getattr(p, "dilation_h", 1), getattr(p, "dilation_w", 1)
@@ -315,5 +328,6 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "greater": _truth(lambda a, b: a > b),
     "equal": _truth(lambda a, b: a == b),
     "arg_max": arg_max,
+    "cum_sum": cum_sum,
     "lrn": lrn,
 }

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "fixed.h"
+#include "base/fixed.h"
 
 int main(void) {
   char function;

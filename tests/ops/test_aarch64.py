@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from c_core import includes, sources
 from zoo_quick import HARNESS, converted
 
-from nmpconv import reference, writer
 from nmpconv.convert import Options, convert
+from nmpconv.file import writer
+from nmpconv.graph import reference
 from nmpconv.ir import Preprocess
 from nmpconv.ops import OPS, Case
-from nmpconv.passes import plan_memory
+from nmpconv.passes.memory import plan_memory
 
 CASES = [case for op in OPS.values() for case in op.cases()]
 QUICK = 16  # of so many cases one is in the quick tests
@@ -28,9 +30,8 @@ def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Calla
     need_tool("qemu-aarch64")
     folder = root / "interpreter"
     place = tmp_path_factory.mktemp("aarch64")
-    flags = ["-std=c99", "-D_DEFAULT_SOURCE", "-O2", "-I", folder / "include", "-I", folder / "src"]
-    core = [path for part in ("src", "src/ops", "src/gen") for path in sorted((folder / part).glob("*.c"))]
-    subprocess.run([compiler, *flags, "-c", *core], cwd=place, check=True)
+    flags = ["-std=c99", "-D_DEFAULT_SOURCE", "-O2", *includes(root)]
+    subprocess.run([compiler, *flags, "-c", *sources(root)], cwd=place, check=True)
 
     def link(name: str, *others: str) -> Path:
         own = [folder / "tests" / f"{part}.c" for part in (name, *others)]

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from c_core import KERNELS, includes, sources
 
-from nmpconv import runtime
+from nmpconv.run import runtime
 
 
 @pytest.fixture(scope="module")
 def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
     program = tmp_path_factory.mktemp("kernels") / "check_kernels"
     folder = root / "interpreter"
-    names = ("cpu", "kernels", "conv", "crc", "patch", "rows", "x86", "aarch64")
-    parts = sorted(path for part in names for path in folder.glob(f"src/{part}*.c"))
     programs = [folder / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
-    sources = [*programs, *parts]
-    flags = ["-std=c99", "-O2", "-I", folder / "include", "-I", folder / "src"]
-    subprocess.run([need_tool("cc", "gcc", "clang"), *flags, *sources, "-o", program], check=True)
+    flags = ["-std=c99", "-O2", *includes(root)]
+    subprocess.run(
+        [need_tool("cc", "gcc", "clang"), *flags, *programs, *sources(root, *KERNELS), "-o", program], check=True
+    )
     return program
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_core import includes, sources
 from zoo_quick import converted
 
-from nmpconv import flat, reference, runtime, writer
+from nmpconv.file import flat, writer
+from nmpconv.graph import reference
 from nmpconv.ops import OPS
-from nmpconv.passes import plan_memory
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import runtime
 
 pytestmark = pytest.mark.slow
 
@@ -35,8 +38,7 @@ MODELS = {
 def build(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> dict[str, Path]:
     """test_nmp and check_kernels, of objects of their own."""
     c = root / "interpreter"
-    core = [p for part in ("src", "src/ops", "src/gen") for p in sorted((c / part).glob("*.c"))]
-    command = [compiler, *EXACT, *flags, f"-I{c / 'include'}", f"-I{c / 'src'}"]
+    command = [compiler, *EXACT, *flags, *includes(root)]
 
     def compiled(source: Path) -> Path:
         target = folder / f"{source.parent.name}-{source.stem}.o"
@@ -45,9 +47,9 @@ def build(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> dict
 
     programs = {name: [c / "tests" / f"{part}.c" for part in parts] for name, parts in PROGRAMS.items()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, core))
-        for name, sources in programs.items():
-            mains = list(pool.map(compiled, sources))
+        objects = list(pool.map(compiled, sources(root)))
+        for name, own in programs.items():
+            mains = list(pool.map(compiled, own))
             subprocess.run([compiler, *flags, *mains, *objects, "-o", folder / name], check=True)
     return {name: folder / name for name in programs}
 

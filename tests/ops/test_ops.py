@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from nmpconv import reference, runtime, writer
+from nmpconv.file import writer
+from nmpconv.graph import reference
 from nmpconv.ops import OPS, Case
-from nmpconv.passes import plan_memory
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import runtime
 
 CASES = [case for op in OPS.values() for case in op.cases()]
 
@@ -24,6 +28,16 @@ def test_c_is_reference(case: Case) -> None:
         (got,) = runtime.load(data, cpu=level).run(*case.feeds)
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(got, expected, err_msg=level)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_scratch_elsewhere(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told of another machine with the portable kernels is what they need here."""
+    monkeypatch.setenv("NMP_CPU", "portable")
+    data = writer.to_bytes(plan_memory.run(case.graph), {})
+    here, there = runtime.needs(data), runtime.needs_of_target(data, f"portable-{sys.maxsize.bit_length() + 1}")
+    assert max(there.scratch_bytes) == here["scratch_bytes"]
+    assert there.activation_bytes == here["activation_bytes"]
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -10,14 +10,16 @@ import nets
 import numpy as np
 import pytest
 
-from nmpconv import _nmp, flat, runtime
+from nmpconv import _nmp
+from nmpconv.file import flat
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.graph.verify import _intact
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.overlap import ALIGN, BANDS_MAX, Lines
-from nmpconv.passes import plan_memory
-from nmpconv.reference import run as run_reference
-from nmpconv.verify import _intact
-from nmpconv.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import runtime
 
 SAME = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
 

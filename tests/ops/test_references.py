@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from brute import BRUTE
 
-from nmpconv import reference
+from nmpconv.graph import reference
+from nmpconv.graph.text import parse
 from nmpconv.ops import OPS, Case
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
 
@@ -45,15 +48,46 @@ def test_brute_force_reaches_every_op() -> None:
     assert set(OPS) - set(BRUTE) == {"concat", "reshape"}  # numpy's own
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if cost(c) <= STEPS][::7], ids=lambda case: case.id)
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.atleast_1d(part) for part in parts])
+
+
+SCALARS = [c for c in CASES if () in (*(x.shape for x in c.feeds), c.graph["y"].shape)]
+
+
+@pytest.mark.parametrize("case", [*SCALARS, *[c for c in CASES if cost(c) <= STEPS][::7]], ids=lambda case: case.id)
 def test_a_batch_is_its_samples(case: Case) -> None:
-    """Three samples at once are the three one by one, along axis 0."""
-    if any(x.ndim == 0 for x in case.feeds) or case.graph["y"].shape == ():
-        pytest.skip("a scalar has no axis 0")
+    """Three samples at once are the three one by one, along axis 0; scalars are [3]."""
     samples = [case.feeds, tuple(np.flip(x) for x in case.feeds), tuple(x // 2 for x in case.feeds)]
     alone = [run(Case(case.id, case.graph, feeds)) for feeds in samples]
-    together = run(Case(case.id, case.graph, tuple(np.concatenate(parts) for parts in zip(*samples, strict=True))))
-    np.testing.assert_array_equal(together, np.concatenate(alone))
+    feeds = tuple(joined(parts) for parts in zip(*samples, strict=True))
+    np.testing.assert_array_equal(run(Case(case.id, case.graph, feeds)), joined(alone))
+
+
+STRAIGHT = """\
+graph straight
+input x : int8[2] bits=8 exp=[0] lo=-128 hi=127
+first = add(x, x)
+  a : int8[2] bits=8 exp=[0] lo=-128 hi=127
+unread = add(a, a)
+  b : int8[2] bits=8 exp=[0] lo=-128 hi=127
+second = add(x, a)
+  y : int8[2] bits=8 exp=[0] lo=-128 hi=127
+output y
+"""
+
+
+def test_what_no_later_node_reads_is_dropped() -> None:
+    graph = parse(STRAIGHT)
+    env = {"x": np.array([1, 2], np.int8)}
+    alive = []
+    for node in reference.walk(graph, env):
+        alive.append(set(env))
+        env.update(reference.step(graph, node, env))
+    assert alive == [{"x"}, {"x", "a"}, {"x", "a"}]
+    assert env == {}
+    kept = reference.run(graph, {"x": np.array([1, 2], np.int8)}, keep=["b", "x"])
+    assert {name: array.tolist() for name, array in kept.items()} == {"x": [1, 2], "b": [4, 8], "y": [3, 6]}
 
 
 @pytest.mark.parametrize("k", [1, 63, 64, 1024, 4096])

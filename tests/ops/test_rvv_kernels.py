@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from c_core import KERNELS, includes, sources
 
 TARGET = ["--target=riscv64-linux-gnu", "-march=rv64gcv", "-static"]
 LENGTHS = (128, 256, 512)
-PARTS = ("cpu", "kernels", "conv", "crc", "patch", "rows", "x86")
 Build = Callable[[str], Path]
 
 
@@ -24,10 +24,9 @@ def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Calla
         compiler = need_tool("clang-19", "clang-18", "clang-17")
         need_tool("riscv64-linux-gnu-ld")
         folder = root / "interpreter"
-        parts = sorted(path for part in PARTS for path in folder.glob(f"src/{part}*.c"))
-        sources = [folder / "tests" / f"{part}.c" for part in (name, *more[name], "memory")]
-        flags = ["-std=c99", "-O2", "-DNMP_FIXED_CPU=0", "-I", folder / "include", "-I", folder / "src"]
-        subprocess.run([compiler, *TARGET, *flags, *sources, *parts, "-o", out / name], check=True)
+        own = [folder / "tests" / f"{part}.c" for part in (name, *more[name], "memory")]
+        flags = ["-std=c99", "-O2", "-DNMP_FIXED_CPU=0", *includes(root)]
+        subprocess.run([compiler, *TARGET, *flags, *own, *sources(root, *KERNELS), "-o", out / name], check=True)
         return out / name
 
     return make

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmpconv import fixed, reference
+from nmpconv import fixed
+from nmpconv.graph import reference
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.case import Operand, grid, integers, single

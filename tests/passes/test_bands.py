@@ -7,14 +7,14 @@ import re
 import numpy as np
 import pytest
 
-from nmpconv import runtime
 from nmpconv.errors import Unsupported
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.passes import bands, plan_memory
-from nmpconv.reference import run as run_reference
-from nmpconv.verify import verify
-from nmpconv.writer import to_bytes
+from nmpconv.passes.memory import bands, plan_memory
+from nmpconv.run import runtime
 
 E = -4
 SEEN = Observed(-8, 8)
@@ -123,21 +123,6 @@ def test_every_stretch_and_height(build: object) -> None:
     for candidate in candidates:
         verify(candidate, "INT", "bands")
         np.testing.assert_array_equal(outputs(candidate, x)[0], wanted)
-
-
-def test_what_fits_is_left_alone() -> None:
-    net = Net(12, 0)
-    graph = net.graph(plain(net))
-    assert bands.run(graph, peak(graph)) is graph
-
-
-def test_the_cheapest_that_fits() -> None:
-    net = Net(24, 0)
-    graph = net.graph(plain(net))
-    over = peak(graph, 0)
-    a, b, c = (bands.run(graph, room) for room in (over, over - 16, least(graph)))
-    assert a is graph
-    assert bands._work(graph) < bands._work(b) < bands._work(c)
 
 
 def test_the_smallest_that_would_do_is_named() -> None:

@@ -9,7 +9,7 @@ from float_run import run_float
 from nmpconv.errors import UsageError
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
-from nmpconv.passes import FLOAT, fold_input
+from nmpconv.passes.float import FLOAT, fold_input
 
 RNG = np.random.default_rng(5)
 

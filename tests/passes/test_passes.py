@@ -1,48 +1,142 @@
-"""The float passes against golden texts: tests/passes/<pass>/<case>.txt is '# what', a graph, '---', the graph after.
+"""The passes against golden texts: tests/passes/<folder>/<pass>/<case>.txt is '# what', a graph, '---' and
+the graph after.
 
-``pytest --bless`` writes what the passes make now. Every case must also keep the float function, by onnxruntime.
+A line '# key: JSON' of the head is an argument of the pass. Statistics are spread evenly: '# seen: {"x": [-1, 1]}' is
+the range of all channels, or a list of one range per channel; '# bits: 8' is the width of all activations but those of
+'# wide: ["x"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep the float function, by
+onnxruntime, or the integers, by the reference.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from float_run import run_float
 
+from nmpconv.calib.evidence import Evidence
+from nmpconv.calib.observers import TensorStats
+from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.graph.text import parse, to_text
+from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
-from nmpconv.text import parse, to_text
-from nmpconv.verify import verify
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import legalize, rounding
+from nmpconv.passes.quantize.exponents import Method
 
 FOLDER = Path(__file__).parent
-CASES = sorted(FOLDER.glob("*/*.txt"))
+CASES = sorted(FOLDER.glob("*/*/*.txt"))
+ARGUMENT = re.compile(r"# (\w+): (.*)")
+EVEN = 4097  # values of a channel that stand for an even spread
+
+Arguments = Mapping[str, Any]
 
 
-def run_pass(name: str, graph: Graph) -> Graph:
-    module = import_module(f"nmpconv.passes.{name}")
-    if name == "fold_input":
-        result: Graph = module.run(replace(graph, preprocess={}), graph.preprocess)
-    else:
-        result = module.run(graph)
+@dataclass(frozen=True)
+class Way:
+    """The stages before and after a pass, how to call it, and what else its results have."""
+
+    before: str = "FLOAT"
+    after: str = "FLOAT"
+    call: Callable[[Any, Graph, Arguments], Any] = lambda module, graph, _: module.run(graph)
+    holds: Callable[[Graph, Arguments], None] = lambda after, _: None
+
+
+def by_images(module: Any, graph: Graph, _: Arguments) -> Graph:
+    result: Graph = module.run(replace(graph, preprocess={}), graph.preprocess)
     return result
+
+
+def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict[str, int]]:
+    """Statistics and bits by activation."""
+    stats = {}
+    for value in graph.activations():
+        low, high = np.broadcast_to(np.array(a["seen"][value.name], np.float64).T.reshape(2, -1), (2, value.shape[-1]))
+        stats[value.name] = TensorStats.of(np.linspace(low, high, EVEN).astype(np.float32))
+    return stats, {name: 16 if name in a.get("wide", ()) else a["bits"] for name in stats}
+
+
+def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
+    result: Graph = (
+        module.vector(graph, *statistics(graph, a))
+        if a["how"] == "vector"
+        else module.fill(graph, *statistics(graph, a))[0]
+    )
+    return result
+
+
+def becomes_integer(after: Graph, _: Arguments) -> None:
+    verify(rounding.run(after, rounding.Rounding(gptq=False), Evidence()), "INT", "quantize")
+    assert legalize.run(after) == after
+
+
+def fits(after: Graph, a: Arguments) -> None:
+    planned = plan_memory.run(after, a["max_bytes"])
+    verify(planned, "PLANNED", "plan_memory")
+    assert plan_memory.peak(planned) <= a["max_bytes"]
+
+
+WAYS = {
+    "fold_input": Way(call=by_images),
+    "gates": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
+    "equalize": Way(call=equalized),
+    "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
+    "exponents": Way(
+        after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))
+    ),
+    "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
+    "drop_channels": Way("INT", "INT"),
+    "bands": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["max_bytes"]), fits),
+    "plan_memory": Way(
+        "INT", "PLANNED", lambda module, graph, a: module.run(graph, a.get("room"), share=a.get("share", 0.0))
+    ),
+}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden(path: Path, bless: bool) -> None:
     before, _, expected = path.read_text(encoding="utf-8").partition("---\n")
+    folder, name = path.parts[-3:-1]
+    way, a = WAYS.get(name, Way()), arguments(before)
     graph = parse(before)
-    verify(graph, "FLOAT", "the case")
-    after = run_pass(path.parent.name, graph)
-    verify(after, "FLOAT", path.parent.name)
+    verify(graph, way.before, "the case")
+    after = way.call(import_module(f"nmpconv.passes.{folder}.{name}"), graph, a)
+    found = shown(after)
     if bless:
-        path.write_text(f"{before}---\n{to_text(after)}", encoding="utf-8")
+        path.write_text(f"{before}---\n{found}", encoding="utf-8")
     else:
-        assert to_text(after) == expected
-    if path.parent.name != "fold_input":
-        assert_same_function(graph, after)
+        assert found == expected
+    if isinstance(after, Graph):
+        verify(after, way.after, name)
+        way.holds(after, a)
+        if way.before == "INT":
+            assert_same_integers(graph, after)
+        elif name != "fold_input":
+            assert_same_function(graph, after)
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """Those of a case; its first line says what it is."""
+    found = (ARGUMENT.fullmatch(line) for line in text.splitlines()[1:])
+    return {line[1]: json.loads(line[2]) for line in found if line}
+
+
+def shown(after: Graph | Mapping[str, int]) -> str:
+    """A graph, with the bytes of its arena if it has one, or bits by tensor."""
+    if not isinstance(after, Graph):
+        return "".join(f"{name} {bits}\n" for name, bits in after.items())
+    text = to_text(after)
+    if all(value.offset is not None for value in after.activations()):
+        text += f"# {plan_memory.peak(after)} bytes, {plan_memory.lower_bound(after)} are alive together\n"
+    return text
 
 
 def assert_same_function(before: Graph, after: Graph, seed: int = 0) -> None:
@@ -53,6 +147,35 @@ def assert_same_function(before: Graph, after: Graph, seed: int = 0) -> None:
         np.testing.assert_allclose(found / scale, wanted / scale, atol=2e-4, err_msg=name)
 
 
+def assert_same_integers(before: Graph, after: Graph) -> None:
+    """On random integers, on the least, on the largest, and on random ones of those two."""
+    rng = np.random.default_rng(0)
+
+    def feeds(choose: Callable[[int, int, tuple[int, ...]], np.ndarray]) -> dict[str, np.ndarray]:
+        inputs = ((name, before[name].quant, before[name].shape) for name in before.inputs)
+        return {n: choose(INT_MIN[q.bits], INT_MAX[q.bits], shape).astype(q.dtype) for n, q, shape in inputs if q}
+
+    for choose in (
+        lambda low, high, shape: rng.integers(low, high + 1, shape),
+        lambda low, high, shape: np.full(shape, low),
+        lambda low, high, shape: np.full(shape, high),
+        lambda low, high, shape: rng.choice([low, high], shape),
+    ):
+        x = feeds(choose)
+        wanted, found = run_reference(before, x), run_reference(after, x)
+        for name in before.outputs:
+            np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+@pytest.mark.parametrize("folder", ["quantize", "memory"])
+def test_every_numbered_case_of_a_pass_is_there(folder: str) -> None:
+    for name in sorted({path.parent.name for path in CASES if path.parent.parent.name == folder}):
+        numbered = re.findall(r"^(\d)\. ", import_module(f"nmpconv.passes.{folder}.{name}").__doc__ or "", re.MULTILINE)
+        heads = [path.read_text(encoding="utf-8").split("\n")[0] for path in CASES if path.parent.name == name]
+        shown = "".join(found[0] for head in heads for found in [re.match(r"# Cases? [\d ,and]+", head)] if found)
+        assert numbered and set(numbered) <= set(shown), name
+
+
 def test_every_case_says_what() -> None:
     assert [path.name for path in CASES if not path.read_text(encoding="utf-8").startswith("# ")] == []
-    assert len(CASES) >= 30
+    assert len(CASES) >= 100

@@ -8,9 +8,10 @@ import pytest
 from random_graphs import Maker
 from test_passes import assert_same_function
 
-from nmpconv.passes import FLOAT, plan_memory
-from nmpconv.text import parse, to_text
-from nmpconv.verify import _intact, _places, verify
+from nmpconv.graph.text import parse, to_text
+from nmpconv.graph.verify import _intact, _places, verify
+from nmpconv.passes.float import FLOAT
+from nmpconv.passes.memory import plan_memory
 
 BLOCK = 20
 

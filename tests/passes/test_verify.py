@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from nmpconv.errors import VerifyError
+from nmpconv.graph.text import parse
+from nmpconv.graph.verify import RULES, verify
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.text import parse
-from nmpconv.verify import RULES, verify
 
 FLOAT = """\
 graph small

@@ -12,10 +12,10 @@ import pytest
 from float_run import run_float
 
 from nmpconv.frontend.onnx import load
+from nmpconv.graph.verify import verify
 from nmpconv.ir import Preprocess
-from nmpconv.passes import FLOAT, fold_input
-from nmpconv.passes.plan_memory import lower_bound, run
-from nmpconv.verify import verify
+from nmpconv.passes.float import FLOAT, fold_input
+from nmpconv.passes.memory.plan_memory import lower_bound, run
 
 # Model: the ops that may remain besides layers, pools and add, and the arena in bytes if all activations are int8.
 MODELS = {

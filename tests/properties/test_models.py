@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from onnx_net import Net
 from random_models import models
 
-from nmpconv import runtime
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.convert import Options, Result, convert
 from nmpconv.errors import NmpError, VerifyError
-from nmpconv.reference import run as run_reference
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.run import runtime
 
 SAMPLES = 6
 SETTINGS: dict[str, Any] = {

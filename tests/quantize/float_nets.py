@@ -12,13 +12,13 @@ import numpy as np
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence, collect
 from nmpconv.calib.observers import TensorStats, observe
-from nmpconv.compare import sqnr_db
+from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph, Node, Observed, Value
+from nmpconv.metrics import sqnr_db
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.passes import quantize
-from nmpconv.passes.exponents import saturating
-from nmpconv.passes.quantize import Rounding
-from nmpconv.verify import verify
+from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.exponents import saturating
+from nmpconv.passes.quantize.rounding import Rounding
 
 RELU = (0.0, math.inf)
 RELU6 = (0.0, 6.0)

@@ -8,11 +8,11 @@ from float_nets import RELU, Net, evidence, integer, on_grids
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.fixed import rsh
+from nmpconv.graph.reference import run
 from nmpconv.ir import Graph, Quant
-from nmpconv.passes import bias_rule
-from nmpconv.passes.bias import on_accumulator_grid, on_output_grid
-from nmpconv.passes.quantize import Rounding
-from nmpconv.reference import run
+from nmpconv.passes.quantize import bias_rule
+from nmpconv.passes.quantize.bias import on_accumulator_grid, on_output_grid
+from nmpconv.passes.quantize.rounding import Rounding
 
 OUTS = 12
 FREE = Quant(8, (0,), -128, 127)

@@ -9,7 +9,7 @@ import pytest
 from float_nets import RELU, RELU6, Net
 
 from nmpconv.ir import Graph
-from nmpconv.passes.channels import Channels
+from nmpconv.passes.quantize.channels import Channels
 
 
 def between(clamp: Any = None, channels: int = 4) -> Net:
@@ -58,6 +58,19 @@ def test_concat_by_offset() -> None:
     assert found.ids["c"].tolist() == [*found.ids["b"], *found.ids["a"]]
     assert len(set(found.ids["c"])) == 5
     assert not frozen(found, "c")
+
+
+def test_concat_freezes_the_channels_of_a_constant() -> None:
+    net = between(channels=2)
+    net.const("k", np.ones((1, 4, 4, 3)))
+    net.conv("a", "b", 1)
+    net.op("concat", "a k b", "c", axis=3)
+    graph = last(net, "c")
+    found = Channels(graph)
+    assert found.ids["c"].tolist()[:2] == found.ids["a"].tolist()
+    assert found.ids["c"].tolist()[5:] == found.ids["b"].tolist()
+    assert found.frozen[found.ids["c"]].tolist() == [False, False, True, True, True, False]
+    assert frozen(Channels(graph, whole_tensors=True), "a")
 
 
 @pytest.mark.parametrize(("clamp", "classes"), [(RELU, 4), (RELU6, 1), ((-1.0, np.inf), 1), (None, 4)])

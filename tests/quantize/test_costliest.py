@@ -7,10 +7,10 @@ import pytest
 from float_nets import Net, feeds, in_bits, observed
 
 from nmpconv.fit import Fitter
-from nmpconv.passes import plan_memory
-from nmpconv.passes.exponents import Method
-from nmpconv.passes.quantize import Rounding
-from nmpconv.passes.trace import Trace
+from nmpconv.graph.trace import Trace
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.report import Report, measure
 
 

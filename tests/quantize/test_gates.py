@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from float_nets import Net, closeness, feeds, in_bits, observed
 
+from nmpconv.calib.observers import TensorStats
 from nmpconv.fit import Fitter, Recipe
+from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
-from nmpconv.passes import equalize, gates
-from nmpconv.passes.exponents import Method
-from nmpconv.passes.quantize import Rounding
-from nmpconv.verify import verify
+from nmpconv.passes.quantize import equalize, gates
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.rounding import Rounding
 
 UNEVEN = 2.0 ** np.array([-6.0, 3, 5, -5, 4, -7, 6, 0])
 
@@ -40,16 +41,13 @@ def test_the_function_stays(function: str, bits: int) -> None:
     even = equalize.vector(after, observed(after, images), in_bits(after, bits))
     assert closeness(graph, even, images) > 90
     for name in "at":
-        seen = observed(even, images)[name]
-        peaks = np.maximum(np.abs(seen.channel_min), np.abs(seen.channel_max))
-        assert peaks.max() / peaks.min() < 64
+        # At 16 bits small channels are lifted less, so that they do not saturate together.
+        assert _spread(observed(even, images)[name]) < (64 if bits == 8 else _spread(observed(graph, images)[name]) / 4)
 
 
-@pytest.mark.parametrize(("function", "spread"), [("tanh", UNEVEN), ("silu", np.ones(8))])
-def test_other_tables_stay(function: str, spread: np.ndarray) -> None:
-    """A function without a gate; channels that are alike."""
-    graph = gated(function, spread)
-    assert gates.run(graph, observed(graph, feeds(graph)), in_bits(graph, 16)) == graph
+def _spread(seen: TensorStats) -> float:
+    peaks = np.maximum(np.abs(seen.channel_min), np.abs(seen.channel_max))
+    return float(peaks.max() / peaks.min())
 
 
 @pytest.mark.parametrize("function", gates.GATES)
@@ -60,5 +58,5 @@ def test_small_channels_survive(function: str, bits: int, gain: float) -> None:
     how = Rounding(weight_bits=bits, gptq=False)
     made = Fitter(graph, observed(graph, images), in_bits(graph, bits, x=16, y=16), Method(), how, images)
     recipes = [Recipe(mode, False) for mode in ("scalar", "vector")]
-    scores = made.scores(recipes, lambda done, total: None)
+    scores = list(made.scores(recipes, lambda done, total: None, lambda mode, error: None).values())
     assert scores[1] > scores[0] + gain

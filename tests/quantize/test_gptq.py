@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.passes import gptq
-from nmpconv.passes.gptq import round_weights
+from nmpconv.passes.quantize import gptq
+from nmpconv.passes.quantize.gptq import round_weights
 
 DAMPING = 0.01
 

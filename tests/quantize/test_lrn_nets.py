@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx_net import Net
 
-from nmpconv import runtime
 from nmpconv.convert import Options, convert
-from nmpconv.reference import run as run_reference
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.run import runtime
 
 SHAPE = (1, 3, 33, 33)
 LRN = {"size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
@@ -62,7 +62,7 @@ def test_close_to_float(kind: str, scale: float, tmp_path: Path) -> None:
     for bits, widths in SETTINGS:
         result = convert(tmp_path / "m.onnx", {"": source}, Options(bits=bits, widths=widths), lambda *_: None)
         assert sum(node.op == "lrn" for node in result.graph.nodes) == 2
-        found.append(next(iter(result.report.sqnr_db.values())))
+        found.append(next(iter(result.report.sqnr_by_head.values())))
         x = result.graph["x"]
         feed = np.random.default_rng(9).integers(-100, 100, x.shape).astype(x.dtype)
         wanted = run_reference(result.graph, {"x": feed})[result.graph.outputs[0]]

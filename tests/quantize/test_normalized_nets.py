@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx_net import Net
 
-from nmpconv import runtime
 from nmpconv.convert import Options, convert
-from nmpconv.reference import run as run_reference
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.run import runtime
 
 SHAPE = (1, 3, 12, 12)
 
@@ -46,7 +46,7 @@ def sqnr(path: Path, bits: str, tmp_path: Path) -> float:
     net = runtime.load(result.data)
     feeds = np.random.default_rng(9).integers(-128, 128, result.graph["x"].shape).astype(result.graph["x"].dtype)
     np.testing.assert_array_equal(net.run(feeds)[0], run_reference(result.graph, {"x": feeds})[result.graph.outputs[0]])
-    return next(iter(result.report.sqnr_db.values()))
+    return next(iter(result.report.sqnr_by_head.values()))
 
 
 @pytest.mark.parametrize("kind", FLOORS)

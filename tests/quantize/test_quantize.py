@@ -9,12 +9,13 @@ import pytest
 from float_nets import RELU, Net, evidence, feeds, in_bits, integer, observed, on_grids
 
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UnsupportedModel
+from nmpconv.graph.reference import run
 from nmpconv.ir import Graph
-from nmpconv.passes import exponents, legalize, quantize
-from nmpconv.passes.exponents import Method
-from nmpconv.passes.quantize import Rounding
-from nmpconv.reference import run
+from nmpconv.passes.quantize import exponents, legalize
+from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.rounding import Rounding
 
 PLAIN = Rounding(gptq=False)
 
@@ -99,8 +100,6 @@ def test_a_type_by_command(wanted: int) -> None:
         ([0.0, 128.0], 8, "int8"),
         ([0.0, -40000.0], 16, "int16"),
         ([2.0**31, 0.0], 32, "int32"),
-        ([3e9, 0.0], 0, "int32"),
-        ([0.0, -3e9], 0, "int32"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_layers_name(bias: list[float], wanted: int, type_: str) -> None:
@@ -108,6 +107,28 @@ def test_what_does_not_fit_is_refused_with_the_layers_name(bias: list[float], wa
     with pytest.raises(InputError, match=f"do not fit {type_}") as caught:
         quantize.run(ranged, replace(PLAIN, bias_bits=wanted), evidence(ranged, []))
     assert caught.value.where == "node n_y"
+
+
+@pytest.mark.parametrize("bias", [[3e9, 0.0], [0.0, -3e9]])
+def test_a_bias_that_no_type_holds(bias: list[float]) -> None:
+    ranged = on_grids(one_layer(bias), x=(8, 0), y=(8, 0))
+    with pytest.raises(UnsupportedModel, match=r"n_y \(conv2d\): biases from .*3e\+09.*; at most 2.14748e\+09"):
+        quantize.run(ranged, PLAIN, evidence(ranged, []))
+    integer(legalize.run(ranged), PLAIN)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(1.17e21, True), (1.18e21, False)])
+def test_weights_beyond_the_coarsest_grid(size: float, fits: bool) -> None:
+    """At exponent 63, 8 bits end at 127 * 2^63."""
+    net = Net()
+    net.input("x", 1, 2, 2, 1)
+    net.conv("x", "y", 1, w=size, b=[0.0])
+    ranged = legalize.run(on_grids(net.graph("y"), x=(8, -5), y=(8, 63)))
+    if fits:
+        assert integer(ranged, PLAIN)["n_y.weight"].quant.exponents == (63,)
+    else:
+        with pytest.raises(UnsupportedModel, match=r"n_y \(conv2d\): weights of 1.18e\+21; at most 1.17137e\+21"):
+            integer(ranged, PLAIN)
 
 
 def test_a_shared_bias_is_cloned() -> None:
@@ -156,7 +177,7 @@ def test_16_bit_weights_are_closer() -> None:
     for bits in (8, 16):
         made = integer(graph, replace(PLAIN, weight_bits=bits), evidence(graph, images))
         errors.append(np.square(results(made, "y", images) - floats(graph, "y", images)).mean())
-    assert errors[1] < errors[0] / 1000
+    assert errors[1] < errors[0] / 400  # 16 bits of x and y leave that, with their room
 
 
 # -- with rows --------------------------------------------------------------------------------------------------------
@@ -301,11 +322,9 @@ def test_padding_beyond_the_producers_relu() -> None:
     assert np.abs(results(made, "y", images) - floats(graph, "y", images)).max() < 3 * 0.125
 
 
-def test_unused_float_constants_are_gone_and_progress_is_told() -> None:
+def test_unused_float_constants_are_gone() -> None:
     graph, images = of_images(deep(None))
-    told: list[tuple[int, int]] = []
-    made = quantize.run(graph, PLAIN, evidence(graph, images), lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    made = quantize.run(graph, PLAIN, evidence(graph, images))
     assert all(v.quant is not None and v.dtype != "float32" for v in made.values.values())
     assert [node.name for node in made.nodes] == [node.name for node in graph.nodes]
 

@@ -14,13 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from typer.testing import CliRunner
 
-from nmpconv import runtime
-from nmpconv.calib.samples import open_samples
 from nmpconv.cli import app
 from nmpconv.convert import Options, Result, convert
+from nmpconv.data.samples import open_samples
 from nmpconv.errors import UsageError
 from nmpconv.evaluate import Evaluation, evaluate
 from nmpconv.ir import Preprocess
+from nmpconv.run import runtime
 
 LOOK = {
     "digits": Preprocess(mean=(0.0,), std=(255.0,), layout="auto"),
@@ -82,9 +82,9 @@ def test_converts_without_images(quantized, samples: Path, sample: str, per_chan
     model = quantized(sample, per_channel, kind)
     result = made(model, None, LOOK[sample])
     report = result.report
-    assert (report.quantized_nodes, report.sqnr_db) == (report.total_nodes, {})
+    assert (report.quantized_nodes, report.sqnr_by_head) == (report.total_nodes, {})
     found = judged(result, samples / sample, model)
-    assert found.sqnr_db is not None and found.sqnr_db >= FLOORS[sample][0]
+    assert found.mean_sqnr_db is not None and found.mean_sqnr_db >= FLOORS[sample][0]
     assert found.agreement is not None and found.agreement >= 98
     assert {row.dtype for row in report.legalized} == {kind.removeprefix("Q").lower()}
     # Without equalization a step is at least the model's, and less than four times that: one bit for the sign, one for
@@ -102,7 +102,7 @@ def test_images_fit_the_biases(quantized, samples: Path, sample: str) -> None:
     model = quantized(sample, True, "QUInt8")
     result = made(model, samples / sample / "calib", LOOK[sample])
     found = judged(result, samples / sample, model)
-    assert found.sqnr_db is not None and found.sqnr_db >= FLOORS[sample][1]
+    assert found.mean_sqnr_db is not None and found.mean_sqnr_db >= FLOORS[sample][1]
 
 
 def test_sixteen_bits_are_the_dequantized_model(quantized, samples: Path) -> None:
@@ -111,7 +111,7 @@ def test_sixteen_bits_are_the_dequantized_model(quantized, samples: Path) -> Non
     result = made(model, None, LOOK["digits"], bits="16")
     found = judged(result, samples / "digits", samples / "digits" / "model.onnx")
     assert found.agreement is not None and found.agreement >= 99
-    assert found.sqnr_db is not None and found.sqnr_db >= 41
+    assert found.mean_sqnr_db is not None and found.mean_sqnr_db >= 41
     assert all(row.bits_lost < 0 for row in result.report.legalized)
 
 
@@ -194,7 +194,7 @@ def test_torch_style(annotate: bool, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"the model itself gives no range for 'c3' and 3 more"):
             made(path, None, None)
     result = made(path, data, None)
-    assert result.report.sqnr_db["y"] > 25
+    assert result.report.sqnr_by_head["y"] > 25
     observed = {value.name: value.observed for value in result.graph.activations()}
     assert {row.name: row.range[1] for row in result.report.legalized if row.name in ("x", "r1q", "c2")} == {
         "x": pytest.approx(127 * 0.0157),

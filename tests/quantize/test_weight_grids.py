@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.passes.weights import exponents, nearest
+from nmpconv.passes.quantize.weights import exponents, nearest
+from nmpconv.passes.quantize.widths import weight_bits
 
 LOW, HIGH = -30, 12
 
@@ -81,3 +82,7 @@ def test_nearest_rounds_half_up_and_saturates() -> None:
     found = nearest(weights, np.array([0, -1]), 8)
     assert found.tolist() == [[1, 0, 1, -2, 127, -128], [1, 0, 1, 1, 127, -128]]
     assert nearest(weights, np.array([0, -1]), 16)[0].tolist() == [1, 0, 1, -2, 200, -200]
+
+
+def test_bits_of_weights() -> None:
+    assert [weight_bits(bits) for bits in ("8", "16", "a16w8")] == [8, 16, 8]

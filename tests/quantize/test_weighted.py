@@ -7,7 +7,7 @@ import pytest
 
 from nmpconv.ops import OPS, Case
 from nmpconv.ops.accumulate import accumulate, im2col
-from nmpconv.passes.weighted import gather, matrix, multiply, out_positions, second_moment
+from nmpconv.passes.quantize.weighted import gather, matrix, multiply, out_positions, second_moment
 
 SAMPLES = 3
 CONV = [case for case in OPS["conv2d"].cases() if "widths" not in case.id and "shift" not in case.id]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nmpconv.errors import InputError
+from nmpconv.graph.text import graph_hash, parse, to_text
 from nmpconv.ir import Graph, Observed, Preprocess, Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.text import graph_hash, parse, to_text
 
 TEXT = """\
 graph "a net"

@@ -9,9 +9,9 @@ import pytest
 from zoo_quick import HARNESS, converted
 
 from nmpconv import fixed
-from nmpconv.feed import Feed
-from nmpconv.reference import run as run_reference
-from nmpconv.runtime import Port, cpus, load
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.run.feed import Feed
+from nmpconv.run.runtime import Port, cpus, load
 
 pytestmark = pytest.mark.zoo
 

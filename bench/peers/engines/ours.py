@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import nmpconv
-from nmpconv.runtime import load
+from nmpconv.run.runtime import load
 from peers.job import Job
 
 # bits and widths of a conversion.
@@ -52,9 +52,9 @@ class Session:
 
 def empty_run(calls: int = 10000, rounds: int = 30) -> float:
     """Seconds of a run of one Reshape, which has nothing to do: the fastest of some rounds."""
+    from nmpconv.file.writer import to_bytes
     from nmpconv.ir import Graph, Node, Quant, Value
     from nmpconv.ops import OPS
-    from nmpconv.writer import to_bytes
 
     grid = Quant(8, (0,), -128, 127)
     values = {name: Value(name, shape, "int8", quant=grid, offset=0) for name, shape in (("x", (1, 8)), ("y", (8,)))}

@@ -32,7 +32,8 @@
   X(greater, GREATER) \
   X(equal, EQUAL) \
   X(arg_max, ARG_MAX) \
-  X(lrn, LRN)
+  X(lrn, LRN) \
+  X(cum_sum, CUM_SUM)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -62,7 +63,8 @@ enum nmp_op_kind {
   NMP_OP_EQUAL = 25,
   NMP_OP_ARG_MAX = 26,
   NMP_OP_LRN = 27,
-  NMP_OP_KINDS = 28
+  NMP_OP_CUM_SUM = 28,
+  NMP_OP_KINDS = 29
 };
 
 typedef struct nmp_conv2d_params {
@@ -233,6 +235,12 @@ typedef struct nmp_lrn_params {
   int32_t offset_shift;
 } nmp_lrn_params;
 
+typedef struct nmp_cum_sum_params {
+  int32_t axis;
+  int32_t exclusive;
+  int32_t reverse;
+} nmp_cum_sum_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -261,6 +269,7 @@ union nmp_params {
   nmp_equal_params equal;
   nmp_arg_max_params arg_max;
   nmp_lrn_params lrn;
+  nmp_cum_sum_params cum_sum;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -292,5 +301,6 @@ nmp_decode_fn nmp_greater_decode;
 nmp_decode_fn nmp_equal_decode;
 nmp_decode_fn nmp_arg_max_decode;
 nmp_decode_fn nmp_lrn_decode;
+nmp_decode_fn nmp_cum_sum_decode;
 
 #endif

@@ -2,118 +2,121 @@
 #include "gen/nmp_schema.h"
 
 static const fb_field fields[] = {
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.stride_h */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.stride_w */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.dilation_h */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.dilation_w */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.pad_top */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.pad_left */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.pad_bottom */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.pad_right */
-    {FB_KIND_SCALAR, 4, 0}, /* Conv2D.groups */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.kernel_h */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.kernel_w */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.stride_h */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.stride_w */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.pad_top */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.pad_left */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.pad_bottom */
-    {FB_KIND_SCALAR, 4, 0}, /* AveragePool.pad_right */
-    {FB_KIND_SCALAR, 1, 0}, /* AveragePool.count_include_pad */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.kernel_h */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.kernel_w */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.stride_h */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.stride_w */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.dilation_h */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.dilation_w */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.pad_top */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.pad_left */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.pad_bottom */
-    {FB_KIND_SCALAR, 4, 0}, /* MaxPool.pad_right */
-    {FB_KIND_SCALAR, 4, 0}, /* Softmax.axis */
-    {FB_KIND_SCALAR, 4, 0}, /* Concat.axis */
-    {FB_KIND_VECTOR, 4, 0}, /* Pad.pads */
-    {FB_KIND_VECTOR, 4, 0}, /* Slice.starts */
-    {FB_KIND_VECTOR, 4, 0}, /* Slice.steps */
-    {FB_KIND_VECTOR, 4, 0}, /* Slice.sizes */
-    {FB_KIND_VECTOR, 4, 0}, /* Reshape.shape */
-    {FB_KIND_VECTOR, 4, 0}, /* Transpose.perm */
-    {FB_KIND_SCALAR, 4, 0}, /* Gather.axis */
-    {FB_KIND_VECTOR, 4, 0}, /* Gather.index */
-    {FB_KIND_SCALAR, 4, 0}, /* Resize.taps_h */
-    {FB_KIND_SCALAR, 4, 0}, /* Resize.taps_w */
-    {FB_KIND_VECTOR, 4, 0}, /* Resize.rows */
-    {FB_KIND_VECTOR, 4, 0}, /* Resize.row_weights */
-    {FB_KIND_VECTOR, 4, 0}, /* Resize.columns */
-    {FB_KIND_VECTOR, 4, 0}, /* Resize.column_weights */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.stride_h */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.stride_w */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.dilation_h */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.dilation_w */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.pad_top */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.pad_left */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.pad_bottom */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.pad_right */
-    {FB_KIND_SCALAR, 4, 0}, /* ConvTranspose.groups */
-    {FB_KIND_VECTOR, 4, 0}, /* Normalize.axes */
-    {FB_KIND_SCALAR, 4, 0}, /* Normalize.epsilon */
-    {FB_KIND_SCALAR, 4, 0}, /* Normalize.epsilon_shift */
-    {FB_KIND_SCALAR, 4, 0}, /* ArgMax.axis */
-    {FB_KIND_SCALAR, 1, 0}, /* ArgMax.smallest */
-    {FB_KIND_SCALAR, 1, 0}, /* ArgMax.last */
-    {FB_KIND_SCALAR, 4, 0}, /* Lrn.size */
-    {FB_KIND_SCALAR, 4, 0}, /* Lrn.shift */
-    {FB_KIND_SCALAR, 4, 0}, /* Lrn.offset */
-    {FB_KIND_SCALAR, 4, 0}, /* Lrn.offset_shift */
-    {FB_KIND_STRING, 0, 1}, /* Tensor.name */
-    {FB_KIND_VECTOR, 4, 1}, /* Tensor.shape */
-    {FB_KIND_SCALAR, 1, 0}, /* Tensor.dtype */
-    {FB_KIND_VECTOR, 1, 1}, /* Tensor.exponents */
-    {FB_KIND_SCALAR, 1, 0}, /* Tensor.axis */
-    {FB_KIND_SCALAR, 4, 0}, /* Tensor.clip_min */
-    {FB_KIND_SCALAR, 4, 0}, /* Tensor.clip_max */
-    {FB_KIND_SCALAR, 4, 0}, /* Tensor.observed_min */
-    {FB_KIND_SCALAR, 4, 0}, /* Tensor.observed_max */
-    {FB_KIND_SCALAR, 1, 0}, /* Tensor.method */
-    {FB_KIND_VECTOR, 1, 0}, /* Tensor.data */
-    {FB_KIND_SCALAR, 4, 0}, /* Tensor.offset */
-    {FB_KIND_STRING, 0, 1}, /* Op.name */
-    {FB_KIND_SCALAR, 1, 0}, /* Op.params_type */
-    {FB_KIND_UNION, 27, 1}, /* Op.params */
-    {FB_KIND_VECTOR, 4, 1}, /* Op.inputs */
-    {FB_KIND_VECTOR, 4, 1}, /* Op.outputs */
-    {FB_KIND_SCALAR, 8, 0}, /* Op.macs */
-    {FB_KIND_SCALAR, 4, 0}, /* Op.live_end */
-    {FB_KIND_VECTOR, 4, 0}, /* Preprocess.mean */
-    {FB_KIND_VECTOR, 4, 0}, /* Preprocess.std */
-    {FB_KIND_VECTOR, 4, 0}, /* Preprocess.range */
-    {FB_KIND_STRING, 0, 0}, /* Preprocess.layout */
-    {FB_KIND_STRING, 0, 0}, /* Preprocess.channel_order */
-    {FB_KIND_STRING, 0, 0}, /* Preprocess.resize */
-    {FB_KIND_SCALAR, 4, 0}, /* Preprocess.crop */
-    {FB_KIND_SCALAR, 4, 0}, /* Preprocess.pad */
-    {FB_KIND_STRING, 0, 1}, /* Port.name */
-    {FB_KIND_SCALAR, 4, 0}, /* Port.tensor */
-    {FB_KIND_TABLE, FB_PREPROCESS, 0}, /* Port.preprocess */
-    {FB_KIND_SCALAR, 1, 0}, /* Port.pixels */
-    {FB_KIND_VECTOR, 4, 0}, /* Port.source_shape */
-    {FB_KIND_VECTOR, 1, 0}, /* Bytes.data */
-    {FB_KIND_TABLES, FB_BYTES, 0}, /* TestVector.inputs */
-    {FB_KIND_TABLES, FB_BYTES, 0}, /* TestVector.outputs */
-    {FB_KIND_STRING, 0, 1}, /* Entry.key */
-    {FB_KIND_STRING, 0, 1}, /* Entry.value */
-    {FB_KIND_SCALAR, 2, 0}, /* Model.major */
-    {FB_KIND_SCALAR, 2, 0}, /* Model.minor */
-    {FB_KIND_STRING, 0, 0}, /* Model.name */
-    {FB_KIND_TABLES, FB_TENSOR, 1}, /* Model.tensors */
-    {FB_KIND_TABLES, FB_OP, 1}, /* Model.ops */
-    {FB_KIND_TABLES, FB_PORT, 1}, /* Model.inputs */
-    {FB_KIND_TABLES, FB_PORT, 1}, /* Model.outputs */
-    {FB_KIND_SCALAR, 8, 0}, /* Model.arena_bytes */
-    {FB_KIND_STRINGS, 0, 0}, /* Model.labels */
-    {FB_KIND_TABLES, FB_ENTRY, 0}, /* Model.metadata */
-    {FB_KIND_TABLES, FB_TEST_VECTOR, 0}, /* Model.test_vectors */
-    {FB_KIND_SCALAR, 4, 0}, /* Model.checksum */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.stride_h */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.stride_w */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.dilation_h */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.dilation_w */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.pad_top */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.pad_left */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.pad_bottom */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.pad_right */
+    {FB_KIND_SCALAR, 4}, /* Conv2D.groups */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.kernel_h */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.kernel_w */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.stride_h */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.stride_w */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.pad_top */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.pad_left */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.pad_bottom */
+    {FB_KIND_SCALAR, 4}, /* AveragePool.pad_right */
+    {FB_KIND_SCALAR, 1}, /* AveragePool.count_include_pad */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.kernel_h */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.kernel_w */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.stride_h */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.stride_w */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.dilation_h */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.dilation_w */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.pad_top */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.pad_left */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.pad_bottom */
+    {FB_KIND_SCALAR, 4}, /* MaxPool.pad_right */
+    {FB_KIND_SCALAR, 4}, /* Softmax.axis */
+    {FB_KIND_SCALAR, 4}, /* Concat.axis */
+    {FB_KIND_VECTOR, 4}, /* Pad.pads */
+    {FB_KIND_VECTOR, 4}, /* Slice.starts */
+    {FB_KIND_VECTOR, 4}, /* Slice.steps */
+    {FB_KIND_VECTOR, 4}, /* Slice.sizes */
+    {FB_KIND_VECTOR, 4}, /* Reshape.shape */
+    {FB_KIND_VECTOR, 4}, /* Transpose.perm */
+    {FB_KIND_SCALAR, 4}, /* Gather.axis */
+    {FB_KIND_VECTOR, 4}, /* Gather.index */
+    {FB_KIND_SCALAR, 4}, /* Resize.taps_h */
+    {FB_KIND_SCALAR, 4}, /* Resize.taps_w */
+    {FB_KIND_VECTOR, 4}, /* Resize.rows */
+    {FB_KIND_VECTOR, 4}, /* Resize.row_weights */
+    {FB_KIND_VECTOR, 4}, /* Resize.columns */
+    {FB_KIND_VECTOR, 4}, /* Resize.column_weights */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.stride_h */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.stride_w */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.dilation_h */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.dilation_w */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.pad_top */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.pad_left */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.pad_bottom */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.pad_right */
+    {FB_KIND_SCALAR, 4}, /* ConvTranspose.groups */
+    {FB_KIND_VECTOR, 4}, /* Normalize.axes */
+    {FB_KIND_SCALAR, 4}, /* Normalize.epsilon */
+    {FB_KIND_SCALAR, 4}, /* Normalize.epsilon_shift */
+    {FB_KIND_SCALAR, 4}, /* ArgMax.axis */
+    {FB_KIND_SCALAR, 1}, /* ArgMax.smallest */
+    {FB_KIND_SCALAR, 1}, /* ArgMax.last */
+    {FB_KIND_SCALAR, 4}, /* Lrn.size */
+    {FB_KIND_SCALAR, 4}, /* Lrn.shift */
+    {FB_KIND_SCALAR, 4}, /* Lrn.offset */
+    {FB_KIND_SCALAR, 4}, /* Lrn.offset_shift */
+    {FB_KIND_SCALAR, 4}, /* CumSum.axis */
+    {FB_KIND_SCALAR, 1}, /* CumSum.exclusive */
+    {FB_KIND_SCALAR, 1}, /* CumSum.reverse */
+    {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
+    {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
+    {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
+    {FB_KIND_VECTOR | FB_REQUIRED, 1}, /* Tensor.exponents */
+    {FB_KIND_SCALAR, 1}, /* Tensor.axis */
+    {FB_KIND_SCALAR, 4}, /* Tensor.clip_min */
+    {FB_KIND_SCALAR, 4}, /* Tensor.clip_max */
+    {FB_KIND_SCALAR, 4}, /* Tensor.observed_min */
+    {FB_KIND_SCALAR, 4}, /* Tensor.observed_max */
+    {FB_KIND_SCALAR, 1}, /* Tensor.method */
+    {FB_KIND_VECTOR, 1}, /* Tensor.data */
+    {FB_KIND_SCALAR, 4}, /* Tensor.offset */
+    {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
+    {FB_KIND_SCALAR, 1}, /* Op.params_type */
+    {FB_KIND_UNION | FB_REQUIRED, 28}, /* Op.params */
+    {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
+    {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
+    {FB_KIND_SCALAR, 8}, /* Op.macs */
+    {FB_KIND_SCALAR, 4}, /* Op.live_end */
+    {FB_KIND_VECTOR, 4}, /* Preprocess.mean */
+    {FB_KIND_VECTOR, 4}, /* Preprocess.std */
+    {FB_KIND_VECTOR, 4}, /* Preprocess.range */
+    {FB_KIND_STRING, 0}, /* Preprocess.layout */
+    {FB_KIND_STRING, 0}, /* Preprocess.channel_order */
+    {FB_KIND_STRING, 0}, /* Preprocess.resize */
+    {FB_KIND_SCALAR, 4}, /* Preprocess.crop */
+    {FB_KIND_SCALAR, 4}, /* Preprocess.pad */
+    {FB_KIND_STRING | FB_REQUIRED, 0}, /* Port.name */
+    {FB_KIND_SCALAR, 4}, /* Port.tensor */
+    {FB_KIND_TABLE, FB_PREPROCESS}, /* Port.preprocess */
+    {FB_KIND_SCALAR, 1}, /* Port.pixels */
+    {FB_KIND_VECTOR, 4}, /* Port.source_shape */
+    {FB_KIND_VECTOR, 1}, /* Bytes.data */
+    {FB_KIND_TABLES, FB_BYTES}, /* TestVector.inputs */
+    {FB_KIND_TABLES, FB_BYTES}, /* TestVector.outputs */
+    {FB_KIND_STRING | FB_REQUIRED, 0}, /* Entry.key */
+    {FB_KIND_STRING | FB_REQUIRED, 0}, /* Entry.value */
+    {FB_KIND_SCALAR, 2}, /* Model.major */
+    {FB_KIND_SCALAR, 2}, /* Model.minor */
+    {FB_KIND_STRING, 0}, /* Model.name */
+    {FB_KIND_TABLES | FB_REQUIRED, FB_TENSOR}, /* Model.tensors */
+    {FB_KIND_TABLES | FB_REQUIRED, FB_OP}, /* Model.ops */
+    {FB_KIND_TABLES | FB_REQUIRED, FB_PORT}, /* Model.inputs */
+    {FB_KIND_TABLES | FB_REQUIRED, FB_PORT}, /* Model.outputs */
+    {FB_KIND_SCALAR, 8}, /* Model.arena_bytes */
+    {FB_KIND_STRINGS, 0}, /* Model.labels */
+    {FB_KIND_TABLES, FB_ENTRY}, /* Model.metadata */
+    {FB_KIND_TABLES, FB_TEST_VECTOR}, /* Model.test_vectors */
+    {FB_KIND_SCALAR, 4}, /* Model.checksum */
 };
 
 static const uint8_t first[FB_TABLE_COUNT + 1] = {
@@ -144,15 +147,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     56, /* Equal */
     56, /* ArgMax */
     59, /* Lrn */
-    63, /* Tensor */
-    75, /* Op */
-    82, /* Preprocess */
-    90, /* Port */
-    95, /* Bytes */
-    96, /* TestVector */
-    98, /* Entry */
-    100, /* Model */
-    112, /* the end */
+    63, /* CumSum */
+    66, /* Tensor */
+    78, /* Op */
+    85, /* Preprocess */
+    93, /* Port */
+    98, /* Bytes */
+    99, /* TestVector */
+    101, /* Entry */
+    103, /* Model */
+    115, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

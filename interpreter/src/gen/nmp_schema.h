@@ -2,7 +2,7 @@
 #ifndef NMP_GEN_SCHEMA_H
 #define NMP_GEN_SCHEMA_H
 
-#include "fb.h"
+#include "base/fb.h"
 
 #define NMP_IDENTIFIER "NMP1"
 #define NMP_FORMAT_MAJOR 1
@@ -36,15 +36,16 @@ enum {
   FB_EQUAL = 24,
   FB_ARG_MAX = 25,
   FB_LRN = 26,
-  FB_TENSOR = 27,
-  FB_OP = 28,
-  FB_PREPROCESS = 29,
-  FB_PORT = 30,
-  FB_BYTES = 31,
-  FB_TEST_VECTOR = 32,
-  FB_ENTRY = 33,
-  FB_MODEL = 34,
-  FB_TABLE_COUNT = 35
+  FB_CUM_SUM = 27,
+  FB_TENSOR = 28,
+  FB_OP = 29,
+  FB_PREPROCESS = 30,
+  FB_PORT = 31,
+  FB_BYTES = 32,
+  FB_TEST_VECTOR = 33,
+  FB_ENTRY = 34,
+  FB_MODEL = 35,
+  FB_TABLE_COUNT = 36
 };
 
 enum {

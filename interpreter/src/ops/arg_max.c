@@ -1,5 +1,5 @@
 /* The index of the largest or smallest element along an axis, the first or the last of equal ones. */
-#include "check.h"
+#include "ops/common/check.h"
 
 #define AXIS_MAX 32768
 

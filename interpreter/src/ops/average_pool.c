@@ -1,6 +1,6 @@
 /* The exact mean of each window of x [N,H,W,C], on the output's grid. */
-#include "parts.h"
-#include "pool.h"
+#include "ops/common/parts.h"
+#include "ops/common/pool.h"
 
 #define SPREAD 30      /* of |e_x - e_y| */
 #define AREA_MAX 65536 /* pixels of a window, whose sum fits int32 */

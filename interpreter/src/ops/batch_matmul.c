@@ -1,5 +1,5 @@
 /* a [..., M, K], b [..., N, K] -> [..., M, N]: y[m, n] = sat(rsh(sum over k of a[m, k] * b[n, k], e_y - e_a - e_b)). */
-#include "check.h"
+#include "ops/common/check.h"
 
 #define TILE_ROWS 8
 #define TILE_COLUMNS 32 /* sums on the stack at a time: 8 x 32 */

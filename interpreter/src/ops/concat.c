@@ -1,5 +1,5 @@
 /* The inputs one after the other along an axis. */
-#include "strided.h"
+#include "ops/common/strided.h"
 
 static nmp_rule check(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];

@@ -1,6 +1,6 @@
 /* x [N,H,W,C], w [O,KH,KW,I], b [O], optional pad [C]; I = C / groups. */
-#include "overlap.h"
-#include "window.h"
+#include "ops/common/overlap.h"
+#include "ops/common/window.h"
 
 nmp_conv nmp_conv_of(const nmp_op *op) {
   const nmp_conv2d_params *p = &op->params.conv2d;

@@ -3,9 +3,9 @@
  */
 #include <string.h>
 
-#include "../rows.h"
-#include "weighted.h"
-#include "window.h"
+#include "conv/rows.h"
+#include "ops/common/weighted.h"
+#include "ops/common/window.h"
 
 typedef struct deconv {
   nmp_axis v, h; /* over the pixels with zeros in between, with stride 1 */

@@ -1,5 +1,5 @@
 /* y = sat(floor(a * 2^d / b + 1/2)), d = e_a - e_b - e_y; where b is 0 an end of the range by the sign of a, or 0. */
-#include "aligned.h"
+#include "ops/common/aligned.h"
 
 #define SPREAD 30 /* of |d| */
 

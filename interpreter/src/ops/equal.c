@@ -1,5 +1,5 @@
 /* 1 where one aligned operand is equal to the other, else 0. */
-#include "compare.h"
+#include "ops/common/compare.h"
 
 NMP_ALIGNED_ROWS(p == q)
 

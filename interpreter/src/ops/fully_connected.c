@@ -1,5 +1,5 @@
 /* x [..., K], w [O, K], b [O] -> [..., O]: a 1x1 convolution over a row of pixels */
-#include "weighted.h"
+#include "ops/common/weighted.h"
 
 static nmp_conv decode(const nmp_op *op) {
   nmp_conv c;

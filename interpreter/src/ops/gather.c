@@ -1,7 +1,7 @@
 /* y[..., i, ...] = x[..., index[i], ...] along an axis. */
 #include <string.h>
 
-#include "check.h"
+#include "ops/common/check.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));

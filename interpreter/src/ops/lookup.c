@@ -1,7 +1,7 @@
 /* int8: y = t[x + 128], a table of y's type. int16: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
  * y = sat(rsh(t[i] * 2^k + (t[i + 1] - t[i]) * f, k + 8)), a table of 2^(16-k) + 1 int32 with 8 bits below y's grid.
  */
-#include "parts.h"
+#include "ops/common/parts.h"
 
 #define FRACTION 8
 #define COARSEST 7 /* k of the smallest table */

@@ -3,7 +3,7 @@
  *   B = rsh(S, -shift) + offset * 2^offset_shift = v * 2^t, 2^30 <= v < 2^31;   i = (v >> 22) - 256, f = v mod 2^22
  *   a = rsh(rsh(c[i] * 2^22 + (c[i+1] - c[i]) * f, 22) * m[t+30], 31);          y = sat(rsh(x * a, e[t+30]))
  */
-#include "check.h"
+#include "ops/common/check.h"
 
 #define CHANNELS_MAX 4096 /* legal channels of a sum */
 #define BASE_BITS 61      /* the sum and the offset are below 2^61 each */

@@ -1,6 +1,6 @@
 /* The largest pixel of each window of x [N,H,W,C]; padding never wins. */
-#include "parts.h"
-#include "pool.h"
+#include "ops/common/parts.h"
+#include "ops/common/pool.h"
 
 static nmp_pool decode(const nmp_op *op) {
   const nmp_max_pool_params *p = &op->params.max_pool;

@@ -1,5 +1,5 @@
 /* The smaller of two aligned operands. */
-#include "aligned.h"
+#include "ops/common/aligned.h"
 
 NMP_ALIGNED_ROWS(p < q ? p : q)
 

@@ -1,5 +1,5 @@
 /* y = sat(rsh(a * b, e_y - e_a - e_b)); numpy broadcasting. */
-#include "broadcast.h"
+#include "ops/common/broadcast.h"
 
 static int shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;

@@ -1,10 +1,12 @@
 /* Layer, instance and group normalization: per group of n elements, exact sums and one reciprocal square root.
  *
- *   S = sum q, Q = sum q^2, V = (n*Q - S^2) * 2^f + epsilon * 2^epsilon_shift,      V = v * 2^(2t), 2^30 <= v < 2^32
- *   R = floor(2^60 / floor(sqrt(v * 2^30))),     z = rsh((n*q - S) * R, 23 + t - f/2),     z * 2^-22 is the normalized
- * q y = sat(rsh(rsh(z * w, s) + b, 8)),          s = e_y + 14 - e_w
+ *   S = sum q,   Q = sum q^2
+ *   V = (n*Q - S^2) * 2^f + epsilon * 2^epsilon_shift = v * 2^(2t),   2^30 <= v < 2^32
+ *   R = floor(2^60 / floor(sqrt(v * 2^30)))
+ *   z = rsh((n*q - S) * R, 23 + t - f/2),   so that z * 2^-22 is the normalized q
+ *   y = sat(rsh(rsh(z * w, s) + b, 8)),   s = e_y + 14 - e_w
  */
-#include "parts.h"
+#include "ops/common/parts.h"
 
 #define COUNT_MAX 65536    /* legal n */
 #define WEIGHT_BITS 24     /* |w| < 2^23, so that no product leaves 64 bits */

@@ -1,7 +1,7 @@
 /* x inside a border of a constant value; pads are (before, after) of each axis in turn. */
 #include <string.h>
 
-#include "strided.h"
+#include "ops/common/strided.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));

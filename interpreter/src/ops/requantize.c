@@ -1,5 +1,5 @@
 /* y = sat(rsh(x, e_y - e_x)) */
-#include "parts.h"
+#include "ops/common/parts.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));

@@ -1,7 +1,7 @@
 /* The same elements in another shape; nothing to do when the plan puts the output onto the input. */
 #include <string.h>
 
-#include "check.h"
+#include "ops/common/check.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));

@@ -1,7 +1,7 @@
 /* y[i,j] = sat(rsh(sum over r, c of x[rows[i] + r, columns[j] + c] * v[i,r] * h[j,c], 30 + e_y - e_x)) */
 #include <string.h>
 
-#include "parts.h"
+#include "ops/common/parts.h"
 
 #define WEIGHT_BITS 15
 #define SUM_MAX ((int64_t)1 << (WEIGHT_BITS + 1)) /* of |weights| of an output along an axis: sums stay below 2^47 */

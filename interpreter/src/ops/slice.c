@@ -1,5 +1,5 @@
 /* y[i] = x[start + step * i] along every axis. */
-#include "strided.h"
+#include "ops/common/strided.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));

@@ -1,5 +1,5 @@
 /* d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum of E; y = sat(div(E * 2^-e_y, S)). */
-#include "parts.h"
+#include "ops/common/parts.h"
 
 #define EXP_BITS 30 /* exponentials are on a grid of 2^-30 */
 #define AXIS_MAX 65536

@@ -1,5 +1,5 @@
 /* The difference of two aligned operands. */
-#include "aligned.h"
+#include "ops/common/aligned.h"
 
 static void run(const nmp_op *op) {
   nmp_run_aligned(op, NMP_ALIGNED(NMP_IN_USE(op->kernels).sub, op));

@@ -1,5 +1,5 @@
 /* The output's axis i is the input's axis perm[i]. */
-#include "strided.h"
+#include "ops/common/strided.h"
 
 static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));

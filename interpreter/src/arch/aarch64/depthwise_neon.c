@@ -1,0 +1,13 @@
+#include "arch/aarch64/level.h"
+
+#ifdef NMP_AARCH64
+#include <arm_neon.h>
+#include <string.h>
+
+#include "arch/aarch64/vector128.inc"
+#include "conv/conv.h"
+
+#define CHOOSE nmp_depthwise_neon
+#include "arch/aarch64/depthwise.inc"
+
+#endif

@@ -1,0 +1,18 @@
+#include "arch/aarch64/level.h"
+
+#ifdef NMP_AARCH64
+#include <arm_neon.h>
+#include <string.h>
+
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
+
+#define DOTPROD
+#include "arch/aarch64/vector128.inc"
+
+#define CHOOSE nmp_depthwise_neondot
+#include "arch/aarch64/depthwise.inc"
+
+NMP_TARGET_END
+#endif

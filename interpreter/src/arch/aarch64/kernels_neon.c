@@ -1,0 +1,98 @@
+#include "arch/aarch64/level.h"
+
+#ifdef NMP_AARCH64
+#include <arm_neon.h>
+#include <string.h>
+
+#include "arch/aarch64/scale.h"
+#include "base/fixed.h"
+#include "conv/conv.h"
+
+/* What follows needs what is before it. */
+/* clang-format off */
+static void loops(nmp_kernels *kernels);
+#define nmp_kernels_portable loops
+#include "kernels/portable.inc"
+#include "arch/aarch64/vector128.inc"
+#include "kernels/elementwise.inc"
+/* clang-format on */
+
+/* 256 bytes are four tables of four registers: two for the negative x, which come first, two for the others. An index
+ * that a table does not have leaves what was there.
+ */
+static NMP_LOOKUP(fast_lookup_8to8) {
+  const uint8_t *xs = x, *t = table;
+  const uint8x16x4_t a = vld1q_u8_x4(t), b = vld1q_u8_x4(t + 64), c = vld1q_u8_x4(t + 128), d = vld1q_u8_x4(t + 192);
+  const uint8x16_t step = vdupq_n_u8(64);
+  uint8_t *ys = y;
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const uint8x16_t i0 = veorq_u8(vld1q_u8(xs + i), vdupq_n_u8(0x80));
+    const uint8x16_t i1 = vsubq_u8(i0, step), i2 = vsubq_u8(i1, step), i3 = vsubq_u8(i2, step);
+    vst1q_u8(ys + i, vqtbx4q_u8(vqtbx4q_u8(vqtbx4q_u8(vqtbl4q_u8(a, i0), b, i1), c, i2), d, i3));
+  }
+  lookup_8to8(ys + i, xs + i, table, n - i, lo, hi);
+}
+
+/* 4 sums as int64 */
+static NMP_INLINE void load_sums(const void *sums, size_t at, int is_wide, int64x2_t to[2]) {
+  if (is_wide) {
+    to[0] = vld1q_s64((const int64_t *)sums + at);
+    to[1] = vld1q_s64((const int64_t *)sums + at + 2);
+  } else {
+    const int32x4_t narrow = vld1q_s32((const int32_t *)sums + at);
+    to[0] = vmovl_s32(vget_low_s32(narrow));
+    to[1] = vmovl_high_s32(narrow);
+  }
+}
+
+static NMP_INLINE int32x4_t load_shifts(const int8_t *shift) {
+  int8_t copy[8] = {0};
+  memcpy(copy, shift, 4);
+  return vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(copy))));
+}
+
+#define FAST_SCALE(widths, SUM, SUM_WIDE, Y, Y_WIDE)                                                              \
+  static NMP_SCALE(fast_scale_##widths) {                                                                         \
+    const int32x4_t least = vdupq_n_s32(lo), most = vdupq_n_s32(hi);                                              \
+    size_t c = 0;                                                                                                 \
+    for (; c + 4 <= channels; c += 4) {                                                                           \
+      const scales how = scales_of(load_shifts(shift + c), vld1q_s32(bias + c));                                  \
+      for (size_t r = 0; r < rows; r++) {                                                                         \
+        int64x2_t four[2];                                                                                        \
+        load_sums(sums, r * channels + c, SUM_WIDE, four);                                                        \
+        const int32x4_t q = vminq_s32(vmaxq_s32(scale_4(four[0], four[1], &how), least), most);                   \
+        const int16x4_t words = vmovn_s32(q);                                                                     \
+        const int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));                                             \
+        memcpy((Y *)y + r * y_stride + c, (Y_WIDE) ? (const void *)&words : (const void *)&bytes, 4 << (Y_WIDE)); \
+      }                                                                                                           \
+    }                                                                                                             \
+    for (; c < channels; c++) {                                                                                   \
+      for (size_t r = 0; r < rows; r++) {                                                                         \
+        const int64_t sum = ((const SUM *)sums)[r * channels + c];                                                \
+        ((Y *)y)[r * y_stride + c] = (Y)nmp_sat(nmp_rsh(sum, shift[c]) + bias[c], lo, hi);                        \
+      }                                                                                                           \
+    }                                                                                                             \
+  }
+
+FAST_SCALE(32to8, int32_t, 0, int8_t, 0)
+FAST_SCALE(32to16, int32_t, 0, int16_t, 1)
+FAST_SCALE(64to8, int64_t, 1, int8_t, 0)
+FAST_SCALE(64to16, int64_t, 1, int16_t, 1)
+
+static const nmp_conv_kernel *choose(const nmp_conv *c) {
+  const nmp_conv_kernel *depthwise = nmp_depthwise_neon(c);
+  return depthwise ? depthwise : nmp_conv_neon(c);
+}
+
+void nmp_kernels_neon(nmp_kernels *kernels) {
+  loops(kernels);
+  elements(kernels);
+  kernels->lookup[0] = fast_lookup_8to8;
+  kernels->scale[0][0] = fast_scale_32to8;
+  kernels->scale[0][1] = fast_scale_32to16;
+  kernels->scale[1][0] = fast_scale_64to8;
+  kernels->scale[1][1] = fast_scale_64to16;
+  kernels->conv = choose;
+}
+#endif

@@ -1,0 +1,36 @@
+#include "arch/aarch64/level.h"
+
+#ifdef NMP_AARCH64
+#include <string.h>
+
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
+
+/* What has dot products has the instructions for this checksum, too. */
+static NMP_CRC(fast_crc) {
+  uint64_t eight;
+  crc = ~crc;
+  for (; bytes >= sizeof(eight); bytes -= sizeof(eight), data += sizeof(eight)) {
+    memcpy(&eight, data, sizeof(eight));
+    __asm__("crc32x %w0, %w0, %x1" : "+r"(crc) : "r"(eight));
+  }
+  for (; bytes > 0; bytes--, data++) {
+    __asm__("crc32b %w0, %w0, %w1" : "+r"(crc) : "r"(*data));
+  }
+  return ~crc;
+}
+
+NMP_TARGET_END
+
+static const nmp_conv_kernel *choose(const nmp_conv *c) {
+  const nmp_conv_kernel *depthwise = nmp_depthwise_neondot(c);
+  return depthwise ? depthwise : nmp_conv_neondot(c);
+}
+
+/* In addition to those of neon. */
+void nmp_kernels_neondot(nmp_kernels *kernels) {
+  kernels->crc = fast_crc;
+  kernels->conv = choose;
+}
+#endif

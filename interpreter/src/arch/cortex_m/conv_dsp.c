@@ -1,0 +1,207 @@
+/* Matrix products of Cortex-M's DSP extension.
+ *
+ * 1. Pixels go by four or two. Their patches are expanded to int16, in the order in which SXTB16 expands a word of int8
+ *    weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word by word, so that one
+ *    LDM brings what meets one word of weights.
+ * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel (conv_dsp_single.c).
+ *
+ * Sums are int32 where neither the products nor what the sum starts at can reach 2^30, else int64. Patches of four
+ * pixels are in the scratch where that is small, else at the end of y, until the results get there.
+ */
+#include "arch/cortex_m/conv_dsp.h"
+
+#ifdef NMP_DSP
+
+#include "arch/cortex_m/conv_dsp_plan.inc"
+
+/* `elements` to every `step`-th word of `to`. */
+DSP_INLINE uint32_t *expand(uint32_t *to, size_t step, const uint8_t *x, size_t elements, int x_wide, int w_wide) {
+  size_t n = elements / 4;
+  for (; n >= 4; n -= 4, x += 16 << x_wide, to += 8 * step) {
+    expand_four(to, to + step, x, x_wide, w_wide);
+    expand_four(to + 2 * step, to + 3 * step, x + (4 << x_wide), x_wide, w_wide);
+    expand_four(to + 4 * step, to + 5 * step, x + (8 << x_wide), x_wide, w_wide);
+    expand_four(to + 6 * step, to + 7 * step, x + (12 << x_wide), x_wide, w_wide);
+  }
+  for (; n > 0; n--, x += 4 << x_wide, to += 2 * step) {
+    expand_four(to, to + step, x, x_wide, w_wide);
+  }
+  return to;
+}
+
+/* n bytes; what lies between is short. */
+static inline void copy(uint8_t *to, const uint8_t *from, size_t n) {
+  if (n < 4) {
+    for (; n > 0; n--) {
+      *to++ = *from++;
+    }
+    return;
+  }
+  for (; n > 4; n -= 4, to += 4, from += 4) {
+    dsp_store(to, dsp_load(from));
+  }
+  dsp_store(to + n - 4, dsp_load(from + n - 4));
+}
+
+/* Elements, to every `step`-th word of `to`; as they are where step is 0. */
+static uint8_t *emit(const nmp_conv *c, uint8_t *to, size_t step, const uint8_t *x, size_t elements) {
+  uint32_t *words = (uint32_t *)(void *)to;
+  if (step == 0) {
+    copy(to, x, elements << nmp_x_wide(c));
+    return to + (elements << nmp_x_wide(c));
+  }
+  if (nmp_x_wide(c)) {
+    words = nmp_w_wide(c) ? expand(words, 2, x, elements, 1, 1)
+            : step == 2   ? expand(words, 2, x, elements, 1, 0)
+                          : expand(words, 4, x, elements, 1, 0);
+  } else {
+    words = nmp_w_wide(c) ? expand(words, 2, x, elements, 0, 1)
+            : step == 2   ? expand(words, 2, x, elements, 0, 0)
+                          : expand(words, 4, x, elements, 0, 0);
+  }
+  return (uint8_t *)words;
+}
+
+/* Taps in the padding, from channel `first` on. */
+static uint8_t *fill(const nmp_conv *c, uint8_t *to, size_t step, size_t first, int32_t taps) {
+  const size_t tap = c->in / c->groups, bytes = (size_t)taps * tap << nmp_x_wide(c);
+  if (c->pad) {
+    for (; taps > 0; taps--) {
+      to = emit(c, to, step, nmp_padding(c, first), tap);
+    }
+  } else if (step == 0) {
+    for (uint8_t *end = to + bytes; to < end; to++) {
+      *to = 0;
+    }
+  } else {
+    uint32_t *words = (uint32_t *)(void *)to;
+    for (size_t n = (size_t)taps * tap / 2; n > 0; n--, words += step) {
+      *words = 0;
+    }
+    to = (uint8_t *)words;
+  }
+  return to;
+}
+
+/* The patch of one pixel, emitted. */
+static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, size_t step) {
+  const nmp_place at = nmp_locate(c, pixel);
+  const size_t tap = c->in / c->groups, first = group * tap, below = (size_t)c->h.in * c->in << nmp_x_wide(c);
+  const int whole = c->h.dilation == 1 && c->groups == 1;
+  int32_t left, right;
+  nmp_clip(&c->h, at.x, &left, &right);
+  right = right > left ? right : left;
+  const uint8_t *x = nmp_element(c, at, 0, nmp_pixel(&c->h, at.x, left), first);
+  int32_t iy = nmp_pixel(&c->v, at.y, 0);
+  for (int32_t ky = 0; ky < c->v.kernel; ky++, iy += c->v.dilation) {
+    const uint8_t *row = x + (size_t)iy * below;
+    if (!nmp_inside(&c->v, iy)) {
+      to = fill(c, to, step, first, c->h.kernel);
+      continue;
+    }
+    if (left > 0) {
+      to = fill(c, to, step, first, left);
+    }
+    if (whole) {
+      to = emit(c, to, step, row, (size_t)(right - left) * tap);
+    } else {
+      for (int32_t kx = left; kx < right; kx++, row += (size_t)c->h.dilation * c->in << nmp_x_wide(c)) {
+        to = emit(c, to, step, row, tap);
+      }
+    }
+    if (right < c->h.kernel) {
+      to = fill(c, to, step, first, c->h.kernel - right);
+    }
+  }
+}
+
+/* The patch of one pixel as it is, with zeros up to a whole word. */
+static const uint8_t *linear(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to) {
+  if (nmp_conv_is_direct(c) && c->k % 4 == 0) {
+    return (const uint8_t *)c->x + (pixel * c->k << nmp_x_wide(c));
+  }
+  if (c->k % 4) {
+    uint8_t *last = to + nmp_dsp_linear_bytes(c) - (4 << nmp_x_wide(c));
+    dsp_store(last, 0);
+    if (nmp_x_wide(c)) {
+      dsp_store(last + 4, 0);
+    }
+  }
+  walk(c, pixel, group, to, 0);
+  return to;
+}
+
+/* The expanded patch of one pixel: every `step`-th word of `to`. */
+static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, size_t step, uint8_t *spare) {
+  if (nmp_conv_is_direct(c) || nmp_dsp_is_ragged(c)) {
+    emit(c, (uint8_t *)to, step, linear(c, pixel, group, spare), nmp_dsp_words(c) * 2);
+  } else {
+    walk(c, pixel, group, (uint8_t *)to, step);
+  }
+}
+
+/* The last bytes of y, as far as they are y's own and not yet written: room for four patches. NULL: none. */
+static uint8_t *room_in_y(const nmp_conv *c) {
+  const uint8_t *x = c->x;
+  const size_t images = c->images, read = images * (size_t)c->v.in * (size_t)c->h.in * c->in << nmp_x_wide(c);
+  uint8_t *y = c->y, *end = output(c, nmp_conv_pixels(c), 0);
+  const size_t bytes = nmp_dsp_patch_bytes(c, 4);
+  if (!nmp_dsp_is_narrow(c) || (size_t)(end - y) < bytes + 4 ||
+      ((uintptr_t)y < (uintptr_t)(x + read) && (uintptr_t)x < (uintptr_t)end)) {
+    return NULL;
+  }
+  return end - bytes - (uintptr_t)(end - bytes) % 4;
+}
+
+/* Where patches of a run are. */
+typedef struct places {
+  uint8_t *ends, *patches, *spare;
+  uint8_t *room; /* in y; NULL: none */
+} places;
+
+/* Pixels [pixel, pixel + n), whose patches go to x. Channels are prepared once where one block holds them all. */
+static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x, size_t pixel, size_t n) {
+  const size_t per_group = c->out / c->groups;
+  const uint8_t *patch = NULL;
+  for (size_t first = 0, count; first < c->out; first += count) {
+    const size_t group = first / per_group, rest = (group + 1) * per_group - first;
+    count = rest < NMP_DSP_ENDS_MAX ? rest : NMP_DSP_ENDS_MAX;
+    if (pixel == 0 || count < c->out) {
+      nmp_conv_dsp_prepare(c, first, count, nmp_dsp_is_narrow(c), at->ends, e);
+    }
+    if (n == 1) {
+      patch = rest == per_group ? linear(c, pixel, group, at->spare) : patch;
+      nmp_conv_dsp_single(c, e, patch, count, pixel);
+      continue;
+    }
+    for (size_t i = 0; i < n && rest == per_group; i++) {
+      gather(c, pixel + i, group, x + i, n, at->spare);
+    }
+    (n == 4                 ? nmp_conv_dsp_four
+     : nmp_dsp_is_narrow(c) ? nmp_conv_dsp_two
+                            : nmp_conv_dsp_two_wide)(c, e, x, count, pixel);
+  }
+}
+
+static void run(const nmp_conv *c, size_t task, size_t tasks) {
+  const size_t pixels = nmp_conv_pixels(c), held = nmp_dsp_pixels_in_scratch(c);
+  places at = {c->scratch, (uint8_t *)c->scratch + nmp_dsp_ends_bytes(c), NULL, held == 2 ? room_in_y(c) : NULL};
+  ends e;
+  (void)task;
+  (void)tasks;
+  at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
+  for (size_t pixel = 0, n; pixel < pixels; pixel += n) {
+    const int room = at.room && output(c, pixel + 4, 0) <= at.room;
+    n = held == 4 || room ? 4 : 2;
+    n = pixels - pixel >= n ? n : pixels - pixel >= 2 ? 2 : 1;
+    run_pixels(c, &at, &e, (uint32_t *)(void *)(n == 4 && room ? at.room : at.patches), pixel, n);
+  }
+}
+
+const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
+  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = run};
+  const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
+  return depthwise ? depthwise : &products;
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* What the convolutions of Cortex-M's DSP extension share: results, and what weights are multiplied with. */
+#ifndef NMP_ARCH_CORTEX_M_CONV_DSP_H
+#define NMP_ARCH_CORTEX_M_CONV_DSP_H
+
+#include "arch/cortex_m/conv_dsp_plan.h"
+#include "arch/cortex_m/dsp.h"
+#include "base/fixed.h"
+#include "conv/patch.h"
+
+#ifdef NMP_DSP
+
+/* What is done with the sums of a channel. */
+enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
+
+/* A constant 0 where a build has no such results. */
+static inline int is_mode(enum mode mode, enum mode one) {
+  const int possible = one == INT8 || one == POSITIVE8 ? NMP_ACTIVATION_BITS != 16 : NMP_ACTIVATION_BITS != 8;
+  return possible && mode == one;
+}
+
+/* The end of the sums of some channels, prepared once and used for all pixels.
+ *
+ * narrow: y = (start + products) >> shift, in int32: |start| and |products| are below 2^30.
+ * Else:   y = ((products >> (shift - 1)) + 1 >> 1) + bias: |products| <= k * 2^30, so that all after the first shift is
+ * int32. shift 0 marks channels for which that is not safe; their sums start at 0 and `nmp_conv_dsp_store` ends them.
+ */
+typedef struct ends {
+  enum mode mode;
+  uint8_t bytes;  /* all shifts are safe, and mode is POSITIVE8 or INT8 */
+  size_t first;   /* channel */
+  int32_t *start; /* or bias */
+  uint8_t *shift;
+} ends;
+
+/* Four sums of neighbouring channels, where e->bytes. */
+static inline void end_bytes(const ends *e, const uint8_t *shift, int32_t a, int32_t b, int32_t c, int32_t d,
+                             uint8_t *y) {
+  a >>= shift[0];
+  b >>= shift[1];
+  c >>= shift[2];
+  d >>= shift[3];
+  if (e->mode == POSITIVE8) {
+    dsp_store(y, dsp_bytes(dsp_positive8(a), dsp_positive8(b), dsp_positive8(c), dsp_positive8(d)));
+  } else {
+    dsp_store(y, dsp_bytes(dsp_int8(a), dsp_int8(b), dsp_int8(c), dsp_int8(d)));
+  }
+}
+
+/* room: NMP_DSP_ENDS_BYTES(count) bytes. */
+void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e);
+
+/* The result of a sum that started at 0, to an address in y. */
+void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
+
+/* Clips to c's range. */
+void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
+
+static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
+  return (uint8_t *)c->y + ((pixel * c->out + channel) << nmp_y_wide(c));
+}
+
+/* A call with `n` values of one channel, `step` bytes apart: written out, since what has an address is not kept in
+ * registers.
+ */
+#define DSP_EACH(n, CALL, v0, v1, v2, v3, y, step) \
+  do {                                             \
+    CALL(v0, y);                                   \
+    if ((n) > 1) {                                 \
+      CALL(v1, (y) + (step));                      \
+    }                                              \
+    if ((n) > 2) {                                 \
+      CALL(v2, (y) + 2 * (step));                  \
+      CALL(v3, (y) + 3 * (step));                  \
+    }                                              \
+  } while (0)
+
+DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, int32_t v2, int32_t v3, int n,
+                    uint8_t *y, size_t step) {
+#define TO_POSITIVE8(v, to) *(int8_t *)(to) = (int8_t)dsp_positive8(v)
+#define TO_INT8(v, to) *(int8_t *)(to) = (int8_t)dsp_int8(v)
+#define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
+#define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
+#define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
+  if (is_mode(mode, POSITIVE8)) {
+    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
+  } else if (is_mode(mode, INT8)) {
+    DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
+  } else if (is_mode(mode, POSITIVE16)) {
+    DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
+  } else if (is_mode(mode, INT16)) {
+    DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
+  } else {
+    DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);
+  }
+#undef TO_POSITIVE8
+#undef TO_INT8
+#undef TO_POSITIVE16
+#undef TO_INT16
+#undef TO_OTHER
+}
+
+DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int32_t v3,
+                           int n, uint8_t *y, size_t step) {
+  const int shift = e->shift[i];
+#define EXACTLY(v, to) nmp_conv_dsp_store(c, e->first + i, v, to)
+  if (shift == 0) {
+    DSP_EACH(n, EXACTLY, v0, v1, v2, v3, y, step);
+  } else {
+    put(c, e->mode, v0 >> shift, v1 >> shift, v2 >> shift, v3 >> shift, n, y, step);
+  }
+}
+
+/* ((sum >> (shift - 1)) + 1 >> 1) + bias */
+static inline int32_t end_one(int64_t sum, int shift, int32_t bias) {
+  const uint32_t low = (uint32_t)sum, high = (uint32_t)((uint64_t)sum >> 32);
+  const int32_t twice = (int32_t)(shift == 1 ? low : low >> (shift - 1) | high << (33 - shift));
+  return ((twice + 1) >> 1) + bias;
+}
+
+DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, int64_t v0, int64_t v1, int n, uint8_t *y,
+                         size_t step) {
+  const int shift = e->shift[i];
+  const int32_t bias = e->start[i];
+  if (shift == 0) {
+    DSP_EACH(n, EXACTLY, v0, v1, v0, v1, y, step);
+  } else {
+    put(c, e->mode, end_one(v0, shift, bias), n > 1 ? end_one(v1, shift, bias) : 0, 0, 0, n, y, step);
+  }
+}
+#undef EXACTLY
+
+nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
+
+/* `count` channels of e, of four or two pixels from `pixel` on, whose expanded patches are interleaved at x. */
+typedef void nmp_conv_dsp_rows(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel);
+nmp_conv_dsp_rows nmp_conv_dsp_four, nmp_conv_dsp_two; /* nmp_dsp_is_narrow */
+nmp_conv_dsp_rows nmp_conv_dsp_two_wide;
+
+/* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */
+void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
+
+/* The last 1..3 elements of a row of k weights as they meet an expanded patch. Nothing after the row is read. */
+void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]);
+
+/* Four elements to the two words that meet weights: in SXTB16's order for int8 weights, else as they are. */
+static inline void expand_four(uint32_t *first, uint32_t *second, const uint8_t *x, int x_wide, int w_wide) {
+  const uint32_t a = dsp_load(x);
+  if (x_wide) {
+    const uint32_t b = dsp_load(x + 4);
+    *first = w_wide ? a : dsp_low(a, b);
+    *second = w_wide ? b : dsp_high(a, b);
+  } else {
+    const uint32_t even = dsp_even(a), odd = dsp_odd(a);
+    *first = w_wide ? dsp_low(even, odd) : even;
+    *second = w_wide ? dsp_high(even, odd) : odd;
+  }
+}
+
+/* An inner loop over `n` steps, in rounds of four and then one by one. */
+#define DSP_LOOP(STEP)       \
+  "subs %[n], #4\n"          \
+  "blt 2f\n"                 \
+  "1:\n" STEP STEP STEP STEP \
+  "subs %[n], #4\n"          \
+  "bge 1b\n"                 \
+  "2: adds %[n], #4\n"       \
+  "beq 4f\n"                 \
+  "3:\n" STEP                \
+  "subs %[n], #1\n"          \
+  "bne 3b\n"                 \
+  "4:\n"
+
+#endif
+#endif

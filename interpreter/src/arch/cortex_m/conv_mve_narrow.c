@@ -1,0 +1,169 @@
+/* Rows of int8 factors times rows of int8 weights. */
+#include <string.h>
+
+#include "arch/cortex_m/mve.h"
+
+#ifdef NMP_MVE
+
+/* What stays the same for all rows of x: the weights, shifts, biases and range of some channels. */
+typedef struct pair {
+  const void *first, *second;
+} pair;
+typedef struct layer layer;
+typedef void row_fn(const layer *l, const void *x, void *y);
+struct layer {
+  row_fn *row;
+  pair w01, w23; /* the weights of the first four channels */
+  struct next {
+    size_t hop, steps; /* bytes from where the loads of four channels have ended to the next four; what DOTS wants */
+  } next;
+  const int8_t *exponents;
+  const void *bias;
+  size_t fours; /* of channels, at least one */
+  int32_t shift, lo, hi;
+};
+
+/* Sixteen products of each of four channels, by vmladav (sums begin) or vmladava (they go on). */
+#define STEP(MULTIPLY)                  \
+  "vldrb.8 q0, [%[x]], #16\n"           \
+  "vldrb.8 q1, [%[w0]], #16\n" MULTIPLY \
+  ".s8 %[a], q0, q1\n"                  \
+  "vldrb.8 q2, [%[w1]], #16\n" MULTIPLY \
+  ".s8 %[b], q0, q2\n"                  \
+  "vldrb.8 q1, [%[w2]], #16\n" MULTIPLY \
+  ".s8 %[c], q0, q1\n"                  \
+  "vldrb.8 q2, [%[w3]], #16\n" MULTIPLY ".s8 %[d], q0, q2\n"
+
+/* lr: k. The loop is predicated by the elements that are left in lr, so k need not be a multiple of 16. */
+#define DOTS_ANY     \
+  "mov %[a], #0\n"   \
+  "mov %[b], #0\n"   \
+  "mov %[c], #0\n"   \
+  "mov %[d], #0\n"   \
+  "dlstp.8 lr, lr\n" \
+  "3:\n" STEP("vmladava") "letp lr, 3b\n"
+
+/* lr: k / 64 - 1. */
+#define DOTS_64S \
+  STEP("vmladav") STEP("vmladava") STEP("vmladava") STEP("vmladava")     \
+  "wls lr, lr, 4f\n"                                                     \
+  "3:\n"                                                                 \
+  STEP("vmladava") STEP("vmladava") STEP("vmladava") STEP("vmladava")    \
+  "le lr, 3b\n"                                                          \
+  "4:\n"
+
+#define BIAS_8 "vldrb.s32 q2, [%[bias]], #4\n"
+#define BIAS_16 "vldrh.s32 q2, [%[bias]], #8\n"
+#define BIAS_32 "vldrw.32 q2, [%[bias]], #16\n"
+#define Y_8 "vstrb.32 q0, [%[y]], #4\n"
+#define Y_16 "vstrh.32 q0, [%[y]], #8\n"
+
+/* One row of int8 factors times int8 weights of all channels, four at a time. Loads and stores of less than a vector
+ * take their address from a low register; accumulators are even ones.
+ */
+#define ROW_8X8(name, DOTS, LOAD_BIAS, STORE)                                                                       \
+  static void name(const layer *l, const void *row, void *y) {                                                      \
+    const void *w0 = l->w01.first, *w1 = l->w01.second, *w2 = l->w23.first, *w3 = l->w23.second, *x;                \
+    const void *bias = l->bias;                                                                                     \
+    const int8_t *exponents = l->exponents;                                                                         \
+    const struct next next = l->next;                                                                               \
+    size_t fours = l->fours;                                                                                        \
+    int32_t a, b, c, d;                                                                                             \
+    const int32x4_t shift = vdupq_n_s32(l->shift), lo = vdupq_n_s32(l->lo), hi = vdupq_n_s32(l->hi);                \
+    __asm volatile(                                                                                                 \
+        "ldr lr, %[steps]\n"                                                                                        \
+        "b 2f\n"                                                                                                    \
+        "1: ldrd %[x], lr, %[next]\n"                                                                               \
+        "add %[w0], %[x]\n"                                                                                         \
+        "add %[w1], %[x]\n"                                                                                         \
+        "add %[w2], %[x]\n"                                                                                         \
+        "add %[w3], %[x]\n"                                                                                         \
+        "2: ldr %[x], %[row]\n" DOTS                                                                                \
+        "vldrb.s32 q1, [%[exponents]], #4\n"                                                                        \
+        "vmov d0, %[a], %[b]\n"                                                                                     \
+        "vmov d1, %[c], %[d]\n"                                                                                     \
+        "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                                    \
+        "vqrshl.s32 q0, q0, q1\n"                                                                                   \
+        "vqadd.s32 q0, q0, q2\n"                                                                                    \
+        "vmax.s32 q0, q0, %q[lo]\n"                                                                                 \
+        "vmin.s32 q0, q0, %q[hi]\n" STORE                                                                           \
+        "subs %[fours], #1\n"                                                                                       \
+        "bne 1b\n"                                                                                                  \
+        : [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [a] "=&Te"(a), [b] "=&Te"(b), [c] "=&Te"(c),  \
+          [d] "=&Te"(d), [x] "=&r"(x), [y] "+l"(y), [exponents] "+l"(exponents), [bias] "+l"(bias),                 \
+          [fours] "+r"(fours)                                                                                       \
+        : [row] "m"(row), [next] "m"(next), [steps] "m"(next.steps), [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi) \
+        : "q0", "q1", "q2", "lr", "cc", "memory");                                                                  \
+  }
+
+ROW_8X8(row_bias8_y8, DOTS_ANY, BIAS_8, Y_8)
+ROW_8X8(row_bias8_y16, DOTS_ANY, BIAS_8, Y_16)
+ROW_8X8(row_bias16_y8, DOTS_ANY, BIAS_16, Y_8)
+ROW_8X8(row_bias16_y16, DOTS_ANY, BIAS_16, Y_16)
+ROW_8X8(row_bias32_y8, DOTS_ANY, BIAS_32, Y_8)
+ROW_8X8(row_bias32_y16, DOTS_ANY, BIAS_32, Y_16)
+ROW_8X8(row_64_bias8_y8, DOTS_64S, BIAS_8, Y_8)
+ROW_8X8(row_64_bias16_y8, DOTS_64S, BIAS_16, Y_8)
+
+static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
+  static row_fn *const any[3][2] = {
+      {row_bias8_y8, row_bias8_y16}, {row_bias16_y8, row_bias16_y16}, {row_bias32_y8, row_bias32_y16}};
+  static row_fn *const fast[2] = {row_64_bias8_y8, row_64_bias16_y8}; /* many products of a common kind */
+  const size_t k = c->k, bias = c->bias_bits / 16;
+  const int8_t *w = (const int8_t *)c->w + first * k;
+  const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
+  return (layer){in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
+                 {w, w + k},
+                 {w + 2 * k, w + 3 * k},
+                 {4 * k - (k + 15) / 16 * 16, in_64s ? k / 64 - 1 : k},
+                 c->exponent_step ? c->exponents + first : (const int8_t *)c->scratch,
+                 (const uint8_t *)c->bias + first * (c->bias_bits / 8u),
+                 fours,
+                 c->shift,
+                 c->lo,
+                 c->hi};
+}
+
+/* Rows of one to three channels: as if they were four, apart from where the results go. */
+static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t first, size_t count, uint8_t *y) {
+  layer l = layer_of(c, first, 1);
+  int8_t exponents[4];
+  int32_t bias[4], four[4];
+  const size_t bytes = c->bias_bits / 8;
+  for (size_t i = 0; i < 4; i++) {
+    const size_t channel = first + (i < count ? i : 0);
+    exponents[i] = c->exponents[channel * c->exponent_step];
+    memcpy((uint8_t *)bias + i * bytes, (const uint8_t *)c->bias + channel * bytes, bytes);
+  }
+  l.exponents = exponents;
+  l.bias = bias;
+  l.w01.second = count > 1 ? l.w01.second : l.w01.first;
+  l.w23 = (pair){count > 2 ? l.w23.first : l.w01.first, l.w01.first};
+  for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << nmp_y_wide(c)) {
+    l.row(&l, x, four);
+    memcpy(y, four, count << nmp_y_wide(c));
+  }
+}
+
+/* Both factors int8. The last four channels may overlap those before: they come to the same. */
+void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
+  const uint8_t *from = x;
+  uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << nmp_y_wide(c));
+  if (count < 4) {
+    rows_of_few(c, from, rows, first, count, y);
+    return;
+  }
+  layer l = layer_of(c, first, count / 4);
+  for (size_t r = 0; r < rows; r++) {
+    l.row(&l, from + r * c->k, y + (r * c->out << nmp_y_wide(c)));
+  }
+  if (count % 4) {
+    l = layer_of(c, first + count - 4, 1);
+    y += (count - 4) << nmp_y_wide(c);
+    for (size_t r = 0; r < rows; r++) {
+      l.row(&l, from + r * c->k, y + (r * c->out << nmp_y_wide(c)));
+    }
+  }
+}
+
+#endif

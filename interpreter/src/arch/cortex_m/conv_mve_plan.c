@@ -1,0 +1,17 @@
+/* What the convolutions of Cortex-M's vectors need. Compiled for every machine. */
+#include "arch/cortex_m/conv_mve_plan.h"
+
+size_t nmp_mve_scratch(const nmp_conv *c) {
+  const size_t repeated = nmp_mve_repeated(c);
+  const size_t bytes = nmp_mve_is_by_eight(c)  ? c->k * NMP_MVE_LANES * sizeof(int16_t) << nmp_mve_is_split(c)
+                       : nmp_conv_is_direct(c) ? repeated
+                                               : repeated + nmp_mve_patches(c) * nmp_mve_patch_bytes(c);
+  return (bytes + 15) / 16 * 16;
+}
+
+#if !NMP_FIXED_CPU
+const nmp_conv_kernel *nmp_conv_mve_plan(const nmp_conv *c) {
+  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch};
+  return nmp_mve_claims(c) ? &mve : nmp_conv_portable(c);
+}
+#endif

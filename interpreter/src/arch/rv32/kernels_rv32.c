@@ -1,0 +1,171 @@
+/* The kernels that a plain 32-bit RISC-V does better in another shape: blocks of sums that stay in its 31 registers,
+ * loops that are unrolled as addresses have immediate offsets, and results in 32 bits.
+ */
+#include "arch/rv32/level.h"
+#include "base/fixed.h"
+
+#ifdef NMP_RV32
+
+/* Four steps in a round, so that loads have immediate offsets from pointers that move once. Between steps the loads
+ * stay in order: all at once they would not fit the registers. A call keeps the registers of outer loops out.
+ */
+#define IN_ORDER __asm__ volatile("" ::: "memory");
+#define CALLED static __attribute__((noinline))
+#define ROUNDS(k, STEP, MOVE)                                                   \
+  for (size_t left = k; left >= 4; left -= 4) {                                 \
+    STEP(0) IN_ORDER STEP(1) IN_ORDER STEP(2) IN_ORDER STEP(3) IN_ORDER MOVE(4) \
+  }                                                                             \
+  for (size_t left = k % 4; left > 0; left--) {                                 \
+    STEP(0) MOVE(1)                                                             \
+  }
+
+/* Sums of four rows and two channels. */
+CALLED void four_by_two(int32_t *sums, size_t channels, const int8_t *x, size_t stride, const int8_t *w, size_t k) {
+  const int8_t *x0 = x, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride, *w0 = w, *w1 = w + k;
+  int32_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+#define STEP(i)                                                                                     \
+  {                                                                                                 \
+    const int32_t u = w0[i], v = w1[i], p = x0[i], q = x1[i], r = x2[i], s = x3[i];                 \
+    a += p * u, b += p * v, c += q * u, d += q * v, e += r * u, f += r * v, g += s * u, h += s * v; \
+  }
+#define MOVE(n) x0 += n, x1 += n, x2 += n, x3 += n, w0 += n, w1 += n;
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
+  sums[0] = a;
+  sums[1] = b;
+  sums += channels;
+  sums[0] = c;
+  sums[1] = d;
+  sums += channels;
+  sums[0] = e;
+  sums[1] = f;
+  sums += channels;
+  sums[0] = g;
+  sums[1] = h;
+}
+
+/* Sums of one row and four channels. */
+CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
+  const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
+  int32_t a = 0, b = 0, c = 0, d = 0;
+#define STEP(i)                                                     \
+  {                                                                 \
+    const int32_t p = x[i];                                         \
+    a += p * w0[i], b += p * w1[i], c += p * w2[i], d += p * w3[i]; \
+  }
+#define MOVE(n) x += n, w0 += n, w1 += n, w2 += n, w3 += n;
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
+  sums[0] = a;
+  sums[1] = b;
+  sums[2] = c;
+  sums[3] = d;
+}
+
+static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
+  int32_t a = 0;
+  for (size_t i = 0; i < k; i++) {
+    a += x[i] * w[i];
+  }
+  return a;
+}
+
+NMP_GEMM(nmp_rv32_gemm_8x8) {
+  const int8_t *xs = x, *ws = w;
+  int32_t *out = sums;
+  for (; rows >= 4; rows -= 4, xs += 4 * x_stride, out += 4 * channels) {
+    size_t c = 0;
+    for (; c + 2 <= channels; c += 2) {
+      four_by_two(out + c, channels, xs, x_stride, ws + c * k, k);
+    }
+    for (size_t r = 0; r < 4 && c < channels; r++) {
+      out[r * channels + c] = one_by_one(xs + r * x_stride, ws + c * k, k);
+    }
+  }
+  for (; rows > 0; rows--, xs += x_stride, out += channels) {
+    size_t c = 0;
+    for (; c + 4 <= channels; c += 4) {
+      one_by_four(out + c, xs, ws + c * k, k);
+    }
+    for (; c < channels; c++) {
+      out[c] = one_by_one(xs, ws + c * k, k);
+    }
+  }
+}
+
+/* Eight channels at a time. */
+CALLED void eight_channels(int32_t *sums, const void *const *x, size_t c, const int8_t *w, size_t taps, size_t n) {
+  int32_t a[8] = {0};
+  for (size_t t = 0; t < taps; t++, w += n) {
+    const int8_t *p = (const int8_t *)x[t] + c;
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < 8; i++) {
+      a[i] += p[i] * w[i];
+    }
+  }
+  _Pragma("GCC unroll 8") for (size_t i = 0; i < 8; i++) {
+    sums[i] = a[i];
+  }
+}
+
+NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
+  const int8_t *ws = w;
+  int32_t *out = sums;
+  size_t c = 0;
+  for (; c + 8 <= n; c += 8) {
+    eight_channels(out + c, x, c, ws + c, taps, n);
+  }
+  for (; c < n; c++) {
+    out[c] = 0;
+    for (size_t t = 0; t < taps; t++) {
+      out[c] += ((const int8_t *)x[t])[c] * ws[t * n + c];
+    }
+  }
+}
+
+/* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
+#define SCALE(name, Y)                                                      \
+  NMP_SCALE(name) {                                                         \
+    for (size_t c = 0; c < channels; c++) {                                 \
+      const int32_t *acc = (const int32_t *)sums + c, b = bias[c];          \
+      const int s = shift[c];                                               \
+      const int small = s > 0 && s < 32 && b > -(1 << 30) && b < 1 << 30;   \
+      Y *out = (Y *)y + c;                                                  \
+      for (size_t r = 0; r < rows; r++, acc += channels, out += y_stride) { \
+        if (small) {                                                        \
+          const int32_t v = (((*acc >> (s - 1)) + 1) >> 1) + b;             \
+          *out = (Y)(v < lo ? lo : v > hi ? hi : v);                        \
+        } else {                                                            \
+          *out = (Y)nmp_sat(nmp_rsh(*acc, s) + b, lo, hi);                  \
+        }                                                                   \
+      }                                                                     \
+    }                                                                       \
+  }
+
+SCALE(nmp_rv32_scale_32to8, int8_t)
+SCALE(nmp_rv32_scale_32to16, int16_t)
+
+/* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
+#define ADD(name, X, MOST)                                                                                       \
+  NMP_ADD(nmp_rv32_##name) {                                                                                     \
+    const X *as = a, *bs = b;                                                                                    \
+    X *ys = y;                                                                                                   \
+    const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
+    const int shift = how->shift;                                                                                \
+    if (how->a_step == 1 && how->b_step == 1 && how->a_shift <= (MOST) && how->b_shift <= (MOST) && shift > 0 && \
+        shift < 30) {                                                                                            \
+      const int32_t half = 1 << (shift - 1);                                                                     \
+      for (size_t i = 0; i < n; i++) {                                                                           \
+        const int32_t v = (as[i] * p + bs[i] * q + half) >> shift;                                               \
+        ys[i] = (X)(v < lo ? lo : v > hi ? hi : v);                                                              \
+      }                                                                                                          \
+    } else {                                                                                                     \
+      nmp_##name(y, a, b, n, how);                                                                               \
+    }                                                                                                            \
+  }
+
+ADD(add_8x8to8, int8_t, 21)
+ADD(add_16x16to16, int16_t, 13)
+
+#endif

@@ -1,0 +1,17 @@
+#include "arch/x86/level.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
+
+#include "arch/x86/vector256.inc"
+
+#define CHOOSE nmp_depthwise_avx2
+#include "conv/depthwise/depthwise.inc"
+
+NMP_TARGET_END
+#endif

@@ -1,0 +1,17 @@
+#include "arch/x86/level.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+
+#include "arch/x86/vector512.inc"
+
+#define CHOOSE nmp_depthwise_avx512vnni
+#include "conv/depthwise/depthwise.inc"
+
+NMP_TARGET_END
+#endif

@@ -1,0 +1,88 @@
+#include "arch/x86/level.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "base/fixed.h"
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+
+/* What follows needs what is before it. */
+/* clang-format off */
+static void loops(nmp_kernels *kernels);
+#define nmp_kernels_portable loops
+#include "kernels/portable.inc"
+#include "arch/x86/vector512.inc"
+#include "kernels/elementwise.inc"
+#include "arch/x86/transpose.inc"
+/* clang-format on */
+
+/* Whether all that a table makes fits 32 bits; small inputs are not worth to look. */
+static int is_small(const int32_t *t, size_t n, int k) {
+  const size_t samples = ((size_t)65536 >> k) + 1;
+  const int32_t most = INT32_MAX >> k, room = 1 << 7; /* for half a unit */
+  int32_t low = 0, high = 0;
+  for (size_t i = 0; i < samples && n >= samples / 4; i++) {
+    low = t[i] < low ? t[i] : low;
+    high = t[i] > high ? t[i] : high;
+  }
+  return n >= samples / 4 && low > room - most && high < most - room;
+}
+
+/* A gathered element of 64 bits has both ends of a chord. */
+static NMP_INLINE void chords(uint8_t *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi,
+                              int y_wide) {
+  const vector ends = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m128i by = _mm_cvtsi32_si128(k), last = _mm_cvtsi32_si128(k + 8);
+  for (size_t i = 0; i < n; i += LANES) {
+    const __mmask16 some = (__mmask16)(n - i < LANES ? (1u << (n - i)) - 1 : 0xffff);
+    const vector p = add(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(some, x + i)), set32(32768));
+    const vector at = _mm512_srl_epi32(p, by), f = _mm512_and_si512(p, set32((1 << k) - 1));
+    const vector a = _mm512_i32gather_epi64(_mm512_castsi512_si256(at), t, 4);
+    const vector b = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(at, 1), t, 4);
+    const vector from = _mm512_permutex2var_epi32(a, ends, b);
+    const vector to = _mm512_permutex2var_epi32(a, add(ends, set32(1)), b);
+    vector v = add(_mm512_sll_epi32(from, by), _mm512_mullo_epi32(_mm512_sub_epi32(to, from), f));
+    v = _mm512_sra_epi32(add(v, set32(1 << (k + 7))), last);
+    v = _mm512_max_epi32(_mm512_min_epi32(v, set32(hi)), set32(lo));
+    if (y_wide) {
+      _mm512_mask_cvtepi32_storeu_epi16(y + 2 * i, some, v);
+    } else {
+      _mm512_mask_cvtepi32_storeu_epi8(y + i, some, v);
+    }
+  }
+}
+
+#define FAST_CHORD(widths, y_wide)           \
+  static NMP_CHORD(fast_chord_##widths) {    \
+    if (is_small(t, n, k)) {                 \
+      chords(y, x, t, n, k, lo, hi, y_wide); \
+    } else {                                 \
+      chord_##widths(y, x, t, n, k, lo, hi); \
+    }                                        \
+  }
+
+FAST_CHORD(16to8, 0)
+FAST_CHORD(16to16, 1)
+
+static const nmp_conv_kernel *choose(const nmp_conv *c) {
+  const nmp_conv_kernel *depthwise = nmp_depthwise_avx512vnni(c);
+  return depthwise ? depthwise : nmp_conv_avx512vnni(c);
+}
+
+void nmp_kernels_avx512vnni(nmp_kernels *kernels) {
+  loops(kernels);
+  elements(kernels);
+  transposes(kernels);
+  if (nmp_x86_features() & NMP_AVX512VBMI) {
+    nmp_kernels_avx512vbmi(kernels);
+  }
+  kernels->chord[0] = fast_chord_16to8;
+  kernels->chord[1] = fast_chord_16to16;
+  kernels->conv = choose;
+}
+
+NMP_TARGET_END
+#endif

@@ -1,0 +1,36 @@
+#include "arch/x86/level.h"
+
+#ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
+#include "base/fixed.h"
+#include "conv/conv.h"
+
+NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+
+/* What follows needs what is before it. */
+/* clang-format off */
+static void loops(nmp_kernels *kernels);
+#define nmp_kernels_portable loops
+#include "kernels/portable.inc"
+#define VNNI
+#include "arch/x86/vector256.inc"
+#include "kernels/elementwise.inc"
+#include "arch/x86/transpose.inc"
+/* clang-format on */
+
+static const nmp_conv_kernel *choose(const nmp_conv *c) {
+  const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
+  return depthwise ? depthwise : nmp_conv_avxvnni(c);
+}
+
+void nmp_kernels_avxvnni(nmp_kernels *kernels) {
+  loops(kernels);
+  elements(kernels);
+  transposes(kernels);
+  kernels->conv = choose;
+}
+
+NMP_TARGET_END
+#endif

@@ -1,0 +1,39 @@
+/* What the levels of x86-64 share. Their files are part of every build and empty for other CPUs; each function of
+ * theirs is compiled for its own instruction set, whatever the compiler was told for the rest.
+ */
+#ifndef NMP_ARCH_X86_LEVEL_H
+#define NMP_ARCH_X86_LEVEL_H
+
+#include "base/target.h"
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !NMP_FIXED_CPU
+#define NMP_X86
+
+/* Bits of nmp_x86_features. */
+#define NMP_AVX2 1u       /* with PCLMUL */
+#define NMP_AVXVNNI 2u    /* the dot products of VNNI, 256 bits, VEX */
+#define NMP_AVX512VNNI 4u /* F, BW, DQ, VL and VNNI */
+#define NMP_AVX512VBMI 8u /* permutes bytes; no level of its own */
+
+/* What this machine has and its operating system saves. */
+unsigned nmp_x86_features(void);
+
+#define NMP_TARGET_AVX2 "avx2,pclmul"
+#define NMP_TARGET_AVXVNNI "avx2,pclmul,avxvnni"
+#define NMP_TARGET_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
+#define NMP_TARGET_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+
+/* Dense convolutions; and conv/depthwise/depthwise.inc: NULL for others */
+nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
+nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
+
+nmp_crc_fn nmp_crc32_x86;
+
+void nmp_kernels_avx2(nmp_kernels *kernels);
+void nmp_kernels_avxvnni(nmp_kernels *kernels);
+void nmp_kernels_avx512vnni(nmp_kernels *kernels);
+void nmp_kernels_avx512vbmi(nmp_kernels *kernels); /* in addition, where the machine has it */
+
+#endif
+#endif

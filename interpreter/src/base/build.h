@@ -1,0 +1,86 @@
+/* What a build has. These are the defaults: everything, as the target allows. `nmpconv bundle` writes this file anew
+ * for one model, and -D overrides one line. A file that needs more than there is is refused with NMP_E_NOT_BUILT.
+ */
+#ifndef NMP_BASE_BUILD_H
+#define NMP_BASE_BUILD_H
+
+#include <stdint.h>
+
+/* 1: the kernels of the best CPU level of the compiler's target, called directly. 0: chosen at create, for PCs. */
+#ifndef NMP_FIXED_CPU
+#if defined(__x86_64__) || defined(__aarch64__) || defined(_M_X64) || defined(_M_ARM64)
+#define NMP_FIXED_CPU 0
+#else
+#define NMP_FIXED_CPU 1
+#endif
+#endif
+
+/* 1: ops are decoded once, at create, where memory is plenty. 0: each time that they run. */
+#ifndef NMP_KEEP_OPS
+#define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
+#endif
+
+/* RISC-V with vectors: version 1.0 of the extension, or a Zve64x part of it. NMP_NO_RVV leaves them out. */
+#if defined(__riscv_v_intrinsic) && defined(__riscv_v_elen) && !defined(NMP_NO_RVV)
+#if __riscv_v_elen >= 64
+#define NMP_RVV
+#endif
+#endif
+
+/* 1: kernels may keep weights in an order of their own in the arena. Levels of microcontrollers do not. */
+#ifndef NMP_PACKED_WEIGHTS
+#ifdef NMP_RVV
+#define NMP_PACKED_WEIGHTS 1
+#else
+#define NMP_PACKED_WEIGHTS (!NMP_FIXED_CPU)
+#endif
+#endif
+
+/* 1: what convolutions decide before they run is kept with their weights, for PCs. */
+#define NMP_PREPARED (!NMP_FIXED_CPU && NMP_KEEP_OPS && NMP_PACKED_WEIGHTS)
+
+/* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
+ * before. */
+#ifndef NMP_FAULT_DETAILS
+#define NMP_FAULT_DETAILS 1
+#endif
+
+/* Bits of activations, and of weights: 8, 16, or 0 for both. */
+#ifndef NMP_ACTIVATION_BITS
+#define NMP_ACTIVATION_BITS 0
+#endif
+#ifndef NMP_WEIGHT_BITS
+#define NMP_WEIGHT_BITS 0
+#endif
+
+/* The longest sum of products in a convolution. */
+#ifndef NMP_CONV_K_MAX
+#define NMP_CONV_K_MAX 131071
+#endif
+
+/* 1: kernels for depthwise convolutions. 0: they are computed as others with groups are. */
+#ifndef NMP_CONV_DEPTHWISE
+#define NMP_CONV_DEPTHWISE 1
+#endif
+
+/* 1: all convolutions. 0: those that are matrix products of pixels as they are (1x1, fully connected). */
+#ifndef NMP_CONV_WINDOWS
+#define NMP_CONV_WINDOWS 1
+#endif
+
+/* 1: convolutions whose result is written over lines of the input that are no longer needed. */
+#ifndef NMP_CONV_OVERLAP
+#define NMP_CONV_OVERLAP 1
+#endif
+
+/* 1: also convolutions that a CPU's vectors leave to the portable kernels, for what 32 bits do not hold. */
+#ifndef NMP_CONV_HARD
+#define NMP_CONV_HARD 1
+#endif
+
+/* The ops, a part of NMP_OPS (gen/nmp_params.h). */
+#ifndef NMP_BUILD_OPS
+#define NMP_BUILD_OPS NMP_OPS
+#endif
+
+#endif

@@ -1,0 +1,138 @@
+/* FlatBuffers without a library: one verifier that walks generated descriptors, and accessors for verified files.
+ *
+ * The accessors check nothing; they may be used on the root table after fb_verify_root and on everything after
+ * fb_verify. Bytes are put together by hand, so neither alignment nor byte order of scalars matters.
+ */
+#ifndef NMP_BASE_FB_H
+#define NMP_BASE_FB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FB_KIND_SCALAR, FB_KIND_STRING, FB_KIND_TABLE, FB_KIND_UNION, FB_KIND_VECTOR, FB_KIND_STRINGS, FB_KIND_TABLES };
+
+#define FB_REQUIRED 0x80 /* added to the kind of a field that has to be there */
+
+/* arg: bytes of a scalar or of a vector's element; number of a table; count of a union's members, which are the first
+ * tables. A union's type is the scalar in the slot before it.
+ */
+typedef struct fb_field {
+  uint8_t kind, arg;
+} fb_field;
+
+static inline uint8_t fb_kind(const fb_field *field) {
+  return field->kind & (FB_REQUIRED - 1);
+}
+
+/* The fields of all tables; those of table i are [first[i], first[i + 1]). */
+typedef struct fb_schema {
+  const fb_field *fields;
+  const uint8_t *first;
+} fb_schema;
+
+typedef struct fb_vector {
+  const uint8_t *data;
+  uint32_t count;
+} fb_vector;
+
+/* True when the root table and its scalars lie within the file. bytes < 2^31. */
+int fb_verify_root(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes);
+
+/* True when everything the schema knows lies within the file, aligned, and strings end in NUL. A union member that the
+ * schema does not know is not looked into. Takes time in proportion to bytes: objects that share memory run out of
+ * budget.
+ */
+int fb_verify(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes);
+
+static inline uint16_t fb_load16(const uint8_t *p) {
+  return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t fb_load32(const uint8_t *p) {
+  return (uint32_t)fb_load16(p) | (uint32_t)fb_load16(p + 2) << 16;
+}
+
+static inline const uint8_t *fb_root(const uint8_t *file) {
+  return file + fb_load32(file);
+}
+
+/* Place of the field in its table, NULL when it is absent. */
+static inline const uint8_t *fb_slot(const uint8_t *table, uint32_t slot) {
+  const uint8_t *vtable = table - (int32_t)fb_load32(table);
+  uint32_t at = 4 + 2 * slot;
+  uint16_t offset = at < fb_load16(vtable) ? fb_load16(vtable + at) : 0;
+  return offset ? table + offset : NULL;
+}
+
+static inline uint8_t fb_u8(const uint8_t *table, uint32_t slot, uint8_t missing) {
+  const uint8_t *p = fb_slot(table, slot);
+  return p ? *p : missing;
+}
+
+static inline uint8_t fb_bool(const uint8_t *table, uint32_t slot, uint8_t missing) {
+  return fb_u8(table, slot, missing) != 0;
+}
+
+static inline int8_t fb_i8(const uint8_t *table, uint32_t slot, int8_t missing) {
+  return (int8_t)fb_u8(table, slot, (uint8_t)missing);
+}
+
+static inline uint16_t fb_u16(const uint8_t *table, uint32_t slot, uint16_t missing) {
+  const uint8_t *p = fb_slot(table, slot);
+  return p ? fb_load16(p) : missing;
+}
+
+static inline uint32_t fb_u32(const uint8_t *table, uint32_t slot, uint32_t missing) {
+  const uint8_t *p = fb_slot(table, slot);
+  return p ? fb_load32(p) : missing;
+}
+
+static inline int32_t fb_i32(const uint8_t *table, uint32_t slot, int32_t missing) {
+  return (int32_t)fb_u32(table, slot, (uint32_t)missing);
+}
+
+static inline uint64_t fb_u64(const uint8_t *table, uint32_t slot, uint64_t missing) {
+  const uint8_t *p = fb_slot(table, slot);
+  return p ? (uint64_t)fb_load32(p) | (uint64_t)fb_load32(p + 4) << 32 : missing;
+}
+
+/* What a field or a vector's element points to. */
+static inline const uint8_t *fb_follow(const uint8_t *p) {
+  return p + fb_load32(p);
+}
+
+static inline const uint8_t *fb_table(const uint8_t *table, uint32_t slot) {
+  const uint8_t *p = fb_slot(table, slot);
+  return p ? fb_follow(p) : NULL;
+}
+
+static inline fb_vector fb_get_vector(const uint8_t *table, uint32_t slot) {
+  const uint8_t *p = fb_table(table, slot);
+  fb_vector v = {NULL, 0};
+  if (p) {
+    v.data = p + 4;
+    v.count = fb_load32(p);
+  }
+  return v;
+}
+
+static inline const char *fb_string(const uint8_t *table, uint32_t slot) {
+  return (const char *)fb_get_vector(table, slot).data;
+}
+
+static inline const uint8_t *fb_element(fb_vector v, uint32_t i) {
+  return fb_follow(v.data + 4 * (size_t)i);
+}
+
+static inline int32_t fb_int_element(fb_vector v, uint32_t i) {
+  return (int32_t)fb_load32(v.data + 4 * (size_t)i);
+}
+
+/* A vector of ints in place; the file is 16-byte aligned and the verifier checked the vector's place in it. */
+static inline const int32_t *fb_ints(const uint8_t *table, uint32_t slot, uint32_t *count) {
+  fb_vector v = fb_get_vector(table, slot);
+  *count = v.count;
+  return (const int32_t *)(const void *)v.data;
+}
+
+#endif

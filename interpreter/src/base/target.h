@@ -1,0 +1,27 @@
+/* Functions for one instruction set, whatever the compiler was told for the rest. */
+#ifndef NMP_BASE_TARGET_H
+#define NMP_BASE_TARGET_H
+
+/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni". */
+#define NMP_PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define NMP_TARGET_BEGIN(target_) \
+  NMP_PRAGMA(clang attribute push(__attribute__((target(target_))), apply_to = function))
+#define NMP_TARGET_END _Pragma("clang attribute pop")
+#else
+#define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
+#define NMP_TARGET_END _Pragma("GCC pop_options")
+#endif
+/* All of a loop whose bounds are constants where it is inlined. */
+#ifndef __clang__
+#define NMP_UNROLL _Pragma("GCC unroll 64")
+#elif __has_feature(address_sanitizer)
+#define NMP_UNROLL /* it would compile for minutes */
+#else
+#define NMP_UNROLL _Pragma("clang loop unroll(full)")
+#endif
+/* Keeps a value in one register: compilers that see more of its life may give it two, and the rest to memory. */
+#define NMP_KEEP(where, value) __asm__("" : where(value))
+#define NMP_INLINE inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,98 @@
+/* A convolution as kernels see it: plain numbers and addresses. Instruction sets choose among ways of computing it.
+ *
+ * A fully connected layer is a 1x1 convolution over one row of pixels.
+ */
+#ifndef NMP_CONV_CONV_H
+#define NMP_CONV_CONV_H
+
+#include <stddef.h>
+
+#include "conv/axis.h"
+#include "kernels/kernels.h"
+
+typedef struct nmp_conv nmp_conv;
+struct nmp_conv {
+  nmp_axis v, h; /* vertical, horizontal; one row for a fully connected layer */
+  uint32_t images, groups;
+  uint32_t in, out; /* channels of a pixel of x and of y */
+  uint32_t pitch;   /* on PCs: elements from a pixel of y to the next, if the kernel is pitched */
+  uint32_t k;       /* products of a sum: KH * KW * in / groups */
+  uint8_t x_wide, w_wide, y_wide, bias_bits; /* read by nmp_x_wide, ...; 8, 16 or 32 */
+  const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
+  const void *pad;                           /* [in], what padding holds; NULL: zeros */
+  void *y;                                   /* [N,OH,OW,out] */
+  const int8_t *exponents;                   /* of w: shift of channel c = shift - exponents[c * exponent_step] */
+  int shift;
+  uint32_t exponent_step; /* 0: one exponent for all channels */
+  int32_t lo, hi;
+  const nmp_kernels *kernels;
+  void *scratch;      /* of all workers, of one of them in run() */
+  const void *packed; /* what pack() wrote */
+};
+
+/* One way of computing some convolutions; the first that claims a shape and its widths is taken, at last the portable.
+ * x, y, scratch and packed may be NULL in all but run; w, bias, exponents are there from the start.
+ */
+typedef struct nmp_conv_kernel nmp_conv_kernel;
+struct nmp_conv_kernel {
+  size_t (*packed)(const nmp_conv *c);       /* bytes of weights in an order of its own; NULL: it reads w */
+  void (*pack)(const nmp_conv *c, void *to); /* `to` is aligned to 64 bytes where the arena is, at least to 16 */
+  size_t (*scratch)(const nmp_conv *c);      /* bytes of a worker; NULL: none */
+  size_t (*tasks)(const nmp_conv *c, size_t threads);        /* how many tasks are worth making, at least 1; NULL: 1 */
+  void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
+  /* Rows [first, last) of y, whose first one goes to c->y; of one image. NULL: it has no such function. */
+  void (*rows)(const nmp_conv *c, size_t first, size_t last);
+  int pitched; /* it obeys pitch; otherwise that is `out` */
+};
+
+static inline int nmp_x_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, c->x_wide);
+}
+
+static inline int nmp_y_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, c->y_wide);
+}
+
+static inline int nmp_w_wide(const nmp_conv *c) {
+  return NMP_ONE_WIDTH(NMP_WEIGHT_BITS, c->w_wide);
+}
+
+static inline size_t nmp_conv_pixels(const nmp_conv *c) {
+  return (size_t)c->images * (size_t)c->v.out * (size_t)c->h.out;
+}
+
+static inline int nmp_conv_is_depthwise(const nmp_conv *c) {
+  return NMP_CONV_DEPTHWISE && c->groups == c->in && c->groups == c->out;
+}
+
+/* The pixels of x are the rows of a matrix product as they are. */
+static inline int nmp_conv_is_product(const nmp_conv *c) {
+  return c->k == c->in && c->groups == 1 && c->v.stride == 1 && c->h.stride == 1 && c->v.before == 0 &&
+         c->v.after == 0 && c->h.before == 0 && c->h.after == 0;
+}
+
+/* The same of a convolution that this build has. */
+static inline int nmp_conv_is_direct(const nmp_conv *c) {
+  return !NMP_CONV_WINDOWS || nmp_conv_is_product(c);
+}
+
+/* Rows [first, last) of y as a convolution of its own, where there is one image and every window holds a pixel of x. */
+static inline nmp_conv nmp_conv_rows(const nmp_conv *c, int32_t first, int32_t last) {
+  nmp_conv p = *c;
+  int32_t from;
+  p.v = nmp_axis_part(&c->v, first, last, &from);
+  p.x = (const uint8_t *)c->x + ((size_t)from * (size_t)c->h.in * c->in << c->x_wide);
+  return p;
+}
+
+static inline int nmp_conv_shift(const nmp_conv *c, size_t channel) {
+  return c->shift - c->exponents[channel * c->exponent_step];
+}
+
+static inline int32_t nmp_conv_bias(const nmp_conv *c, size_t channel) {
+  return c->bias_bits == 8    ? ((const int8_t *)c->bias)[channel]
+         : c->bias_bits == 16 ? ((const int16_t *)c->bias)[channel]
+                              : ((const int32_t *)c->bias)[channel];
+}
+
+#endif

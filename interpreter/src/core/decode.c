@@ -1,0 +1,71 @@
+/* Tensors and ops of a verified file as plain numbers and addresses: on microcontrollers before each run of an op. */
+#include "core/model.h"
+#include "gen/nmp_schema.h"
+
+void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
+  /* All of the table is read before anything is written, so that compilers look up its layout once. */
+  const uint8_t *table = fb_element(m->tensors, i);
+  const fb_vector shape = fb_tensor_shape(table), data = fb_tensor_data(table), exponents = fb_tensor_exponents(table);
+  const int32_t lo = fb_tensor_clip_min(table), hi = fb_tensor_clip_max(table);
+  const uint32_t offset = fb_tensor_offset(table);
+  const uint8_t bits = nmp_dtype_bits(fb_tensor_dtype(table));
+  const int8_t axis = fb_tensor_axis(table);
+  uint32_t size = 1;
+  for (uint32_t d = 0; d < shape.count; d++) {
+    t->shape[d] = fb_int_element(shape, d);
+    size *= (uint32_t)t->shape[d];
+  }
+  t->rank = (uint8_t)shape.count;
+  t->size = size;
+  t->bits = bits;
+  t->is_const = data.data != NULL;
+  t->exponents = (const int8_t *)exponents.data;
+  t->exponent = t->exponents[0];
+  t->exponent_count = exponents.count;
+  t->axis = axis;
+  t->lo = lo;
+  t->hi = hi;
+  t->offset = offset;
+  if (t->is_const) {
+    t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
+  } else {
+    t->data = m->arena ? m->arena + offset : NULL;
+  }
+}
+
+static void input_at(const nmp_op *op, uint32_t i, nmp_tensor *t) {
+  nmp_model_tensor((const nmp_model *)op->model, (uint32_t)fb_int_element(fb_op_inputs((const uint8_t *)op->table), i),
+                   t);
+}
+
+void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
+  const uint8_t *table = fb_element(m->ops, i);
+  const fb_vector inputs = fb_op_inputs(table);
+  op->kind = (enum nmp_op_kind)fb_op_params_type(table);
+  op->input_count = inputs.count;
+  op->output_count = 1;
+  if (NMP_PREPARED) {
+    op->placed = 0;
+  }
+  op->model = m;
+  op->table = table;
+  op->input_at = input_at;
+  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
+    nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k), &op->in[k]);
+  }
+  nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
+  nmp_op_decode[op->kind](fb_op_params(table), &op->params);
+}
+
+uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {
+  return (uint32_t)fb_int_element(fb_op_outputs(fb_element(m->ops, op)), 0);
+}
+
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op) {
+  const uint32_t end = fb_op_live_end(fb_element(m->ops, op));
+  return end ? end : m->arena_bytes;
+}
+
+uint32_t nmp_model_port(fb_vector ports, uint32_t i) {
+  return (uint32_t)fb_port_tensor(fb_element(ports, i));
+}

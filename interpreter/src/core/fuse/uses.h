@@ -1,0 +1,18 @@
+/* What the planners ask of a verified model: who reads a tensor, what lies where. */
+#ifndef NMP_CORE_FUSE_USES_H
+#define NMP_CORE_FUSE_USES_H
+
+#include "core/model.h"
+
+/* An op of a verified model before there is an arena. */
+nmp_op nmp_op_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t i);
+
+/* Whether somebody besides op `reader` reads what op `maker` makes. */
+int nmp_is_wanted(const nmp_model *m, uint32_t maker, uint32_t reader, uint64_t *budget);
+
+size_t nmp_tensor_bytes(const nmp_tensor *t);
+
+/* Activations that lie in the same bytes of the arena, or in some of them. */
+int nmp_share_bytes(const nmp_tensor *a, const nmp_tensor *b);
+
+#endif

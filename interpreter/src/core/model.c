@@ -1,0 +1,315 @@
+#include "core/model.h"
+
+#include "base/fixed.h"
+#include "dispatch.h"
+#include "gen/nmp_schema.h"
+
+nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule) {
+  fault->status = rule.status;
+  fault->op = (int32_t)op;
+  fault->tensor = (int32_t)tensor;
+#if NMP_FAULT_DETAILS
+  fault->what = rule.what;
+  fault->found = rule.found;
+  fault->allowed = rule.allowed;
+#else
+  fault->what = NULL;
+  fault->found = fault->allowed = 0;
+#endif
+  return rule.status;
+}
+
+int nmp_spend(nmp_needs *needs, uint64_t steps) {
+  int enough = steps <= needs->budget;
+  needs->budget = enough ? needs->budget - steps : 0;
+  return enough;
+}
+
+/* The CRC of the file with the four bytes of the checksum itself zero. */
+static uint32_t checksum(nmp_crc_fn *crc32, const uint8_t *file, size_t bytes, const uint8_t *stored) {
+  static const uint8_t zeros[4] = {0, 0, 0, 0};
+  size_t before = (size_t)(stored - file);
+  uint32_t crc = crc32(0, file, before);
+  crc = crc32(crc, zeros, 4);
+  return crc32(crc, stored + 4, bytes - before - 4);
+}
+
+static int has_identifier(const uint8_t *file) {
+  static const char identifier[] = NMP_IDENTIFIER;
+  for (size_t i = 0; i < sizeof(identifier) - 1; i++) {
+    if (file[4 + i] != (uint8_t)identifier[i]) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
+                          nmp_fault *fault) {
+  if (bytes < 8 || !has_identifier(file)) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_NOT_NMP, "file identifier", 0, 0));
+  }
+  if (bytes > NMP_BYTES_MAX) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_LIMIT, "bytes of the file", (int64_t)bytes, NMP_BYTES_MAX));
+  }
+  m->file = file;
+  m->bytes = (uint32_t)bytes;
+  m->arena = NULL;
+  if (!fb_verify_root(&nmp_schema, FB_MODEL, file, m->bytes)) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_STRUCTURE, "root table", 0, 0));
+  }
+  m->root = fb_root(file);
+  uint16_t major = fb_model_major(m->root);
+  if (major != NMP_FORMAT_MAJOR) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_VERSION, "major version", major, NMP_FORMAT_MAJOR));
+  }
+  const uint8_t *stored = fb_slot(m->root, FB_SLOT_CHECKSUM);
+  (void)kernels; /* unused where they are fixed */
+  uint32_t crc = stored ? checksum(NMP_IN_USE(kernels).crc, file, bytes, stored) : 0;
+  if (stored == NULL || crc != fb_load32(stored)) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_CHECKSUM, "checksum", fb_model_checksum(m->root), crc));
+  }
+  if (!fb_verify(&nmp_schema, FB_MODEL, file, m->bytes)) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_STRUCTURE, "offsets and lengths", 0, 0));
+  }
+  m->tensors = fb_model_tensors(m->root);
+  m->ops = fb_model_ops(m->root);
+  m->inputs = fb_model_inputs(m->root);
+  m->outputs = fb_model_outputs(m->root);
+  uint64_t arena_bytes = fb_model_arena_bytes(m->root);
+  if (arena_bytes > NMP_BYTES_MAX) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_LIMIT, "arena_bytes", (int64_t)(arena_bytes >> 1), NMP_BYTES_MAX));
+  }
+  m->arena_bytes = (uint32_t)arena_bytes;
+  return NMP_OK;
+}
+
+/* Elements of the shape, or 0 when it is illegal or width * elements exceed NMP_BYTES_MAX. */
+static uint32_t elements(fb_vector shape, uint32_t width) {
+  uint32_t size = 1;
+  for (uint32_t i = 0; i < shape.count; i++) {
+    int32_t dim = fb_int_element(shape, i);
+    if (dim < 1 || size > NMP_BYTES_MAX / width / (uint32_t)dim) {
+      return 0;
+    }
+    size *= (uint32_t)dim;
+  }
+  return size;
+}
+
+/* The first rule that the exponents of the tensor break. */
+static nmp_rule check_exponents(const uint8_t *table, fb_vector shape, int is_const) {
+  fb_vector exponents = fb_tensor_exponents(table);
+  int32_t axis = fb_tensor_axis(table);
+  if (axis < -1 || axis >= (int32_t)shape.count) {
+    return NMP_RULE(NMP_E_TENSOR, "axis", axis, (int64_t)shape.count - 1);
+  }
+  if (axis >= 0 && !is_const) {
+    return NMP_RULE(NMP_E_TENSOR, "axis of an activation", axis, -1);
+  }
+  int64_t count = axis < 0 ? 1 : fb_int_element(shape, (uint32_t)axis);
+  if (exponents.count != count) {
+    return NMP_RULE(NMP_E_TENSOR, "number of exponents", exponents.count, count);
+  }
+  for (uint32_t i = 0; i < exponents.count; i++) {
+    int8_t exponent = (int8_t)exponents.data[i];
+    if (exponent < NMP_EXPONENT_MIN || exponent > NMP_EXPONENT_MAX) {
+      return NMP_RULE(NMP_E_TENSOR, "exponent", exponent, exponent < 0 ? NMP_EXPONENT_MIN : NMP_EXPONENT_MAX);
+    }
+  }
+  return NMP_FINE;
+}
+
+static nmp_rule check_data(const nmp_model *m, fb_vector data, uint32_t bytes) {
+  if (data.count != bytes) {
+    return NMP_RULE(NMP_E_TENSOR, "bytes of data", data.count, bytes);
+  }
+  if ((size_t)(data.data - m->file) % 64 != 0) {
+    return NMP_RULE(NMP_E_TENSOR, "alignment of data", (data.data - m->file) % 64, 0);
+  }
+  return NMP_FINE;
+}
+
+static nmp_status check_tensor(const nmp_model *m, uint32_t i, nmp_needs *needs, nmp_fault *fault) {
+  const uint8_t *table = fb_element(m->tensors, i);
+  fb_vector shape = fb_tensor_shape(table);
+  fb_vector data = fb_tensor_data(table);
+  int8_t dtype = fb_tensor_dtype(table);
+  if (!nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count)) {
+    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+  }
+  if (shape.count > NMP_RANK_MAX) {
+    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX));
+  }
+  if (dtype < 0 || dtype >= (data.data ? FB_DTYPE_COUNT : FB_DTYPE_INT32)) {
+    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "dtype", dtype, data.data ? FB_DTYPE_INT32 : FB_DTYPE_INT16));
+  }
+  uint32_t bits = nmp_dtype_bits(dtype);
+  if (data.data == NULL && NMP_WIDE(bits) != (bits == 16)) {
+    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_NOT_BUILT, "bits of an activation", bits, NMP_ACTIVATION_BITS));
+  }
+  for (uint32_t d = 0; d < shape.count; d++) {
+    int32_t dim = fb_int_element(shape, d);
+    if (dim < 1) {
+      return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "dimension", dim, 1));
+    }
+  }
+  uint32_t size = elements(shape, bits / 8);
+  if (size == 0) {
+    return nmp_fail(fault, -1, i,
+                    NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX));
+  }
+  nmp_rule rule = check_exponents(table, shape, data.data != NULL);
+  if (rule.status == NMP_OK && data.data) {
+    rule = check_data(m, data, size * (bits / 8));
+  }
+  int64_t lo = fb_tensor_clip_min(table), hi = fb_tensor_clip_max(table);
+  int64_t end = (int64_t)1 << (bits - 1);
+  if (rule.status == NMP_OK && (lo < -end || lo > hi)) {
+    rule = NMP_RULE(NMP_E_TENSOR, "clip_min", lo, lo < -end ? -end : hi);
+  }
+  if (rule.status == NMP_OK && hi >= end) {
+    rule = NMP_RULE(NMP_E_TENSOR, "clip_max", hi, end - 1);
+  }
+  return rule.status ? nmp_fail(fault, -1, i, rule) : NMP_OK;
+}
+
+static int is_activation(const nmp_model *m, int32_t tensor) {
+  return fb_tensor_data(fb_element(m->tensors, (uint32_t)tensor)).data == NULL;
+}
+
+static nmp_rule check_index(const nmp_model *m, int32_t tensor, nmp_status status, const char *what) {
+  const int valid = tensor >= 0 && (uint32_t)tensor < m->tensors.count;
+  (void)what;
+  return NMP_RULE(valid ? NMP_OK : status, what, tensor, (int64_t)m->tensors.count - 1);
+}
+
+static nmp_rule check_indices(const nmp_model *m, const uint8_t *table, nmp_needs *needs) {
+  fb_vector inputs = fb_op_inputs(table), outputs = fb_op_outputs(table);
+  nmp_rule rule = NMP_FINE;
+  for (uint32_t k = 0; k < inputs.count && rule.status == NMP_OK; k++) {
+    rule = check_index(m, fb_int_element(inputs, k), NMP_E_OP, "input");
+    if (rule.status == NMP_OK) {
+      /* Paid here for op->check, which may look at every exponent. */
+      const uint8_t *tensor = fb_element(m->tensors, (uint32_t)fb_int_element(inputs, k));
+      nmp_spend(needs, 4 + (uint64_t)fb_tensor_exponents(tensor).count);
+    }
+  }
+  if (rule.status == NMP_OK && outputs.count != 1) {
+    rule = NMP_RULE(NMP_E_OP, "number of outputs", outputs.count, 1);
+  }
+  if (rule.status == NMP_OK) {
+    rule = check_index(m, fb_int_element(outputs, 0), NMP_E_OP, "output");
+  }
+  if (rule.status == NMP_OK && !is_activation(m, fb_int_element(outputs, 0))) {
+    rule = NMP_RULE(NMP_E_OP, "output is a constant", fb_int_element(outputs, 0), 0);
+  }
+  return rule;
+}
+
+/* Steps of a run; the sum over ops cannot wrap, since it is checked after each. */
+static uint64_t work_of(const nmp_op_type *type, const nmp_op *op) {
+  uint64_t work = op->out[0].size;
+  if (type->work) {
+    return type->work(op);
+  }
+  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
+    work += op->in[k].size;
+  }
+  return work;
+}
+
+size_t nmp_model_packed(const nmp_op *op) {
+  const nmp_op_type *type = nmp_op_table[op->kind];
+  const size_t bytes = NMP_PACKED_WEIGHTS && type->packed ? type->packed(op) : 0;
+  return (bytes + NMP_PACK_ALIGN - 1) / NMP_PACK_ALIGN * NMP_PACK_ALIGN;
+}
+
+/* op has the kernels and threads, and room for the rest. */
+static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs, nmp_fault *fault) {
+  const uint8_t *table = fb_element(m->ops, i);
+  uint8_t kind = fb_op_params_type(table);
+  if (kind >= NMP_OP_KINDS) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_UNKNOWN_OP, "op number", kind, NMP_OP_KINDS - 1));
+  }
+  const nmp_op_type *type = nmp_op_table[kind];
+  if (type == NULL) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_NOT_BUILT, "op number", kind, 0));
+  }
+  nmp_rule rule = check_indices(m, table, needs);
+  if (needs->budget == 0) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+  }
+  if (rule.status) {
+    return nmp_fail(fault, i, -1, rule);
+  }
+  nmp_model_op(m, i, op);
+  rule = type->check(op);
+  if (rule.status) {
+    return nmp_fail(fault, i, nmp_model_output_of(m, i), rule);
+  }
+  size_t scratch = type->scratch ? type->scratch(op) : 0;
+  if (scratch > NMP_BYTES_MAX) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX));
+  }
+  needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
+  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch; /* below 2^33: live_end is checked later */
+  if (end > NMP_BYTES_MAX) {
+    return nmp_fail(fault, i, -1,
+                    NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
+  }
+  needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
+  const size_t packed = nmp_model_packed(op);
+  if (packed > NMP_BYTES_MAX - needs->packed) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
+  }
+  needs->packed += (uint32_t)packed;
+  uint64_t work = work_of(type, op);
+  if (work > NMP_WORK_MAX - needs->work) {
+    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX));
+  }
+  needs->work += work;
+  return NMP_OK;
+}
+
+static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fault) {
+  for (uint32_t i = 0; i < ports.count; i++) {
+    int32_t tensor = fb_port_tensor(fb_element(ports, i));
+    nmp_rule rule = check_index(m, tensor, NMP_E_TENSOR, "tensor of an input or output");
+    if (rule.status == NMP_OK && !is_activation(m, tensor)) {
+      rule = NMP_RULE(NMP_E_TENSOR, "input or output is a constant", tensor, 0);
+    }
+    if (rule.status) {
+      return nmp_fail(fault, -1, tensor, rule);
+    }
+  }
+  return NMP_OK;
+}
+
+nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
+                           nmp_fault *fault) {
+  nmp_status status = NMP_OK;
+  nmp_op op;
+  op.scratch = NULL;
+  op.packed = NULL;
+  op.kernels = kernels;
+  op.threads = threads;
+  needs->packed = 0;
+  needs->arena = m->arena_bytes;
+  needs->scratch = 0;
+  needs->work = 0;
+  needs->budget = 4096 + 4 * (uint64_t)m->bytes;
+  for (uint32_t i = 0; i < m->tensors.count && status == NMP_OK; i++) {
+    status = check_tensor(m, i, needs, fault);
+  }
+  if (status == NMP_OK) {
+    status = check_ports(m, m->inputs, fault);
+  }
+  if (status == NMP_OK) {
+    status = check_ports(m, m->outputs, fault);
+  }
+  for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
+    status = check_op(m, i, &op, needs, fault);
+  }
+  return status == NMP_OK ? nmp_plan_check(m, needs, fault) : status;
+}

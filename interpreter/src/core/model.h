@@ -1,0 +1,70 @@
+/* A file as a model: opening, verifying what it means, decoding tensors and ops. */
+#ifndef NMP_CORE_MODEL_H
+#define NMP_CORE_MODEL_H
+
+#include "base/fb.h"
+#include "nmp.h"
+#include "ops/common/op.h"
+
+#define NMP_ALIGN 16              /* of the file, the arena and every offset in it */
+#define NMP_BYTES_MAX 0x7fffffffu /* of a file, a tensor, all activations and the scratch, each */
+#define NMP_PACK_ALIGN 64
+#define NMP_WORK_MAX ((uint64_t)1 << 40)
+
+typedef struct nmp_model {
+  const uint8_t *file, *root;
+  uint8_t *arena; /* activations; NULL before create */
+  fb_vector tensors, ops, inputs, outputs;
+  uint32_t bytes, arena_bytes;
+} nmp_model;
+
+/* What verification found out, and how many steps it has left. */
+typedef struct nmp_needs {
+  uint32_t arena;   /* bytes of activations, with each op's scratch behind what is alive while it runs */
+  uint32_t scratch; /* bytes of the hungriest op */
+  uint32_t packed;  /* bytes of all ops, each a multiple of NMP_PACK_ALIGN */
+  uint64_t work;
+  uint64_t budget;
+} nmp_needs;
+
+/* Of a legal dtype, which are int8, int16, int32. */
+static inline uint8_t nmp_dtype_bits(int8_t dtype) {
+  return (uint8_t)(8 << dtype);
+}
+
+/* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
+nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
+                          nmp_fault *fault);
+
+/* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. What is needed depends
+ * on the kernels and the threads.
+ */
+nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
+                           nmp_fault *fault);
+
+/* core/plan_check.c: every read finds what was produced; everything lies inside the arena. */
+nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
+
+/* decode.c */
+void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
+void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
+
+/* Bytes of the op's packed weights, a multiple of NMP_PACK_ALIGN. */
+size_t nmp_model_packed(const nmp_op *op);
+
+uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
+
+/* Where the activations that are alive while an op runs end in the arena. */
+uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
+uint32_t nmp_model_port(fb_vector ports, uint32_t i);
+
+/* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
+int nmp_spend(nmp_needs *needs, uint64_t steps);
+
+nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
+
+/* op_table.c: by kind; NULL for an op that this build leaves out. */
+extern const nmp_op_type *const nmp_op_table[NMP_OP_KINDS];
+extern nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS];
+
+#endif

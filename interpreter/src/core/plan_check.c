@@ -1,0 +1,194 @@
+/* The memory plan, verified without memory of its own.
+ *
+ * Activations are numbered in the order in which they come to be: graph inputs first, then the ops' outputs. So nothing
+ * is written twice, and a read is right when, going back from it, the tensor's producer (or the start, for a graph
+ * input) comes before any op whose output touches the tensor's bytes.
+ */
+#include "core/model.h"
+#include "gen/nmp_schema.h"
+
+#define OVERLAP_STEPS 128 /* of verification */
+
+typedef struct extent {
+  uint32_t start, bytes, size;
+} extent;
+
+static extent extent_of(const nmp_model *m, uint32_t i) {
+  nmp_tensor t;
+  nmp_model_tensor(m, i, &t);
+  extent e = {fb_tensor_offset(fb_element(m->tensors, i)), t.size * (t.bits / 8u), t.size};
+  return e;
+}
+
+static int overlap(extent a, extent b) {
+  return a.start < b.start + b.bytes && b.start < a.start + a.bytes;
+}
+
+static int equal(extent a, extent b) {
+  return a.start == b.start && a.bytes == b.bytes && a.size == b.size;
+}
+
+static int is_const(const nmp_model *m, uint32_t tensor) {
+  return fb_tensor_data(fb_element(m->tensors, tensor)).data != NULL;
+}
+
+static nmp_status check_place(const nmp_model *m, uint32_t tensor, nmp_fault *fault) {
+  extent e = extent_of(m, tensor);
+  if (e.start % NMP_ALIGN != 0) {
+    return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_PLAN, "alignment of the offset", e.start, NMP_ALIGN));
+  }
+  if (e.start > m->arena_bytes || e.bytes > m->arena_bytes - e.start) {
+    return nmp_fail(fault, -1, tensor,
+                    NMP_RULE(NMP_E_PLAN, "end in the arena", (int64_t)e.start + e.bytes, m->arena_bytes));
+  }
+  return NMP_OK;
+}
+
+/* What is alive while an op runs lies below its live_end, for its scratch is above. */
+static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, extent e, nmp_fault *fault) {
+  if (op < m->ops.count && e.start + e.bytes > nmp_model_live_end(m, op)) {
+    return nmp_fail(fault, op, tensor,
+                    NMP_RULE(NMP_E_PLAN, "live_end of the op", nmp_model_live_end(m, op), (int64_t)e.start + e.bytes));
+  }
+  return NMP_OK;
+}
+
+/* Input k of the op lies in the output where the op would put it. */
+static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs) {
+  nmp_op op;
+  const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
+  if (type->part == NULL || !nmp_spend(needs, k)) {
+    return 0;
+  }
+  nmp_model_op(m, i, &op);
+  const uint32_t input = (uint32_t)fb_int_element(fb_op_inputs(fb_element(m->ops, i)), k);
+  const int64_t at = type->part(&op, k);
+  return at >= 0 && (int64_t)extent_of(m, input).start == (int64_t)extent_of(m, nmp_model_output_of(m, i)).start + at;
+}
+
+/* The output may share bytes with the first input as it lies. */
+static int may_overlap(const nmp_model *m, uint32_t i, nmp_needs *needs) {
+  nmp_op op;
+  const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
+  if (type->overlap == NULL || !nmp_spend(needs, OVERLAP_STEPS)) {
+    return 0;
+  }
+  nmp_model_op(m, i, &op);
+  return type->overlap(&op, (int64_t)op.out[0].offset - op.in[0].offset);
+}
+
+/* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */
+static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tensor, nmp_needs *needs, nmp_fault *fault) {
+  extent e = extent_of(m, tensor);
+  nmp_status status = check_alive(m, reader, tensor, e, fault);
+  for (uint32_t i = reader; i-- > 0 && status == NMP_OK;) {
+    uint32_t output = nmp_model_output_of(m, i);
+    if (!nmp_spend(needs, 1)) {
+      return nmp_fail(fault, reader, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+    }
+    if (output == tensor) {
+      return NMP_OK;
+    }
+    if (overlap(e, extent_of(m, output))) {
+      return nmp_fail(fault, i, tensor, NMP_RULE(NMP_E_PLAN, "overwritten before its last use, at offset", e.start, 0));
+    }
+    status = check_alive(m, i, tensor, e, fault);
+  }
+  if (status != NMP_OK) {
+    return status;
+  }
+  for (uint32_t i = 0; i < m->inputs.count; i++) {
+    if (nmp_model_port(m->inputs, i) == tensor) {
+      return NMP_OK;
+    }
+  }
+  return nmp_fail(fault, reader < m->ops.count ? (int64_t)reader : -1, tensor,
+                  NMP_RULE(NMP_E_ORDER, "read before it is produced", tensor, 0));
+}
+
+/* The output touches an input only where an op that works in place has the same elements at the same bytes. */
+static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_needs *needs, nmp_fault *fault) {
+  const uint8_t *table = fb_element(m->ops, op);
+  fb_vector inputs = fb_op_inputs(table);
+  uint32_t output = nmp_model_output_of(m, op);
+  extent out = extent_of(m, output);
+  int in_place = 0;
+  for (uint32_t k = 0; k < inputs.count; k++) {
+    uint32_t input = (uint32_t)fb_int_element(inputs, k);
+    extent in = extent_of(m, input);
+    if (is_const(m, input) || !overlap(out, in)) {
+      continue;
+    }
+    in_place |= k == 0;
+    const int same = nmp_op_table[fb_op_params_type(table)]->in_place && in_place && equal(out, in);
+    if (!same && !is_part(m, op, k, needs) && !(k == 0 && may_overlap(m, op, needs))) {
+      return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "output overlaps input", k, 0));
+    }
+  }
+  const uint32_t live_end = nmp_model_live_end(m, op);
+  if (live_end % NMP_ALIGN != 0 || live_end > m->arena_bytes) {
+    return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "live_end of the op", live_end, m->arena_bytes));
+  }
+  return check_alive(m, op, output, out, fault);
+}
+
+/* Graph inputs are written together, so they lie apart. */
+static nmp_status check_inputs(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
+  for (uint32_t i = 1; i < m->inputs.count; i++) {
+    uint32_t tensor = nmp_model_port(m->inputs, i);
+    if (!nmp_spend(needs, i)) {
+      return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+    }
+    if (tensor <= nmp_model_port(m->inputs, i - 1)) {
+      return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_ORDER, "inputs are not in order", tensor, 0));
+    }
+    for (uint32_t k = 0; k < i; k++) {
+      if (overlap(extent_of(m, tensor), extent_of(m, nmp_model_port(m->inputs, k)))) {
+        return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_PLAN, "inputs overlap", i, k));
+      }
+    }
+  }
+  return NMP_OK;
+}
+
+/* The output comes after the outputs of all earlier ops and after the graph inputs. */
+static nmp_status check_order(const nmp_model *m, uint32_t op, nmp_fault *fault) {
+  int64_t output = nmp_model_output_of(m, op), before = -1;
+  if (op > 0) {
+    before = nmp_model_output_of(m, op - 1);
+  } else if (m->inputs.count > 0) {
+    before = nmp_model_port(m->inputs, m->inputs.count - 1);
+  }
+  return output > before
+             ? NMP_OK
+             : nmp_fail(fault, op, output, NMP_RULE(NMP_E_ORDER, "outputs are not in order", output, before + 1));
+}
+
+static nmp_status check_op(const nmp_model *m, uint32_t op, nmp_needs *needs, nmp_fault *fault) {
+  fb_vector inputs = fb_op_inputs(fb_element(m->ops, op));
+  nmp_status status = check_order(m, op, fault);
+  for (uint32_t k = 0; k < inputs.count && status == NMP_OK; k++) {
+    uint32_t input = (uint32_t)fb_int_element(inputs, k);
+    if (!is_const(m, input)) {
+      status = check_read(m, op, input, needs, fault);
+    }
+  }
+  return status == NMP_OK ? check_output(m, op, needs, fault) : status;
+}
+
+nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
+  nmp_status status = NMP_OK;
+  for (uint32_t i = 0; i < m->tensors.count && status == NMP_OK; i++) {
+    status = is_const(m, i) ? NMP_OK : check_place(m, i, fault);
+  }
+  if (status == NMP_OK) {
+    status = check_inputs(m, needs, fault);
+  }
+  for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
+    status = check_op(m, i, needs, fault);
+  }
+  for (uint32_t i = 0; i < m->outputs.count && status == NMP_OK; i++) {
+    status = check_read(m, m->ops.count, nmp_model_port(m->outputs, i), needs, fault);
+  }
+  return status;
+}

@@ -1,0 +1,177 @@
+/* The inner loops that instruction sets have variants of. Every signature is declared once, here.
+ *
+ * An index [2] is a width: NMP_WIDE(bits), 0 for int8 and 1 for int16, of x, w or y in the order of the name's indices.
+ * Strides and lengths count elements. Outputs do not overlap inputs, except that requantize, add, sub, mul, lookup and
+ * chord may work in place (y == x, y == a or y == b, all of one width).
+ */
+#ifndef NMP_KERNELS_KERNELS_H
+#define NMP_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/build.h"
+
+#define NMP_WIDE(bits) NMP_ONE_WIDTH(NMP_ACTIVATION_BITS, (bits) == 16) /* of activations */
+#define NMP_WIDE_WEIGHT(bits) NMP_ONE_WIDTH(NMP_WEIGHT_BITS, (bits) == 16)
+#define NMP_ONE_WIDTH(only, wide) ((only) ? (only) == 16 : (wide)) /* a constant where a build has one width */
+
+/* A sum of products is int32 when both factors are int8, else int64; at most NMP_K_MAX products keep it exact. */
+#define NMP_K_MAX 131071
+#define NMP_WIDE_SUM(x_wide, w_wide) ((x_wide) | (w_wide))
+
+/* sums[r * channels + c] = sum over i < k of x[r * x_stride + i] * w[c * k + i] */
+#define NMP_GEMM(name) \
+  void name(void *sums, const void *x, size_t x_stride, const void *w, size_t k, size_t rows, size_t channels)
+
+/* sums[c] = sum over t < taps of x[t][c] * w[t * n + c], c < n */
+#define NMP_DEPTHWISE(name) void name(void *sums, const void *const *x, const void *w, size_t taps, size_t n)
+
+/* y[r * y_stride + c] = sat(rsh(sums[r * channels + c], shift[c]) + bias[c]) */
+#define NMP_SCALE(name)                                                                                    \
+  void name(void *y, size_t y_stride, const void *sums, size_t rows, size_t channels, const int32_t *bias, \
+            const int8_t *shift, int32_t lo, int32_t hi)
+
+/* y[i] = sat(rsh(x[i], shift)) */
+#define NMP_REQUANTIZE(name) void name(void *y, const void *x, size_t n, int shift, int32_t lo, int32_t hi)
+
+/* y[i] = sat(rsh((a[i * a_step] << a_shift) + (b[i * b_step] << b_shift), shift)); steps are 0 or 1 */
+typedef struct nmp_binary {
+  size_t a_step, b_step;
+  int a_shift, b_shift; /* 0..30, at least one is 0; mul: unused */
+  int shift;
+  int32_t lo, hi;
+} nmp_binary;
+#define NMP_ADD(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
+
+/* sub: the same with a minus. mul: y[i] = sat(rsh(a[i * a_step] * b[i * b_step], shift)) */
+#define NMP_MUL(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
+
+/* x of int8: y[i] = table[x[i] + 128], a table of y's type */
+#define NMP_LOOKUP(name) void name(void *y, const void *x, const void *table, size_t n, int32_t lo, int32_t hi)
+
+/* The chord between two of 2^(16 - k) + 1 samples, k from 0 to 7, p = x[i] + 32768 (FORMAT.md):
+ * y[i] = sat(rsh(t[p >> k] * 2^k + (t[(p >> k) + 1] - t[p >> k]) * (p mod 2^k), k + 8))
+ */
+#define NMP_CHORD(name) void name(void *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi)
+
+/* A window of rows x columns pixels of n channels; at most 65536 pixels, so that sums stay in int32. */
+typedef struct nmp_pixels {
+  const void *x;
+  size_t rows, columns, row_stride, column_stride;
+} nmp_pixels;
+
+/* y[c] = the largest of the window's pixels in channel c, c < n */
+#define NMP_MAX(name) void name(void *y, const nmp_pixels *window, size_t n)
+
+/* sums[c] = the sum of the window's pixels in channel c, c < n */
+#define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
+
+/* y[c] = sum over t < taps of x[t * x_stride + c] * w[t], c < n; sums fit int32 */
+#define NMP_WEIGH(name) void name(int32_t *y, const void *x, size_t x_stride, const int32_t *w, size_t taps, size_t n)
+
+/* y[i] = sat(rsh(sum over r < taps of x[r][i] * w[r], shift)), i < n, taps <= NMP_BLEND_MAX; sums are below 2^47 */
+#define NMP_BLEND_MAX 4
+#define NMP_BLEND(name)                                                                                       \
+  void name(void *y, const int32_t *const *x, const int32_t *w, size_t taps, size_t n, int shift, int32_t lo, \
+            int32_t hi)
+
+/* CRC-32 continued over data, as nmp_crc32 does */
+#define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
+
+/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+
+/* conv.h: the way of computing a convolution */
+struct nmp_conv;
+struct nmp_conv_kernel;
+typedef const struct nmp_conv_kernel *nmp_conv_choose_fn(const struct nmp_conv *c); /* NULL: left out of this build */
+
+typedef NMP_GEMM(nmp_gemm_fn);
+typedef NMP_DEPTHWISE(nmp_depthwise_fn);
+typedef NMP_SCALE(nmp_scale_fn);
+typedef NMP_REQUANTIZE(nmp_requantize_fn);
+typedef NMP_ADD(nmp_add_fn);
+typedef NMP_MUL(nmp_mul_fn);
+typedef NMP_LOOKUP(nmp_lookup_fn);
+typedef NMP_CHORD(nmp_chord_fn);
+typedef NMP_MAX(nmp_max_fn);
+typedef NMP_SUM(nmp_sum_fn);
+typedef NMP_WEIGH(nmp_weigh_fn);
+typedef NMP_BLEND(nmp_blend_fn);
+typedef NMP_CRC(nmp_crc_fn);
+typedef NMP_TRANSPOSE(nmp_transpose_fn);
+
+typedef struct nmp_kernels {
+  nmp_gemm_fn *gemm[2][2];             /* [x][w] */
+  nmp_depthwise_fn *depthwise[2][2];   /* [x][w] */
+  nmp_scale_fn *scale[2][2];           /* [NMP_WIDE_SUM][y] */
+  nmp_requantize_fn *requantize[2][2]; /* [x][y] */
+  nmp_add_fn *add[2][2][2];            /* [a][b][y] */
+  nmp_add_fn *sub[2][2][2];            /* [a][b][y] */
+  nmp_mul_fn *mul[2][2][2];            /* [a][b][y] */
+  nmp_lookup_fn *lookup[2];            /* [y] */
+  nmp_chord_fn *chord[2];              /* [y] */
+  nmp_max_fn *max[2];                  /* [x] */
+  nmp_sum_fn *sum[2];                  /* [x] */
+  nmp_weigh_fn *weigh[2];              /* [x] */
+  nmp_blend_fn *blend[2];              /* [y] */
+  nmp_crc_fn *crc;
+  nmp_transpose_fn *transpose[2]; /* [x] */
+  nmp_conv_choose_fn *conv;
+  uint8_t address; /* bytes of an address on their machine */
+} nmp_kernels;
+
+/* Fills every member. The other levels overwrite those that they do better. */
+void nmp_kernels_portable(nmp_kernels *kernels);
+
+/* Functions named by their widths, as a member's table. */
+#define NMP_TABLE_1(name) {name##_8, name##_16}
+#define NMP_TABLE_2(name)          \
+  {                                \
+      {name##_8x8, name##_8x16},   \
+      {name##_16x8, name##_16x16}, \
+  }
+#define NMP_TABLE_2_TO(name)         \
+  {                                  \
+      {name##_8to8, name##_8to16},   \
+      {name##_16to8, name##_16to16}, \
+  }
+#define NMP_TABLE_3(name)                                                       \
+  {                                                                             \
+      {{name##_8x8to8, name##_8x8to16}, {name##_8x16to8, name##_8x16to16}},     \
+      {{name##_16x8to8, name##_16x8to16}, {name##_16x16to8, name##_16x16to16}}, \
+  }
+
+/* All portable kernels, as initializers of an nmp_kernels. */
+#define NMP_PORTABLE_KERNELS(prefix)                                                                                  \
+  .gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),                                     \
+  .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
+  .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
+  .mul = NMP_TABLE_3(prefix##mul), .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                             \
+  .chord = {prefix##chord_16to8, prefix##chord_16to16}, .max = NMP_TABLE_1(prefix##max),                              \
+  .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose), .weigh = NMP_TABLE_1(prefix##weigh),  \
+  .blend = {prefix##blend_to8, prefix##blend_to16}, .crc = nmp_crc32, .conv = nmp_conv_portable,                      \
+  .address = sizeof(void *)
+
+nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
+nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
+nmp_scale_fn nmp_scale_32to8, nmp_scale_32to16, nmp_scale_64to8, nmp_scale_64to16;
+nmp_requantize_fn nmp_requantize_8to8, nmp_requantize_8to16, nmp_requantize_16to8, nmp_requantize_16to16;
+nmp_add_fn nmp_add_8x8to8, nmp_add_8x8to16, nmp_add_8x16to8, nmp_add_8x16to16;
+nmp_add_fn nmp_add_16x8to8, nmp_add_16x8to16, nmp_add_16x16to8, nmp_add_16x16to16;
+nmp_add_fn nmp_sub_8x8to8, nmp_sub_8x8to16, nmp_sub_8x16to8, nmp_sub_8x16to16;
+nmp_add_fn nmp_sub_16x8to8, nmp_sub_16x8to16, nmp_sub_16x16to8, nmp_sub_16x16to16;
+nmp_mul_fn nmp_mul_8x8to8, nmp_mul_8x8to16, nmp_mul_8x16to8, nmp_mul_8x16to16;
+nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to16;
+nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16;
+nmp_chord_fn nmp_chord_16to8, nmp_chord_16to16;
+nmp_max_fn nmp_max_8, nmp_max_16;
+nmp_sum_fn nmp_sum_8, nmp_sum_16;
+nmp_weigh_fn nmp_weigh_8, nmp_weigh_16;
+nmp_blend_fn nmp_blend_to8, nmp_blend_to16;
+nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
+nmp_crc_fn nmp_crc32;
+nmp_conv_choose_fn nmp_conv_portable;
+
+#endif

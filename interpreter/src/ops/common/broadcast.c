@@ -1,0 +1,142 @@
+#include "ops/common/broadcast.h"
+
+#include <string.h>
+
+#include "ops/common/parts.h"
+
+/* The size of t along axis i of the output, 1 for the axes in front of its own. */
+static int32_t dim(const nmp_op *op, const nmp_tensor *t, uint32_t i) {
+  const uint32_t missing = (uint32_t)(op->out[0].rank - t->rank);
+  return i < missing ? 1 : t->shape[i - missing];
+}
+
+nmp_rule nmp_check_broadcast(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
+  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  for (uint32_t i = 0; i < rank; i++) {
+    const int32_t m = dim(op, a, i), n = dim(op, b, i), most = m > n ? m : n;
+    NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
+    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+  }
+  return NMP_FINE;
+}
+
+/* Axes of the output whose neighbours both operands walk through in the same way are merged into one. */
+typedef struct axes {
+  uint32_t count;
+  size_t size[NMP_RANK_MAX + 1];
+  size_t a[NMP_RANK_MAX + 1], b[NMP_RANK_MAX + 1]; /* strides in elements, 0 where the operand is repeated */
+} axes;
+
+static axes merge(const nmp_op *op) {
+  axes merged = {1, {1}, {1}, {1}}; /* from the innermost axis outwards */
+  size_t a_step = 1, b_step = 1;
+  for (uint32_t i = op->out[0].rank; i-- > 0;) {
+    const size_t size = (size_t)op->out[0].shape[i];
+    const size_t m = (size_t)dim(op, &op->in[0], i), n = (size_t)dim(op, &op->in[1], i);
+    const size_t a = m == 1 ? 0 : a_step, b = n == 1 ? 0 : b_step;
+    const uint32_t last = merged.count - 1;
+    a_step *= m;
+    b_step *= n;
+    if (size == 1) {
+      continue;
+    }
+    if (merged.size[last] == 1) {
+      merged.size[last] = size;
+      merged.a[last] = a;
+      merged.b[last] = b;
+    } else if (a == merged.a[last] * merged.size[last] && b == merged.b[last] * merged.size[last]) {
+      merged.size[last] *= size;
+    } else {
+      merged.size[merged.count] = size;
+      merged.a[merged.count] = a;
+      merged.b[merged.count] = b;
+      merged.count++;
+    }
+  }
+  return merged;
+}
+
+typedef struct rows {
+  axes m;
+  nmp_add_fn *kernel;
+  const nmp_binary *how;
+} rows;
+
+static void run_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const rows *r = how;
+  const axes *m = &r->m;
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t column = at % m->size[0];
+    size_t rest = at / m->size[0], a = column * m->a[0], b = column * m->b[0];
+    n = m->size[0] - column < last - at ? m->size[0] - column : last - at;
+    for (uint32_t i = 1; i < m->count; i++) {
+      a += rest % m->size[i] * m->a[i];
+      b += rest % m->size[i] * m->b[i];
+      rest /= m->size[i];
+    }
+    r->kernel(nmp_at(&op->out[0], at), nmp_at(&op->in[0], a), nmp_at(&op->in[1], b), n, r->how);
+  }
+}
+
+#if !NMP_FIXED_CPU
+#define REPEATED 1024 /* bytes on the stack */
+
+/* A short operand that each row of the other meets is written several times, so that rows become long. */
+typedef struct repeated {
+  nmp_add_fn *kernel;
+  const nmp_binary *how;
+  uint32_t which;        /* the short operand */
+  size_t period, length; /* its elements, and those of all copies */
+  int16_t copies[REPEATED / 2];
+} repeated;
+
+static int is_short(const axes *m, const size_t *strides, const size_t *others) {
+  return m->count == 2 && strides[0] == 1 && strides[1] == 0 && others[0] == 1 && others[1] == m->size[0];
+}
+
+static void run_repeated(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const repeated *r = how;
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t phase = at % r->period;
+    const void *copy = (const uint8_t *)r->copies + phase * nmp_bytes(&op->in[r->which]),
+               *other = nmp_at(&op->in[1 - r->which], at);
+    n = r->length - phase < last - at ? r->length - phase : last - at;
+    r->kernel(nmp_at(&op->out[0], at), r->which == 0 ? copy : other, r->which == 0 ? other : copy, n, r->how);
+  }
+}
+
+/* Whether it was done. */
+static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
+  repeated r = {kernel, how, is_short(m, m->b, m->a) ? 1 : 0, m->size[0], 0, {0}};
+  const size_t bytes = m->size[0] * nmp_bytes(&op->in[r.which]);
+  if (bytes > REPEATED / 2 || (r.which == 0 && !is_short(m, m->a, m->b))) {
+    return 0;
+  }
+  for (size_t used = 0; used + bytes <= REPEATED; used += bytes) {
+    memcpy((uint8_t *)r.copies + used, op->in[r.which].data, bytes);
+    r.length += r.period;
+  }
+  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_repeated, &r);
+  return 1;
+}
+#else
+static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
+  (void)op;
+  (void)m;
+  (void)kernel;
+  (void)how;
+  return 0;
+}
+#endif
+
+void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
+  const rows r = {merge(op), kernel, how};
+  how->a_step = r.m.a[0];
+  how->b_step = r.m.b[0];
+  if (!broadcast_repeated(op, &r.m, kernel, how)) {
+    nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
+  }
+}

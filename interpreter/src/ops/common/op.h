@@ -1,0 +1,85 @@
+/* What an op is in C: a row of three functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
+ *
+ * model.c decodes an op of the file into an nmp_op: pointers into the file and the arena, and plain numbers.
+ */
+#ifndef NMP_OPS_COMMON_OP_H
+#define NMP_OPS_COMMON_OP_H
+
+#include "gen/nmp_params.h" /* generated: struct nmp_conv2d_params, ..., union nmp_params, enum nmp_op_kind */
+#include "kernels/kernels.h"
+#include "nmp.h"
+
+#define NMP_OP_INPUTS_MAX 4 /* of ops with a fixed number; concat reads them through nmp_op.input_at */
+
+typedef struct nmp_tensor {
+  void *data; /* constants are never written */
+  int32_t shape[NMP_RANK_MAX];
+  uint8_t rank;
+  uint8_t bits; /* 8, 16, 32 */
+  uint8_t is_const;
+  int8_t exponent;         /* exponents[0] */
+  const int8_t *exponents; /* one, or one per index of axis */
+  uint32_t exponent_count;
+  int8_t axis; /* -1: one exponent */
+  int32_t lo, hi;
+  uint32_t size;   /* elements */
+  uint32_t offset; /* activations: place in the arena */
+} nmp_tensor;
+
+typedef struct nmp_op nmp_op;
+struct nmp_op {
+  enum nmp_op_kind kind;
+  uint32_t input_count, output_count;
+  nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
+  nmp_tensor out[1];
+  union nmp_params params;
+  const void *model, *table;                                     /* for input_at */
+  void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
+  void *scratch;
+  const void *packed; /* what pack wrote */
+  const nmp_kernels *kernels;
+  const nmp_options *threads; /* parallel may be NULL */
+  uint32_t placed;            /* bit k: input k of a concatenation lies in out already; with NMP_PREPARED */
+};
+
+/* A rule that the file breaks, and the status of that; or NMP_OK. With NMP_FAULT_DETAILS it says what, with what was
+ * found and what is allowed.
+ */
+#if NMP_FAULT_DETAILS
+typedef struct nmp_rule {
+  nmp_status status;
+  const char *what;
+  int64_t found, allowed;
+} nmp_rule;
+#define NMP_RULE(status, what, found, allowed) ((nmp_rule){status, what, (int64_t)(found), (int64_t)(allowed)})
+#else
+typedef struct nmp_rule {
+  nmp_status status;
+} nmp_rule;
+#define NMP_RULE(status, what, found, allowed) ((void)(found), (void)(allowed), (nmp_rule){status})
+#endif
+#define NMP_FINE NMP_RULE(NMP_OK, NULL, 0, 0)
+
+/* check, scratch, work and packed are called once, before there is an arena: only constants have data, and scratch and
+ * packed are NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
+ * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
+ */
+typedef struct nmp_op_type {
+  nmp_rule (*check)(
+      const nmp_op *op); /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
+  size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
+  void (*run)(const nmp_op *op);
+  uint8_t in_place; /* out may lie exactly on in[0] */
+  uint8_t by_rows;  /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
+  /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
+  int64_t (*part)(const nmp_op *op, uint32_t k);
+  /* Whether out may share bytes with in[0] when it begins `at` bytes after it; scratch, work and run see to it by their
+   * offsets. NULL: never.
+   */
+  int (*overlap)(const nmp_op *op, int64_t at);
+  uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
+  size_t (*packed)(const nmp_op *op); /* bytes of weights in the order of a CPU's kernels; NULL: none */
+  void (*pack)(const nmp_op *op, void *to);
+} nmp_op_type;
+
+#endif

@@ -1,0 +1,179 @@
+/* The result is computed band by band, each by a call of the kernel whose input and output lie apart; so nothing is
+ * asked of the order in which a kernel reads and writes. Lines are rows, or pixels where a pixel sees only one. Bands
+ * begin at the first line and go down when the result lies before the input, at the last one and go up when it lies
+ * behind. Each is as large as it can be without touching what it or a later one reads.
+ *
+ * A kernel that packs its weights may have laid out the whole convolution with them: it gets a copy of the input.
+ */
+#include "ops/common/overlap.h"
+
+#include <string.h>
+
+#define BANDS_MAX 64 /* of a legal plan */
+
+typedef struct lines {
+  nmp_axis v;
+  uint32_t x, y; /* bytes of a line */
+  int64_t at;    /* where the result begins, from the input */
+  int pixels, up;
+} lines;
+
+/* The output lines [first, last). */
+typedef struct band {
+  int32_t first, last;
+} band;
+
+static size_t align(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+static int is_pointwise(const nmp_axis *a) {
+  return a->kernel == 1 && a->stride == 1 && a->before == 0 && a->after == 0;
+}
+
+static lines lines_of(const nmp_conv *c, int64_t at) {
+  const uint32_t x = (uint32_t)c->in << c->x_wide, y = (uint32_t)c->out << c->y_wide;
+  if (is_pointwise(&c->v) && is_pointwise(&c->h)) {
+    const int32_t pixels = c->v.out * c->h.out;
+    return (lines){{pixels, pixels, 1, 1, 1, 0, 0}, x, y, at, 1, 0};
+  }
+  return (lines){c->v, x * (uint32_t)c->h.in, y * (uint32_t)c->h.out, at, 0, 0};
+}
+
+/* The input lines [read_from, read_to) are those that output lines [first, last) see. */
+static int32_t read_from(const lines *l, int32_t first) {
+  const int32_t line = nmp_pixel(&l->v, first, 0);
+  return line < 0 ? 0 : line;
+}
+
+static int32_t read_to(const lines *l, int32_t last) {
+  const int32_t line = nmp_pixel(&l->v, last - 1, l->v.kernel - 1) + 1;
+  return line > l->v.in ? l->v.in : line;
+}
+
+/* The band after so many lines; first == last: there can be none. */
+static band next(const lines *l, int32_t done) {
+  const int32_t end = l->v.out - done;
+  if (l->up) {
+    const int64_t kept = (int64_t)l->x * (uint32_t)read_to(l, end) - l->at + (l->y - 1); /* below 2^32 */
+    const uint32_t first = kept < 0 ? 0 : (uint32_t)kept / l->y;
+    return (band){first < (uint32_t)end ? (int32_t)first : end, end};
+  }
+  const int64_t room = (int64_t)l->x * (uint32_t)read_from(l, done) - l->at;
+  const uint32_t last = room < 0 ? 0 : (uint32_t)room / l->y;
+  return (band){done, last < (uint32_t)done ? done : last < (uint32_t)l->v.out ? (int32_t)last : l->v.out};
+}
+
+static int is_whole(const lines *l) {
+  int32_t done = 0;
+  for (int bands = 0; bands < BANDS_MAX && done < l->v.out; bands++) {
+    const band b = next(l, done);
+    if (b.first == b.last) {
+      return 0;
+    }
+    done += b.last - b.first;
+  }
+  return done == l->v.out;
+}
+
+/* The band that is computed: of pixels a multiple of four, which is what kernels take at once. */
+static band next_even(const lines *l, int32_t done) {
+  band b = next(l, done);
+  const int32_t n = b.last - b.first, odd = l->pixels && n > 4 && done + n < l->v.out ? n % 4 : 0;
+  if (l->up) {
+    b.first += odd;
+  } else {
+    b.last -= odd;
+  }
+  return b;
+}
+
+/* With the direction that is legal, if one is. */
+static int direct(lines *l) {
+  l->up = 0;
+  if (!is_whole(l)) {
+    l->up = 1;
+    return is_whole(l);
+  }
+  return 1;
+}
+
+int nmp_overlap_legal(const nmp_conv *c, int64_t at) {
+  lines l = lines_of(c, at);
+  /* Every window holds a line. */
+  const int seen = nmp_pixel(&l.v, 0, l.v.kernel - 1) >= 0 && nmp_pixel(&l.v, l.v.out - 1, 0) < l.v.in;
+  return c->images == 1 && seen && direct(&l);
+}
+
+/* The band as a convolution of its own. */
+static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
+  int32_t from;
+  nmp_conv p = *c;
+  p.v = nmp_axis_part(&l->v, b.first, b.last, &from);
+  if (c->x) {
+    p.x = (const uint8_t *)c->x + (size_t)from * l->x;
+    p.y = (uint8_t *)c->y + (size_t)b.first * l->y;
+  }
+  if (l->pixels) { /* one row of them */
+    p.h = p.v;
+    p.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+  }
+  return p;
+}
+
+static int packs(const nmp_conv *c, const lines *l) {
+  int found = nmp_conv_packed(c) > 0;
+  for (int32_t done = 0; done < l->v.out && !found;) {
+    const band b = next_even(l, done);
+    const nmp_conv p = part(c, l, b);
+    found = nmp_conv_packed(&p) > 0;
+    done += b.last - b.first;
+  }
+  return found;
+}
+
+static size_t input_bytes(const nmp_op *op) {
+  return op->in[0].size * nmp_bytes(&op->in[0]);
+}
+
+static int64_t distance(const nmp_op *op) {
+  return (int64_t)op->out[0].offset - op->in[0].offset;
+}
+
+size_t nmp_overlap_scratch(const nmp_op *op, const nmp_conv *c) {
+  lines l = lines_of(c, distance(op));
+  size_t most = 0;
+  if (!nmp_overlap_legal(c, l.at)) {
+    return 0; /* to be refused */
+  }
+  direct(&l);
+  if (packs(c, &l)) {
+    return align(input_bytes(op)) + nmp_conv_scratch(op, c);
+  }
+  for (int32_t done = 0; done < l.v.out;) {
+    const band b = next_even(&l, done);
+    const nmp_conv p = part(c, &l, b);
+    const size_t bytes = nmp_conv_scratch(op, &p);
+    most = bytes > most ? bytes : most;
+    done += b.last - b.first;
+  }
+  return most;
+}
+
+void nmp_overlap_run(const nmp_op *op, const nmp_conv *c) {
+  lines l = lines_of(c, distance(op));
+  direct(&l);
+  if (packs(c, &l)) {
+    nmp_conv apart = *c;
+    apart.x = memcpy(op->scratch, c->x, input_bytes(op));
+    apart.scratch = (uint8_t *)op->scratch + align(input_bytes(op));
+    nmp_conv_run(op, &apart);
+    return;
+  }
+  for (int32_t done = 0; done < l.v.out;) {
+    const band b = next_even(&l, done);
+    const nmp_conv p = part(c, &l, b);
+    nmp_conv_run(op, &p);
+    done += b.last - b.first;
+  }
+}

@@ -1,0 +1,154 @@
+"""What `nmpconv convert` can be told, in the groups that its --help shows.
+
+``chosen`` of a group: these fields of `nmpconv.convert.Options`; UsageError or InputError for what cannot be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nmpconv.cli import options
+from nmpconv.cli.flags import Group
+from nmpconv.errors import UsageError
+from nmpconv.ir import Preprocess
+
+COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
+
+
+@dataclass(frozen=True)
+class Calibration(Group):
+    PANEL = "Calibration"
+
+    calib: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]SOURCE",
+            help=f"Calibration data: {options.SOURCE_HELP}. Once per input when there are several.",
+        ),
+    ] = None
+    max_images: Annotated[int | None, typer.Option("--calib-limit", min=1, help="Use only the first N samples.")] = None
+    method: Annotated[options.Method, typer.Option(help="How ranges are chosen.")] = options.Method.MSE
+    percentile: Annotated[float, typer.Option(min=50, max=100, help="For --method percentile.")] = 99.99
+    save_profile: Annotated[Path | None, typer.Option(help="Write the observed ranges to this text file.")] = None
+    load_profile: Annotated[Path | None, typer.Option(help="Take the ranges from this file instead.")] = None
+
+    def chosen(self) -> dict[str, Any]:
+        found = self.given()
+        del found["calib"]  # no option: what is to be read
+        return found
+
+
+@dataclass(frozen=True)
+class Quantization(Group):
+    PANEL = "Quantization"
+
+    bits: Annotated[
+        options.Bits,
+        typer.Option(
+            help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights."
+        ),
+    ] = options.Bits.INT8
+    strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: int8 everywhere.")] = False
+    precise: Annotated[bool, typer.Option("--precise", help="With --bits 8: int16 in more places.")] = False
+    per_tensor: Annotated[
+        bool,
+        typer.Option("--per-tensor", help="One weight exponent a layer, not one a channel."),
+    ] = False
+    equalize: Annotated[
+        options.Equalize,
+        typer.Option(
+            help="Cross-layer equalization. One that changes the float model is left out, for the next plainer one."
+        ),
+    ] = options.Equalize.AUTO
+    rounding: Annotated[options.Rounding, typer.Option(help="How weights are rounded.")] = options.Rounding.AUTO
+    bias_correction: Annotated[
+        bool,
+        typer.Option(
+            "--bias-correction/--no-bias-correction", help="Correct biases layer by layer on calibration data."
+        ),
+    ] = True
+    bias_bits: Annotated[
+        options.BiasBits,
+        typer.Option(help="Width of all biases; auto: the narrowest that holds them."),
+    ] = options.BiasBits.NARROWEST
+    drop_channels: Annotated[
+        bool,
+        typer.Option(
+            "--drop-channels/--keep-channels", help="Leave out channels that no result depends on, whatever the input."
+        ),
+    ] = True
+    max_ram: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Most RAM for activations, with --target of a microcontroller for a whole run: results lie over their "
+            "inputs, and stretches of layers are computed in bands of rows, where that is needed. The outputs stay the "
+            "same, the work grows.",
+            show_default=False,
+        ),
+    ] = None
+
+    def chosen(self) -> dict[str, Any]:
+        if (self.strict or self.precise) and (self.bits is not options.Bits.INT8 or (self.strict and self.precise)):
+            raise UsageError("--strict and --precise each refine --bits 8, not both and no other width")
+        found = self.given()
+        strict, precise = found.pop("strict"), found.pop("precise")
+        narrowest = self.bias_bits is options.BiasBits.NARROWEST
+        return found | {
+            "widths": "strict" if strict else "precise" if precise else "default",
+            "bias_bits": 0 if narrowest else int(self.bias_bits.value),
+        }
+
+
+@dataclass(frozen=True)
+class Preprocessing(Group):
+    PANEL = "Image preprocessing"
+
+    mean: Annotated[
+        str | None,
+        typer.Option(metavar="M|R,G,B", help="x = (pixel - mean) / std, in the model's channel order."),
+    ] = None
+    std: Annotated[str | None, typer.Option(metavar="S|R,G,B")] = None
+    range: Annotated[
+        str | None,
+        typer.Option(metavar="LO,HI", help="What pixels 0 and 255 stand for. [0,255]"),
+    ] = None
+    layout: Annotated[
+        options.Layout | None,
+        typer.Option(help="Of the model's input; default: by its shape."),
+    ] = None
+    channel_order: Annotated[options.ChannelOrder | None, typer.Option(help="That the model expects. [rgb]")] = None
+    resize: Annotated[
+        options.Resize | None,
+        typer.Option(help="shorter side to fit, squash both, letterbox, or none: refuse. [squash]"),
+    ] = None
+    crop: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1, help="Resize to size / CROP, then cut the centre. [1]"),
+    ] = None
+
+    def chosen(self) -> Preprocess | None:
+        """The flags that were given over the defaults; None when none was given."""
+        found = {name: value for name, value in self.given().items() if value is not None}
+        found |= {name: options.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if name in found}
+        return Preprocess(**{"layout": "auto"} | found) if found else None
+
+
+@dataclass(frozen=True)
+class Contents(Group):
+    PANEL = "Output"
+
+    labels: Annotated[Path | None, typer.Option(help="Class names, one a line; kept in the file.")] = None
+    test_vectors: Annotated[int, typer.Option(min=0, max=100, help="Embed N inputs with their expected outputs.")] = 0
+    dump_ir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the graph as text after every pass."),
+    ] = None
+
+    def chosen(self) -> dict[str, Any]:
+        return self.given() | {"labels": () if self.labels is None else options.labels(self.labels)}

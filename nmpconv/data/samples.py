@@ -1,0 +1,170 @@
+"""What feeds a model: folders, lists and arrays as one lazy, deterministic sequence; for --calib and --data alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from nmpconv.data import images
+from nmpconv.data.sources import Source, open_source
+from nmpconv.errors import InputError
+from nmpconv.ir import Preprocess
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A sequence of samples for one model input, read when asked for.
+
+    kind:       "image": samples[i] is uint8 [H,W,C], RGB or gray, of the model's size;
+                "array": samples[i] is float32 of ``shape``, taken as the model's input as it is.
+    shape:      the ONNX input's, batch 1. preprocess: set for images only.
+    labels:     one class number a sample, or None.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    preprocess: Preprocess | None
+    source: Source
+    indices: tuple[int, ...]
+    labels: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def paths(self) -> list[str]:
+        """Where each sample comes from: a file, or file[index] of a stack."""
+        return [self.source.where(i) for i in self.indices]
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        index = self.indices[i]
+        if self.preprocess is None:
+            return _array(self.source.array(index), self.shape, self.source.where(index))
+        size = images.image_shape(self.shape, self.preprocess)
+        path = self.source.image(index)
+        if path is not None:
+            return images.load(path, size, self.preprocess)
+        pixels = self.source.array(index)
+        pixels = pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != size[2]:
+            raise InputError(
+                f"an array of {pixels.dtype} {list(pixels.shape)} among images; uint8 [H,W,{size[2]}] is allowed",
+                where=self.source.where(index),
+            )
+        picture = Image.fromarray(pixels[..., 0] if size[2] == 1 else pixels)
+        return images.fit(picture, size, self.preprocess, where=self.source.where(index))
+
+    def subset(self, indices: Sequence[int]) -> Samples:
+        """The samples at these indices, in this order."""
+        labels = None if self.labels is None else tuple(self.labels[i] for i in indices)
+        return replace(self, indices=tuple(self.indices[i] for i in indices), labels=labels)
+
+    def model_input(self, i: int) -> np.ndarray:
+        """Sample i as the ONNX model's float32 input."""
+        return model_input(self[i], self.preprocess, self.shape)
+
+    def graph_input(self, i: int, *, pixels: bool, dtype: str = "float32") -> np.ndarray:
+        """Sample i for the IR graph: see `graph_input`."""
+        return graph_input(self[i], self.preprocess, self.shape, pixels=pixels, dtype=dtype)
+
+
+def open_samples(
+    path: str | Path, shape: Sequence[int], preprocess: Preprocess | None, *, input_name: str = ""
+) -> Samples:
+    """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
+
+    path: a folder of images or .npy files (and one level of folders in it), a .csv with a column `file` and maybe
+    `label`, a .txt with one path a line, one image, a .npy (one sample or a stack [n, ...]), or a .npz (its only array,
+    or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when
+    ``preprocess`` is given; all other arrays are the model's input as they are. Images without
+    ``preprocess`` get the defaults.
+    InputError: nothing there, nothing usable, or of another shape.
+    """
+    shape = tuple(shape)
+    source = open_source(Path(path), input_name, shape)
+    indices = tuple(range(len(source)))
+    labels = None if source.labels is None else tuple(source.labels)
+    if source.image(0) is None:
+        first = source.array(0)
+        if preprocess is None or first.dtype != np.uint8 or first.ndim not in (2, 3):
+            _array(first, shape, source.where(0))
+            return Samples("array", shape, None, source, indices, labels)
+    preprocess = images.with_layout(preprocess or Preprocess(layout="auto"), shape)
+    images.image_shape(shape, preprocess, where=str(path))
+    return Samples("image", shape, preprocess, source, indices, labels)
+
+
+def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
+    if raw.shape not in (shape, shape[1:]):
+        raise InputError(
+            f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
+            where=where,
+            hint="the batch may be left out; a stack of samples is [n, ...]",
+        )
+    if raw.dtype.kind not in "biuf":
+        raise InputError(f"an array of {raw.dtype}; real numbers are allowed", where=where)
+    x = np.array(raw, dtype=np.float32).reshape(shape)
+    if not np.isfinite(x).all():
+        raise InputError("the array holds NaN or infinity", where=where)
+    return x
+
+
+def model_input(sample: np.ndarray, preprocess: Preprocess | None, shape: Sequence[int]) -> np.ndarray:
+    """A sample as the ONNX model's input: float32 of ``shape``, normalized when it is an image."""
+    if preprocess is not None:
+        return images.normalize(sample, preprocess)
+    return np.asarray(sample, dtype=np.float32).reshape(tuple(shape))
+
+
+def graph_input(
+    sample: np.ndarray,
+    preprocess: Preprocess | None,
+    shape: Sequence[int],
+    *,
+    pixels: bool,
+    dtype: str = "float32",
+) -> np.ndarray:
+    """A sample as the IR graph's input: pixel - 128 as [1,H,W,C] of ``dtype`` when the input takes ``pixels``.
+
+    Other inputs are the ONNX model's own. InputError when pixels are wanted of an array.
+    """
+    if not pixels:
+        return model_input(sample, preprocess, shape)
+    if preprocess is None:
+        raise InputError("arrays cannot feed an input that takes pixels", hint="give images or uint8 [n,H,W,C] arrays")
+    return (sample[np.newaxis].astype(np.int16) - 128).astype(dtype)
+
+
+class Feeds(Sequence[dict[str, np.ndarray]]):
+    """What an engine runs on, one dict a sample: every input's samples side by side, read when asked for.
+
+    pixels: names of the inputs that take pixel - 128, [1,H,W,C]; () for the original ONNX model.
+    """
+
+    def __init__(self, samples: Mapping[str, Samples], pixels: Collection[str] = ()) -> None:
+        lengths = {name: len(s) for name, s in samples.items()}
+        if len(set(lengths.values())) > 1:
+            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({found})")
+        self._samples = dict(samples)
+        self._pixels = frozenset(pixels)
+        self._length = next(iter(lengths.values()), 0)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
+        if not -self._length <= i < self._length:
+            raise IndexError(i)
+        return {name: s.graph_input(i, pixels=name in self._pixels) for name, s in self._samples.items()}
+
+    def subset(self, indices: Sequence[int]) -> Feeds:
+        """The samples at these indices of every input."""
+        return Feeds({name: s.subset(indices) for name, s in self._samples.items()}, self._pixels)

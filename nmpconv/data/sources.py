@@ -1,0 +1,220 @@
+"""Where samples lie: files (a folder, a csv, a list, one file) or an array of many; found and checked when opened."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from nmpconv.data.images import CHANNELS, SUFFIXES
+from nmpconv.errors import InputError
+
+LISTED = 5  # problems that one message lists
+
+
+class Source(Protocol):
+    """Samples by number. labels: one a sample, or None."""
+
+    labels: Sequence[int] | None
+
+    def __len__(self) -> int: ...
+
+    def where(self, i: int) -> str:
+        """Sample i's name for a message."""
+
+    def image(self, i: int) -> Path | None:
+        """The image file of sample i; None when it is an array."""
+
+    def array(self, i: int) -> np.ndarray:
+        """The array of sample i, unchecked, maybe a view of a file."""
+
+
+class Files:
+    """One file a sample: images, or .npy arrays."""
+
+    def __init__(self, paths: Sequence[Path], labels: Sequence[int] | None = None) -> None:
+        self.labels = labels
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def where(self, i: int) -> str:
+        return str(self._paths[i])
+
+    def image(self, i: int) -> Path | None:
+        return None if self._paths[i].suffix.lower() == ".npy" else self._paths[i]
+
+    def array(self, i: int) -> np.ndarray:
+        return _load_npy(self._paths[i])
+
+
+class Stack:
+    """One array [n, ...] of samples: a .npy mapped from its file, or a .npz's array, which is held in memory."""
+
+    def __init__(self, path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> None:
+        self.labels = labels
+        self._path = path
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def where(self, i: int) -> str:
+        return f"{self._path}[{i}]"
+
+    def image(self, i: int) -> Path | None:
+        return None
+
+    def array(self, i: int) -> np.ndarray:
+        return np.asarray(self._array[i])
+
+
+def open_source(path: Path, input_name: str, shape: tuple[int, ...]) -> Source:
+    """The source that ``path`` is; InputError with what was found and what is allowed."""
+    if path.is_dir():
+        return _folder(path)
+    if not path.exists():
+        raise InputError("no such file or folder", where=str(path))
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return _csv(path)
+    if suffix in (".txt", ".lst"):
+        return _list(path)
+    if suffix == ".npz":
+        return _npz(path, input_name)
+    if suffix == ".npy":
+        array = _load_npy(path)
+        # A uint8 [H,W,C] may be a picture of any size; any other sample has the model's shape.
+        picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
+        single = picture or array.shape in (shape, shape[1:])
+        return Files([path]) if single else _stack(path, array)
+    if suffix in SUFFIXES:
+        return Files([path])
+    raise InputError(
+        f"a file of type {suffix or '(none)'}",
+        where=str(path),
+        hint=f"allowed: a folder, .csv, .txt, .npy, .npz, or an image ({' '.join(SUFFIXES)})",
+    )
+
+
+def _folder(path: Path) -> Source:
+    entries = [p for p in path.iterdir() if not p.name.startswith(".")]
+    folders = [p for p in entries if p.is_dir()]
+    entries += [p for folder in folders for p in folder.iterdir() if not p.name.startswith(".")]
+    files = sorted((p for p in entries if p.is_file()), key=lambda p: p.relative_to(path).parts)
+    pictures = [p for p in files if p.suffix.lower() in SUFFIXES]
+    arrays = [p for p in files if p.suffix.lower() == ".npy"]
+    if pictures and arrays:
+        raise InputError(f"{len(pictures)} images and {len(arrays)} .npy files; one kind is allowed", where=str(path))
+    found = pictures or arrays
+    if not found:
+        kinds = Counter(p.suffix.lower() or p.name for p in files)
+        what = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items())[:LISTED]) or "nothing"
+        raise InputError(
+            f"no images in the folder (found: {what})",
+            where=str(path),
+            hint=f"allowed: {' '.join(SUFFIXES)}, or .npy arrays; folders in it are read one level deep",
+        )
+    # A folder's name is its samples' label only where it is a number: other names have no order to rely on.
+    classes = [p.parent.name for p in found]
+    labelled = all(p.parent != path and name.isdecimal() for p, name in zip(found, classes, strict=True))
+    return Files(found, [int(name) for name in classes] if labelled else None)
+
+
+def _csv(path: Path) -> Source:
+    rows = csv.reader(_text(path).splitlines())
+    header = [cell.strip() for cell in next(rows, [])]
+    if "file" not in header:
+        raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=str(path))
+    file_at, label_at = header.index("file"), header.index("label") if "label" in header else None
+    entries: list[tuple[int, str]] = []
+    labels: list[int] = []
+    for row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) <= max(file_at, label_at or 0):
+            raise InputError(f"{len(row)} columns; the header has {len(header)}", where=f"{path}:{rows.line_num}")
+        entries.append((rows.line_num, row[file_at].strip()))
+        if label_at is not None:
+            try:
+                labels.append(int(row[label_at]))
+            except ValueError:
+                message = f"the label {row[label_at]!r} is not a class number"
+                raise InputError(message, where=f"{path}:{rows.line_num}") from None
+    return Files(_resolve(path, entries), None if label_at is None else labels)
+
+
+def _list(path: Path) -> Source:
+    lines = [(i, line.strip()) for i, line in enumerate(_text(path).splitlines(), 1)]
+    return Files(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
+
+
+def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
+    """The files that a list names, relative to it; all dead and unusable ones are named by line."""
+    if not entries:
+        raise InputError("the list names no files", where=str(path))
+    resolved = [(line, name, path.parent / name) for line, name in entries]
+    dead = [f"line {line}: {name}" for line, name, file in resolved if not file.is_file()]
+    if dead:
+        more = f" and {len(dead) - LISTED} more" if len(dead) > LISTED else ""
+        raise InputError(
+            f"{len(dead)} of {len(entries)} files do not exist: {'; '.join(dead[:LISTED])}{more}",
+            where=str(path),
+            hint="paths are relative to the list's folder",
+        )
+    arrays = sum(file.suffix.lower() == ".npy" for _, _, file in resolved)
+    if arrays not in (0, len(resolved)):
+        raise InputError(
+            f"{arrays} .npy and {len(resolved) - arrays} other files; one kind is allowed", where=str(path)
+        )
+    return [file for _, _, file in resolved]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"not a readable text file: {error}", where=str(path)) from None
+
+
+def _load_npy(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"not a readable .npy file: {error}", where=str(path)) from None
+
+
+def _npz(path: Path, input_name: str) -> Source:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = [name for name in archive.files if name != "labels"]
+            name = input_name if input_name in names else names[0] if len(names) == 1 else None
+            if name is None:
+                raise InputError(
+                    f"{len(names)} arrays ({', '.join(names[:LISTED])}); one is allowed, or one named like the input",
+                    where=str(path),
+                    hint=f"name the array {input_name!r}" if input_name else "",
+                )
+            array = archive[name]
+            labels = archive["labels"] if "labels" in archive.files else None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"not a readable .npz file: {error}", where=str(path)) from None
+    if labels is None:
+        return _stack(path, array)
+    if labels.ndim != 1 or len(labels) != len(array) or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"labels of {labels.dtype} {list(labels.shape)}; integers [{len(array)}] are allowed", where=str(path)
+        )
+    return _stack(path, array, labels.tolist())
+
+
+def _stack(path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> Source:
+    if array.ndim == 0 or len(array) == 0:
+        raise InputError(f"an array of shape {list(array.shape)}; a stack of samples is [n, ...]", where=str(path))
+    return Stack(path, array, labels)

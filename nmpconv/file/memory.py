@@ -1,0 +1,126 @@
+"""The memory plan of a file: what lies where in the arena during which step, and which step needs the most.
+
+A step is an op. A tensor is alive from the step that makes it (an input: from before the first) to its last reader (an
+output: to the end), both included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nmpconv.file.reader import Model
+
+
+@dataclass(frozen=True)
+class Life:
+    """An activation: its index among the tensors, and the steps; first -1: an input, last = number of ops: an output.
+
+    over: the tensor whose very bytes it takes over, as an op in place does.
+    """
+
+    tensor: int
+    first: int
+    last: int
+    over: int | None
+
+    def alive(self, step: int) -> bool:
+        return self.first <= step <= self.last
+
+
+@dataclass(frozen=True)
+class Step:
+    """live: tensors, by offset. bytes: that they take together; what two of them share counts once. end: of the last
+    of them in the arena. scratch: bytes behind it that the op's kernel needs.
+    """
+
+    live: tuple[int, ...]
+    bytes: int
+    end: int
+    scratch: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """peak: the step that sets the size of the arena. lower_bound: bytes that are alive together at most. with_scratch:
+    bytes of activations and scratch.
+    """
+
+    lives: tuple[Life, ...]
+    steps: tuple[Step, ...]
+    peak: int
+    lower_bound: int
+    with_scratch: int
+
+
+def memory(model: Model, scratch: Sequence[int]) -> Memory | None:
+    """scratch: bytes that each op needs (`targets.scratch`). None where there is no op."""
+    if not model.ops:
+        return None
+    lives = tuple(_lives(model))
+    steps = tuple(_step(model, lives, i, size) for i, size in enumerate(scratch))
+    peak = max(range(len(steps)), key=lambda i: (steps[i].end, steps[i].bytes, -i))
+    bound = max(step.bytes for step in steps)
+    return Memory(lives, steps, peak, bound, max(model.arena_bytes, *(step.end + step.scratch for step in steps)))
+
+
+def to_json(model: Model, found: Memory) -> dict[str, Any]:
+    """Plain data: all that the picture is drawn from."""
+    names = [tensor.name for tensor in model.tensors]
+    return {
+        "arena_bytes": model.arena_bytes,
+        "lower_bound": found.lower_bound,
+        "peak": found.peak,
+        "with_scratch": found.with_scratch,
+        "tensors": [
+            {
+                "tensor": names[life.tensor],
+                "offset": model.tensors[life.tensor].offset,
+                "bytes": model.tensors[life.tensor].nbytes,
+                "first": life.first,
+                "last": life.last,
+                "over": None if life.over is None else names[life.over],
+            }
+            for life in found.lives
+        ],
+        "steps": [
+            {
+                "op": op.name,
+                "kind": op.kind,
+                "live": [names[i] for i in step.live],
+                "live_bytes": step.bytes,
+                "live_end": step.end,
+                "scratch": step.scratch,
+            }
+            for op, step in zip(model.ops, found.steps, strict=True)
+        ],
+    }
+
+
+def _lives(model: Model) -> Iterable[Life]:
+    """In the order in which they come to be."""
+    first = {port.tensor: -1 for port in model.inputs} | {i: n for n, op in enumerate(model.ops) for i in op.outputs}
+    last = first | {i: n for n, op in enumerate(model.ops) for i in op.inputs if i in first}
+    last |= {port.tensor: len(model.ops) for port in model.outputs}
+    for tensor, step in first.items():
+        over = None if step < 0 else _taken_over(model, model.ops[step].inputs, tensor)
+        yield Life(tensor, step, last[tensor], over)
+
+
+def _taken_over(model: Model, inputs: Sequence[int], output: int) -> int | None:
+    out = model.tensors[output]
+    return next(
+        (i for i in inputs if (model.tensors[i].offset, model.tensors[i].nbytes) == (out.offset, out.nbytes)), None
+    )
+
+
+def _step(model: Model, lives: Sequence[Life], step: int, scratch: int) -> Step:
+    live = [life.tensor for life in lives if life.alive(step)]
+    live.sort(key=lambda i: (model.tensors[i].offset or 0, i))
+    total = end = 0
+    for tensor in (model.tensors[i] for i in live):
+        start, stop = tensor.offset or 0, (tensor.offset or 0) + tensor.nbytes
+        total += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return Step(tuple(live), total, model.ops[step].live_end or model.arena_bytes, scratch)

@@ -1,0 +1,199 @@
+"""A .nmp file as tidy data, without the interpreter: what `inspect` shows and what feeds and labels need.
+
+Checks identifier, version, checksum and structure; whether the ops can run is for the interpreter to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmpconv.errors import InputError, ModelError
+from nmpconv.file._schema import ENUMS, OP_TABLES, TABLES
+from nmpconv.file.flat import Table, unpack
+from nmpconv.ir import Preprocess
+
+_DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
+_METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
+_KINDS = {table: op for op, table in OP_TABLES.items()}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    exponents: tuple[int, ...]
+    axis: int | None
+    clip_min: int
+    clip_max: int
+    observed_min: float | None
+    observed_max: float | None
+    method: str | None
+    data: np.ndarray | None
+    offset: int | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Op:
+    """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors. live_end: see FORMAT.md."""
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: dict[str, Any]
+    macs: int
+    live_end: int
+
+
+@dataclass(frozen=True)
+class Port:
+    """A graph input or output. pixels: raw pixels - 128 are fed. source_shape: in the ONNX model."""
+
+    name: str
+    tensor: int
+    preprocess: Preprocess | None
+    pixels: bool
+    source_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """test_vectors: pairs of input bytes and output bytes. arena_bytes: activations only."""
+
+    version: tuple[int, int]
+    name: str
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    arena_bytes: int
+    labels: tuple[str, ...]
+    metadata: dict[str, str]
+    test_vectors: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]
+    file_bytes: int
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of all constants: weights, biases and tables."""
+        return sum(t.data.nbytes for t in self.tensors if t.data is not None)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file; InputError when it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror or error}", where=str(path)) from error
+
+
+def read(source: Path | str | bytes | memoryview) -> Model:
+    """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused)."""
+    data = source if isinstance(source, bytes | memoryview) else read_bytes(Path(source))
+    try:
+        return _model(unpack(data), len(data))
+    except ModelError as error:
+        if data is source:
+            raise
+        raise ModelError(error.message, where=str(source), hint=error.hint) from error
+
+
+def _model(root: Table, file_bytes: int) -> Model:
+    tensors = tuple(_tensor(table) for table in root["tensors"])
+    return Model(
+        version=(root["major"], root["minor"]),
+        name=root["name"] or "",
+        tensors=tensors,
+        ops=tuple(_op(table, len(tensors)) for table in root["ops"]),
+        inputs=tuple(_port(table, len(tensors)) for table in root["inputs"]),
+        outputs=tuple(_port(table, len(tensors)) for table in root["outputs"]),
+        arena_bytes=root["arena_bytes"],
+        labels=tuple(root["labels"] or ()),
+        metadata={entry["key"]: entry["value"] for entry in root["metadata"] or ()},
+        test_vectors=tuple((_blobs(v["inputs"]), _blobs(v["outputs"])) for v in root["test_vectors"] or ()),
+        file_bytes=file_bytes,
+    )
+
+
+def _tensor(table: Table) -> Tensor:
+    name, shape = table["name"], _ints(table["shape"])
+    dtype = _DTYPES.get(table["dtype"])
+    if dtype is None or any(dim < 1 for dim in shape):
+        raise ModelError(f"tensor {name!r} has dtype {table['dtype']} and shape {list(shape)}")
+    data = table["data"]
+    if data is not None:
+        wanted = np.dtype(dtype).itemsize
+        for dim in shape:
+            wanted *= dim
+        if wanted != data.nbytes:
+            raise ModelError(f"tensor {name!r} has {data.nbytes} bytes of data, its shape needs {wanted}")
+        data = data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
+    method = _METHODS.get(table["method"], "none")
+    return Tensor(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        exponents=_ints(table["exponents"]),
+        axis=None if table["axis"] < 0 else table["axis"],
+        clip_min=table["clip_min"],
+        clip_max=table["clip_max"],
+        observed_min=None if method == "none" else table["observed_min"],
+        observed_max=None if method == "none" else table["observed_max"],
+        method=None if method == "none" else method,
+        data=data,
+        offset=table["offset"] if data is None else None,
+    )
+
+
+def _op(table: Table, tensors: int) -> Op:
+    member, fields = table["params"]
+    inputs, outputs = _ints(table["inputs"]), _ints(table["outputs"])
+    for index in inputs + outputs:
+        _check_index(index, tensors, table["name"])
+    lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
+    params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
+    return Op(_KINDS.get(member, member), table["name"], inputs, outputs, params, table["macs"], table["live_end"])
+
+
+def _port(table: Table, tensors: int) -> Port:
+    _check_index(table["tensor"], tensors, table["name"])
+    found = table["preprocess"]
+    return Port(
+        name=table["name"],
+        tensor=table["tensor"],
+        preprocess=None if found is None else _preprocess(found),
+        pixels=table["pixels"],
+        source_shape=_ints(table["source_shape"]),
+    )
+
+
+def _preprocess(table: Table) -> Preprocess:
+    """Fields that are absent keep the defaults of Preprocess; lists become tuples of floats."""
+    given: dict[str, Any] = {key: value for key, value in table.items() if value is not None}
+    for key, value in given.items():
+        if isinstance(value, np.ndarray):
+            given[key] = tuple(float(x) for x in value)
+    return Preprocess(**given)
+
+
+def _check_index(index: int, tensors: int, where: str) -> None:
+    if not 0 <= index < tensors:
+        raise ModelError(f"{where!r} refers to tensor {index}, there are {tensors}")
+
+
+def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
+    return () if vector is None else tuple(vector.tolist())
+
+
+def _blobs(items: list[Table] | None) -> tuple[bytes, ...]:
+    return tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())

@@ -1,0 +1,75 @@
+"""Nodes in an order in which each comes after those that it reads from; files need not have it.
+
+onnxruntime sorts by itself, and exporters rely on that: what a converter to float16 adds comes last in the file.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import MutableSequence
+
+import onnx
+
+from nmpconv.errors import InputError
+
+
+def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+
+
+def reads(node: onnx.NodeProto) -> list[str]:
+    """Its inputs, and what its subgraphs name."""
+    inner = [name for graph in subgraphs(node) for sub in graph.node for name in reads(sub)]
+    returned = [value.name for graph in subgraphs(node) for value in graph.output]
+    return [name for name in (*node.input, *inner, *returned) if name]
+
+
+def label(node: onnx.NodeProto) -> str:
+    return f"node '{node.name}' ({node.op_type})"
+
+
+def sort(model: onnx.ModelProto, where: str) -> None:
+    """Sorts the nodes of the graph, of its subgraphs and of local functions in place. InputError for a cycle."""
+    for container in (model.graph, *model.functions):
+        _sort(container.node, where)
+
+
+def _sort(nodes: MutableSequence[onnx.NodeProto], where: str) -> None:
+    """Of all nodes that could be next, the first one of the file is: a file in order stays as it is."""
+    for node in nodes:
+        for graph in subgraphs(node):
+            _sort(graph.node, where)
+    maker = {name: i for i, node in reversed(list(enumerate(nodes))) for name in node.output if name}
+    before = [{maker[name] for name in reads(node) if name in maker} for node in nodes]
+    if all(i > max(needed, default=-1) for i, needed in enumerate(before)):
+        return
+    after: list[list[int]] = [[] for _ in nodes]
+    for i, needed in enumerate(before):
+        for j in needed:
+            after[j].append(i)
+    missing = [len(needed) for needed in before]
+    ready = [i for i, count in enumerate(missing) if not count]
+    found: list[int] = []
+    while ready:
+        found.append(heapq.heappop(ready))
+        for i in after[found[-1]]:
+            missing[i] -= 1
+            if not missing[i]:
+                heapq.heappush(ready, i)
+    if len(found) < len(nodes):
+        node = nodes[_on_cycle(before, set(range(len(nodes))) - set(found))]
+        raise InputError(f"{label(node)} is on a cycle: it reads what depends on its own result", where=where)
+    ordered = [nodes[i] for i in found]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
+    del nodes[:]
+    nodes.extend(copies)
+
+
+def _on_cycle(before: list[set[int]], left: set[int]) -> int:
+    """Each of the nodes that are left reads from another one of them, so walking back ends in a cycle."""
+    seen: set[int] = set()
+    i = min(left)
+    while i not in seen:
+        seen.add(i)
+        i = min(before[i] & left)
+    return i

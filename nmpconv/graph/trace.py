@@ -1,0 +1,31 @@
+"""What happens after every pass: the stage's rules are checked, and the text is written on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmpconv.errors import OutputError
+from nmpconv.graph.text import to_text
+from nmpconv.graph.verify import verify
+from nmpconv.ir import Graph
+
+
+class Trace:
+    """folder: gets one numbered text file a pass; None for checking only."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder, self._count = folder, 0
+
+    def __call__(self, graph: Graph, stage: str, name: str) -> Graph:
+        """The graph itself, after pass ``name`` of FLOAT, RANGED, INT or PLANNED."""
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                (self._folder / f"{self._count:02d}-{name}.txt").write_text(to_text(graph))
+            except OSError as error:
+                raise OutputError(
+                    f"cannot write the graph's text: {error.strerror}", where=str(self._folder)
+                ) from error
+            self._count += 1
+        verify(graph, stage, name)
+        return graph

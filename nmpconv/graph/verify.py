@@ -1,0 +1,341 @@
+"""What is legal in each stage, as tables of rules. After every pass the rules of its stage are checked.
+
+FLOAT    a well-formed graph of float32 values without grids.
+RANGED   every activation has its observed range and its grid; values are still float32.
+INT      integers only: every value has a grid, constants lie on theirs, and shifts are what the runtime can do.
+PLANNED  as INT, and every activation has a place in the arena that nothing else claims while it is needed.
+
+A rule is a function from a graph to what breaks it: (node or value, what is wrong). A broken rule is a bug of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nmpconv.errors import VerifyError
+from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
+from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.traits import Limit
+
+ARENA_ALIGN = 16  # bytes
+
+Broken = Iterator[tuple[str, str]]
+Rule = Callable[[Graph], Broken]
+
+
+def verify(graph: Graph, stage: str, pass_name: str) -> None:
+    """stage: FLOAT, RANGED, INT or PLANNED. Raises VerifyError with pass, rule and node or value of the first break."""
+    for name, rule in RULES[stage].items():
+        for about, wrong in rule(graph):
+            raise VerifyError(f"after {pass_name} ({stage}), rule '{name}': {wrong}", where=about)
+
+
+# -- every stage ------------------------------------------------------------------------------------------------------
+
+
+def _unique_names(graph: Graph) -> Broken:
+    nodes: set[str] = set()
+    values = set(graph.inputs)
+    for node in graph.nodes:
+        if node.name in nodes:
+            yield node.name, "two nodes have this name"
+        nodes.add(node.name)
+        for out in node.outputs:
+            if out in values:
+                yield node.name, f"its output '{out}' is an input of the graph or of another node's making"
+            values.add(out)
+    for key, value in graph.values.items():
+        if key != value.name:
+            yield key, f"the value is called '{value.name}'"
+
+
+def _known_values(graph: Graph) -> Broken:
+    for name in (*graph.inputs, *graph.outputs):
+        if name not in graph.values:
+            yield name, "an input or output of the graph that is not among its values"
+    for node in graph.nodes:
+        for name in (*node.inputs, *node.outputs):
+            if name not in graph.values:
+                yield node.name, f"its value '{name}' does not exist"
+    for name in (*graph.pixels, *graph.preprocess):
+        if name not in graph.inputs:
+            yield name, "has preprocessing but is not an input of the graph"
+
+
+def _produced_before_use(graph: Graph) -> Broken:
+    known = set(graph.inputs) | {name for name, value in graph.values.items() if value.is_const}
+    for node in graph.nodes:
+        for name in node.inputs:
+            if name not in known:
+                yield node.name, f"it reads '{name}' before that is computed"
+        known.update(node.outputs)
+    for name in graph.outputs:
+        if name not in known or graph[name].is_const:
+            yield name, "an output of the graph that no node computes"
+
+
+def _constants_have_no_producer(graph: Graph) -> Broken:
+    for value in graph.activations():
+        if value.is_const:
+            yield value.name, "a constant that is also computed or fed"
+
+
+def _params(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        if node.op not in OPS:
+            yield node.name, f"there is no op '{node.op}'"
+        elif type(node.params) is not OPS[node.op].Params:
+            yield node.name, f"{node.op} has params of type {type(node.params).__name__}"
+
+
+def _operands(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        if wrong := OPS[node.op].misfit(node.params, graph.ins(node)):
+            yield node.name, wrong
+
+
+def _shapes(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if len(value.shape) > RANK_MAX or any(size < 1 for size in value.shape):
+            yield name, f"shape {value.shape}: at most {RANK_MAX} axes, all of at least 1"
+    for node in graph.nodes:
+        inferred = OPS[node.op].infer(node.params, graph.ins(node))
+        found = [value.shape for value in graph.outs(node)]
+        if inferred != found:
+            yield node.name, f"its outputs have shapes {found}, {node.op} makes {inferred}"
+
+
+def _data(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if value.data is not None and (value.data.dtype.name, value.data.shape) != (value.dtype, value.shape):
+            yield name, f"{value.dtype}{list(value.shape)} with data {value.data.dtype.name}{list(value.data.shape)}"
+
+
+def _clamps(graph: Graph) -> Broken:
+    saturating = {out for node in graph.nodes if OPS[node.op].clamps for out in node.outputs}
+    for name, value in graph.values.items():
+        if value.clamp is None:
+            continue
+        if name not in saturating:
+            yield name, "it has a clamp, but what makes it cannot saturate"
+        if not value.clamp[0] <= value.clamp[1]:
+            yield name, f"clamp {value.clamp} is empty"
+
+
+# -- FLOAT and RANGED -------------------------------------------------------------------------------------------------
+
+
+def _all_float(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if value.dtype != FLOAT:
+            yield name, f"it is {value.dtype} before quantization"
+
+
+def _no_grids(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if value.quant is not None or value.offset is not None:
+            yield name, "it has a grid or an offset before calibration"
+
+
+def _observed(graph: Graph) -> Broken:
+    for value in graph.activations():
+        if value.observed is None:
+            yield value.name, "it has no observed range"
+
+
+def _activation_grids(graph: Graph) -> Broken:
+    for value in graph.activations():
+        quant = value.quant
+        if quant is None:
+            yield value.name, "it has no grid"
+        elif quant.bits not in (8, 16) or len(quant.exponents) != 1:
+            yield (
+                value.name,
+                f"{quant.bits} bits, {len(quant.exponents)} exponents; activations have 8 or 16 bits and one",
+            )
+        else:
+            yield from _grid(value, quant)
+
+
+def _grid(value: Value, quant: Quant) -> Broken:
+    if not all(EXPONENT_MIN <= e <= EXPONENT_MAX for e in quant.exponents):
+        yield value.name, f"exponents {quant.exponents} are not all in [{EXPONENT_MIN}, {EXPONENT_MAX}]"
+    if not INT_MIN[quant.bits] <= quant.lo <= quant.hi <= INT_MAX[quant.bits]:
+        yield value.name, f"[{quant.lo}, {quant.hi}] is no range of {quant.dtype}"
+    if quant.axis is not None and not 0 <= quant.axis < len(value.shape):
+        yield value.name, f"exponents along axis {quant.axis} of {len(value.shape)}"
+    elif len(quant.exponents) != (1 if quant.axis is None else value.shape[quant.axis]):
+        yield value.name, f"{len(quant.exponents)} exponents along axis {quant.axis} of {value.shape}"
+
+
+# -- INT --------------------------------------------------------------------------------------------------------------
+
+
+def _all_integer(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if value.quant is None:
+            yield name, "it has no grid"
+        elif value.dtype != value.quant.dtype:
+            yield name, f"it is {value.dtype} with {value.quant.bits} bits"
+        else:
+            yield from _grid(value, value.quant)
+
+
+def _data_in_range(graph: Graph) -> Broken:
+    for name, value in graph.values.items():
+        if value.data is not None and value.size:
+            quant, lo, hi = _quant(value), int(value.data.min()), int(value.data.max())
+            if lo < quant.lo or hi > quant.hi:
+                yield name, f"its data is in [{lo}, {hi}], its grid in [{quant.lo}, {quant.hi}]"
+
+
+def _bias_on_output_grid(graph: Graph) -> Broken:
+    for node in _weighted(graph):
+        bias, out = _quant(graph[node.inputs[2]]), _quant(graph[node.outputs[0]])
+        if bias.exponents != out.exponents:
+            yield node.name, f"bias exponents {bias.exponents}, output's {out.exponents}"
+
+
+def _padding_on_input_grid(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        at = OPS[node.op].border
+        if at is not None and len(node.inputs) > at:
+            x, pad = _quant(graph[node.inputs[0]]), _quant(graph[node.inputs[at]])
+            if (x.bits, x.exponents) != (pad.bits, pad.exponents):
+                yield node.name, f"padding is on {_short(pad)}, the input on {_short(x)}"
+
+
+def _one_grid(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        if OPS[node.op].grid == "same":
+            out = _quant(graph[node.outputs[0]])
+            for value in graph.ins(node):
+                quant = _quant(value)
+                if (quant.bits, quant.exponents) != (out.bits, out.exponents):
+                    yield node.name, f"'{value.name}' is on {_short(quant)}, the output on {_short(out)}"
+
+
+def _weight_widths(graph: Graph) -> Broken:
+    for node in _weighted(graph):
+        weights = _quant(graph[node.inputs[1]])
+        if weights.bits not in (8, 16) or weights.axis not in (None, 0):
+            yield node.name, f"weights of {weights.bits} bits along axis {weights.axis}; 8 or 16, along outputs"
+
+
+def _shifts(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        low, high = OPS[node.op].exponents
+        limits = (Limit(_quant(graph[node.outputs[0]]).exponent, low, high), *OPS[node.op].limits(node, graph))
+        for limit in limits:
+            if not limit.least <= limit.value <= limit.most:
+                yield (
+                    node.name,
+                    f"shift or exponent difference {limit.value} is not in [{limit.least}, {limit.most}]",
+                )
+
+
+def _weighted(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.op in WEIGHTED)
+
+
+def _quant(value: Value) -> Quant:
+    assert value.quant is not None  # an earlier rule
+    return value.quant
+
+
+def _short(quant: Quant) -> str:
+    return f"int{quant.bits} * 2^{','.join(map(str, quant.exponents))}"
+
+
+# -- PLANNED ----------------------------------------------------------------------------------------------------------
+
+
+def _places(graph: Graph) -> Broken:
+    for value in graph.activations():
+        if value.offset is None or value.offset < 0 or value.offset % ARENA_ALIGN:
+            yield value.name, f"offset {value.offset}; it is a multiple of {ARENA_ALIGN}"
+
+
+def _intact(graph: Graph) -> Broken:
+    """Runs the graph on the arena's extents: what is read has been written and not been overwritten since."""
+    intact: dict[str, Value] = {}
+    for name in graph.inputs:
+        for other in intact.values():
+            if _overlap(graph[name], other):
+                yield name, f"it overlaps the input '{other.name}'"
+        intact[name] = graph[name]
+    for node in graph.nodes:
+        inputs = [value for value in graph.ins(node) if not value.is_const]
+        out = graph[node.outputs[0]]
+        for value in inputs:
+            if value.name not in intact:
+                yield node.name, f"its input '{value.name}' is overwritten before"
+            if _overlap(value, out) and not _may_overlap(graph, node, value):
+                yield node.name, f"its output overlaps its input '{value.name}'"
+        intact = {name: value for name, value in intact.items() if not _overlap(value, out)}
+        intact[out.name] = out
+    for name in graph.outputs:
+        if name not in intact:
+            yield name, "the output is overwritten before the end"
+
+
+def _overlap(a: Value, b: Value) -> bool:
+    assert a.offset is not None
+    assert b.offset is not None
+    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+
+
+def _may_overlap(graph: Graph, node: Node, x: Value) -> bool:
+    """Exactly on the output of an op that works in place, where its lines go in order, or in each role where the output
+    has this input anyway.
+    """
+    op, y = OPS[node.op], graph[node.outputs[0]]
+    assert x.offset is not None
+    assert y.offset is not None
+    if op.in_place and x.name == node.inputs[0]:
+        return (x.offset, x.nbytes, x.size) == (y.offset, y.nbytes, y.size)
+    lines = op.lines(node.params, graph.ins(node), y) if x.name == node.inputs[0] else None
+    if lines is not None:
+        return lines.bands(y.offset - x.offset) is not None
+    places = op.placed_inputs(node.params, graph.ins(node), y)
+    mine = [place for place, name in zip(places, node.inputs, strict=True) if name == x.name]
+    return all(place is not None and x.offset == y.offset + place * (x.nbytes // x.size) for place in mine)
+
+
+# -- the tables -------------------------------------------------------------------------------------------------------
+
+_STRUCTURE: dict[str, Rule] = {
+    "names are unique": _unique_names,
+    "values exist": _known_values,
+    "produced before use": _produced_before_use,
+    "constants are not computed": _constants_have_no_producer,
+    "params are the op's": _params,
+    "operands fit": _operands,
+    "shapes are inferred": _shapes,
+    "data is of the type": _data,
+    "clamps saturate": _clamps,
+}
+_INT: dict[str, Rule] = {
+    **_STRUCTURE,
+    "activations are observed": _observed,
+    "everything is integer": _all_integer,
+    "activations have one grid": _activation_grids,
+    "data is in range": _data_in_range,
+    "weights are 8 or 16 bits": _weight_widths,
+    "bias is on the output's grid": _bias_on_output_grid,
+    "padding is on the input's grid": _padding_on_input_grid,
+    "data movement keeps the grid": _one_grid,
+    "shifts are legal": _shifts,
+}
+RULES: dict[str, dict[str, Rule]] = {
+    "FLOAT": {**_STRUCTURE, "values are float": _all_float, "no grids yet": _no_grids},
+    "RANGED": {
+        **_STRUCTURE,
+        "values are float": _all_float,
+        "activations are observed": _observed,
+        "activations have one grid": _activation_grids,
+    },
+    "INT": _INT,
+    "PLANNED": {**_INT, "offsets are aligned": _places, "nothing is overwritten": _intact},
+}

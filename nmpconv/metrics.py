@@ -1,0 +1,67 @@
+"""How close quantized results are to float ones. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+SAME_DB = 90.0  # of two float runs of one function; sums in another order leave 100 dB and more
+
+T = TypeVar("T")
+
+
+class Sqnr:
+    """Signal-to-quantization-noise ratio over a set that is seen piece by piece."""
+
+    def __init__(self) -> None:
+        self._signal = 0.0
+        self._noise = 0.0
+
+    def add(self, wanted: ArrayLike, got: ArrayLike) -> None:
+        """Takes in one piece; both have the same number of elements."""
+        reference = np.asarray(wanted, dtype=np.float64).ravel()
+        error = reference - np.asarray(got, dtype=np.float64).ravel()
+        self._signal += float(np.dot(reference, reference))
+        self._noise += float(np.dot(error, error))
+
+    @property
+    def db(self) -> float:
+        """10 log10(sum wanted^2 / sum (wanted - got)^2): inf without any error, -inf when nothing was wanted."""
+        if self._noise == 0:
+            return math.inf
+        if self._signal == 0:
+            return -math.inf
+        return 10 * math.log10(self._signal / self._noise)
+
+
+def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:
+    """The SQNR of one array, in dB."""
+    ratio = Sqnr()
+    ratio.add(wanted, got)
+    return ratio.db
+
+
+def top_k(scores: ArrayLike, k: int) -> list[int]:
+    """Indices of the k largest of a vector of scores, largest first; of equal ones the lower index first."""
+    flat = np.asarray(scores).ravel()
+    return [int(i) for i in np.argsort(-flat.astype(np.float64), kind="stable")[:k]]
+
+
+def head(
+    output: T,
+    maker: Callable[[T], tuple[str, T] | None],
+    softmax: str = "softmax",
+    moves: Collection[str] = ("reshape",),
+) -> T:
+    """What a final Softmax turns into an output, with or without reshapes behind it; else the output itself.
+
+    maker: the op that makes a tensor and its first input, None for an input of the graph. softmax, moves: names of ops.
+    """
+    made = maker(output)
+    while made is not None and made[0] in moves:
+        made = maker(made[1])
+    return made[1] if made is not None and made[0] == softmax else output

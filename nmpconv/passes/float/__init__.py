@@ -1,0 +1,47 @@
+"""The float passes in order, as (name, function) with Graph -> Graph.
+
+Passes that need more than the graph are called where that is known: fold_input, plan_memory and fold_affine once more
+(padding) by `nmpconv.convert`, equalize, exponents, legalize and quantize by `nmpconv.fit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nmpconv.ir import Graph
+from nmpconv.passes.float import (
+    fold_affine,
+    fold_norm,
+    fold_pad,
+    fuse_clamp,
+    fuse_norm,
+    fuse_pointwise,
+    fuse_table,
+    idle_clamps,
+    layout,
+    power_mean,
+    prune,
+    quotients,
+)
+
+Pass = Callable[[Graph], Graph]
+
+# Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
+# the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
+# what no layer could.
+FLOAT: tuple[tuple[str, Pass], ...] = (
+    ("prune", prune.run),
+    ("fuse_norm", fuse_norm.run),
+    ("quotients", quotients.run),
+    ("fuse_pointwise", fuse_pointwise.run),
+    ("fold_norm", fold_norm.run),
+    ("idle_clamps", idle_clamps.run),
+    ("layout", layout.run),
+    ("power_mean", power_mean.run),
+    ("fold_affine", fold_affine.run),
+    ("fuse_clamp", fuse_clamp.run),
+    ("fold_pad", fold_pad.run),
+    ("fold_affine", fold_affine.run),
+    ("fuse_table", fuse_table.run),
+    ("prune", prune.run),
+)

@@ -1,0 +1,182 @@
+"""Merge per-channel affine functions into the weights of a neighbouring convolution or fully connected.
+
+A map y[i] = scale[i] * x[source[i]] + shift[i] on the last axis, all sources different, is one of
+
+1. a 1x1 convolution with one weight per output (depthwise, or dense with one non-zero weight per row and column),
+2. add, sub or mul (`Op.affine`) with a constant that has a value per channel or one for all.
+
+It is merged
+
+3. into the layer that computes x, if nobody else reads x and x is not saturated; reshapes that keep the last axis may
+   lie in between;
+4. else into the layers that read y, if they all can take it and y is neither saturated nor an output. Padding stands
+   for another value then, pad_x = (pad_y - shift) / scale. It must be no larger than x itself is, for it lies on the
+   grid of x: a wider one would cost x bits. So only raw pixels take a padding before calibration tells what x reaches.
+
+A grouped convolution takes only maps that keep the channels' order. What cannot be merged stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.weighted import groups_of
+from nmpconv.passes.rewrite import Editor, apply
+
+PIXEL_PEAK = 128.0
+
+
+class Affine(NamedTuple):
+    """y[i] = scale[i] * x[source[i]] + shift[i]; float64 [C], int [C]. ``x`` is a value's name."""
+
+    x: str
+    scale: np.ndarray
+    shift: np.ndarray
+    source: np.ndarray
+
+    @property
+    def keeps_order(self) -> bool:
+        return bool(np.array_equal(self.source, np.arange(len(self.source))))
+
+
+def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
+    """peaks: the largest magnitude of activations, by name; those of raw pixels are known."""
+    known = {**(peaks or {}), **dict.fromkeys(graph.pixels, PIXEL_PEAK)}
+    return apply(graph, _backward, partial(_forward, known))
+
+
+def affine(editor: Editor, node: Node) -> Affine | None:
+    """The map that a node computes before its clamp; None if it is none of cases 1 and 2."""
+    if node.op == "conv2d":
+        return _from_conv(editor, node)
+    return _from_constant(editor, node) if len(node.inputs) == 2 else None
+
+
+def _from_conv(editor: Editor, node: Node) -> Affine | None:  # case 1
+    groups = node.params.groups
+    w = editor.data(node.inputs[1])
+    outs, kh, kw, per_group = w.shape
+    if replace(node.params, groups=1, dilation_h=1, dilation_w=1) != Conv2DParams() or (kh, kw) != (1, 1):
+        return None
+    rows, shift = w.reshape(outs, per_group), editor.data(node.inputs[2])
+    if groups == outs and per_group == 1:
+        return Affine(node.inputs[0], rows[:, 0], shift, np.arange(outs))
+    taps = rows != 0
+    if groups != 1 or outs != per_group or (taps.sum(0) != 1).any() or (taps.sum(1) != 1).any():
+        return None
+    source = taps.argmax(axis=1)
+    return Affine(node.inputs[0], rows[np.arange(outs), source], shift, source)
+
+
+def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
+    for place, (x, const) in enumerate((node.inputs, node.inputs[::-1])):
+        shape, value = editor[x].shape, editor[const]
+        if editor[x].is_const or not value.is_const or editor[node.outputs[0]].shape != shape or not shape:
+            continue
+        if value.size not in (1, shape[-1]) or value.size != (value.shape[-1] if value.shape else 1):
+            continue
+        found = OPS[node.op].affine(place, np.broadcast_to(editor.data(const).ravel(), shape[-1:]))
+        if found is not None:
+            return Affine(x, *found, np.arange(shape[-1]))
+    return None
+
+
+def _backward(editor: Editor, node: Node) -> bool:  # case 3
+    found = affine(editor, node)
+    if found is None:
+        return False
+    between: list[Node] = []
+    layer = editor.producer(found.x)
+    while layer is not None and layer.op == "reshape" and _private(editor, layer):
+        if editor[layer.inputs[0]].shape[-1:] != editor[found.x].shape[-1:]:
+            return False
+        between.append(layer)
+        layer = editor.producer(layer.inputs[0])
+    if layer is None or layer.op not in WEIGHTED or not _private(editor, layer):
+        return False
+    if editor[layer.outputs[0]].clamp is not None or (groups_of(layer) > 1 and not found.keeps_order):
+        return False
+    out = editor[node.outputs[0]]
+    if between and out.clamp is not None:
+        return False  # the reshapes cannot saturate; the clamp's own requantize will be raised above them
+    w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
+    scale = found.scale.reshape(-1, *[1] * (w.ndim - 1))
+    inputs = (
+        layer.inputs[0],
+        editor.const(layer.inputs[1], w[found.source] * scale),
+        editor.const(layer.inputs[2], b[found.source] * found.scale + found.shift),
+        *layer.inputs[3:],
+    )
+    editor.remove(node)
+    last = between[0] if between else layer
+    editor.put(replace(editor[found.x], name=out.name, clamp=out.clamp))
+    editor.set(replace(layer, inputs=inputs))
+    editor.set(replace(editor.now(last), outputs=node.outputs))
+    return True
+
+
+def _private(editor: Editor, node: Node) -> bool:
+    return editor.only_user(node.outputs[0]) is not None
+
+
+def _forward(peaks: Mapping[str, float], editor: Editor, node: Node) -> bool:  # case 4
+    found = affine(editor, node)
+    out = editor[node.outputs[0]]
+    users = editor.users(out.name)
+    if found is None or out.clamp is not None or out.name in editor.outputs or not users:
+        return False
+    peak = peaks.get(found.x, 0.0)
+    if not all(_takes(editor, user, out.name, found, peak) for user in users):
+        return False
+    for user in users:
+        _merge_into_reader(editor, user, found)
+    editor.remove(node)
+    return True
+
+
+def _takes(editor: Editor, layer: Node, name: str, found: Affine, peak: float) -> bool:
+    if layer.op not in WEIGHTED or layer.inputs[0] != name or name in layer.inputs[1:]:
+        return False
+    if groups_of(layer) > 1 and not found.keeps_order:
+        return False
+    pad = _pad_before(editor, layer, found)
+    if pad is not None and WEIGHTED[layer.op].border is None:  # zeros between pixels stand for no value of a map
+        return False
+    return pad is None or bool(np.all(np.abs(pad) <= peak))
+
+
+def _pad_before(editor: Editor, layer: Node, found: Affine) -> np.ndarray | None:
+    """What padding of y stands for in x, per channel of y; infinite where no x gives it. None: there is no padding."""
+    padding = WEIGHTED[layer.op].padding(layer.params, [editor[name] for name in layer.inputs])
+    if padding is None:
+        return None
+    gap = padding - found.shift
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gap == 0, 0.0, gap / found.scale)
+
+
+def _merge_into_reader(editor: Editor, layer: Node, found: Affine) -> None:
+    w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
+    groups, (outs, per_group) = groups_of(layer), (w.shape[0], w.shape[-1])
+    split = w.reshape(groups, outs // groups, -1, per_group)
+    shift, scale = (a.reshape(groups, 1, 1, per_group) for a in (found.shift, found.scale))
+    bias = b + (split * shift).sum(axis=(2, 3)).ravel()
+    scaled = (split * scale).reshape(w.shape)
+    weights = np.empty_like(scaled)
+    order = found.source if groups == 1 else np.arange(per_group)
+    weights[..., order] = scaled
+    inputs = [found.x, editor.const(layer.inputs[1], weights), editor.const(layer.inputs[2], bias)]
+    if (before := _pad_before(editor, layer, found)) is not None:
+        pad = np.zeros_like(found.scale)
+        pad[found.source] = before
+        if pad.any():
+            inputs.append(editor.const(f"{layer.name}.pad", pad))
+    editor.set(replace(layer, inputs=tuple(inputs)))

@@ -1,0 +1,34 @@
+"""A table takes in the pointwise ops around it that only it needs: what they are of one tensor becomes one table.
+
+1. Sums, products, minima, maxima and saturations after a table, of its own x and of numbers, and further tables.
+2. What lies before a table. But a map or a saturation of an x that others read, too, stays where it is the cone's only
+   reader of x: its result has a grid of its own, which may be far finer where the table bends than that of x.
+
+Ops without a table among them stay ops, for integers do them exactly.
+"""
+
+from __future__ import annotations
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.passes.float.cones import Cone, cones, replace_cone, steps_of
+from nmpconv.passes.rewrite import Editor, apply
+
+
+def run(graph: Graph) -> Graph:
+    return apply(graph, _fuse)
+
+
+def _fuse(editor: Editor, node: Node) -> bool:
+    for cone in reversed(cones(editor, node)):
+        if any(part.op == "lookup" for part in cone.nodes) and not _starts_alone(editor, cone):
+            replace_cone(editor, cone, LookupParams(composed=steps_of(editor, cone)))
+            return True
+    return False
+
+
+def _starts_alone(editor: Editor, cone: Cone) -> bool:  # case 2
+    if editor.only_user(cone.x) is not None:
+        return False
+    first, *others = [node for node in cone.nodes if cone.x in node.inputs]
+    return not others and first.op != "lookup" and first.inputs.count(cone.x) == 1

@@ -1,0 +1,205 @@
+"""Where in the arena each activation lies, so that the arena is small.
+
+A tensor is alive from the op that makes it (a graph input: from before the first) to its last reader (a graph output:
+to the end), both included. Tensors that are alive together lie apart, with three exceptions:
+
+1. An op that works in place puts its output on its first input when both have as many elements and bytes and nobody
+   needs the input afterwards. The two, and so whole chains, are one buffer. A reshape is an op in place.
+2. The inputs of a concatenation along the outermost axis lie in its output, where nobody needs them afterwards. That
+   claims the whole output early, so it is done only where the arena does not grow.
+3. A convolution may be computed in bands of lines, each written where lines of the input were that nobody needs any
+   more. A band is a call of the kernel, so there are as few as the room allows, and none where there is room enough.
+
+Where the arena does not grow, a result is given its place before its op: PCs then write the channels of a concatenation
+without a copy, and run a pointwise convolution together with the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS
+from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.passes.memory.placement import Buffer, Link, alive, bound, place
+
+ALIGN = 16  # of every offset, in bytes
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, BANDS_MAX)  # numbers of bands that are tried
+BAND_MACS = 6000  # that one more band costs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """peak: bytes of the arena. extra: calls of kernels that bands add. offset by tensor."""
+
+    peak: int
+    extra: int
+    offsets: Mapping[str, int]
+
+
+def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
+    """Sets the offset of every activation.
+
+    share: of all work, that bands may cost; with 0 results may have places early. room: bytes that it must fit in,
+    whatever the bands cost; where that cannot be, the smallest arena.
+    """
+    plan = _smallest(graph, share)
+    if room is not None and plan.peak > room:
+        plan = min(plan, _overlapping(graph, max(room, lower_bound(graph, bands=BANDS_MAX))), key=lambda p: p.peak)
+    elif share == 0:
+        plan = _claimed(graph, plan)
+    return graph.with_values(*(replace(graph[name], offset=offset) for name, offset in plan.offsets.items()))
+
+
+def peak(graph: Graph) -> int:
+    """Bytes of the arena of a planned graph."""
+    return max(((value.offset or 0) + value.nbytes for value in graph.activations()), default=0)
+
+
+def lower_bound(graph: Graph, *, bands: int = 1) -> int:
+    """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
+    both = [_buffers(graph, placed=placed) for placed in (True, False)]
+    return min(
+        bound(buffers, _links(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in both
+    )
+
+
+def _smallest(graph: Graph, share: float) -> Plan:
+    best = _apart(graph)
+    macs = sum(OPS[n.op].macs(n.params, graph.ins(n), graph.outs(n)) for n in graph.nodes) if share else 0
+    for bands in BANDS if share else ():
+        found = _overlapping(graph, lower_bound(graph, bands=bands))
+        if found.peak < best.peak and found.extra * BAND_MACS <= share * macs:
+            best = found
+    return best
+
+
+def _apart(graph: Graph) -> Plan:
+    return min((_plan(graph, placed, {}, 0) for placed in (True, False)), key=lambda plan: plan.peak)
+
+
+def _overlapping(graph: Graph, room: int) -> Plan:
+    """With the fewest bands at each step that lets what is alive fit."""
+    plans = []
+    for placed in (True, False):
+        buffers = _buffers(graph, placed=placed)
+        bands: dict[int, int] = {}
+        for step in range(len(graph.nodes)):
+            if alive(buffers, step) > room:
+                enough = (n for n in BANDS if _fits(graph, buffers, step, n, room))
+                bands[step] = next(enough, BANDS_MAX)
+        plans.append(_plan(graph, placed, bands, room))
+    return min(plans, key=lambda plan: plan.peak)
+
+
+def _claimed(graph: Graph, plan: Plan) -> Plan:
+    """A plan in which as many results as possible have their places early, with a peak that is not higher."""
+    for placed in (True, False):
+        claims: dict[str, int] = {}
+        for name, step in _early(graph):
+            more = claims | {name: step}
+            if bound(_buffers(graph, placed=placed, claims=more), ()) <= plan.peak:
+                claims = more
+        found = _plan(graph, placed, {}, plan.peak, claims)
+        if claims and found.peak <= plan.peak:
+            return found
+    return plan
+
+
+def _early(graph: Graph) -> Iterator[tuple[str, int]]:
+    """Results, and the op from which on their places had better be free."""
+    for i, node in enumerate(graph.nodes):
+        first = i
+        if node.op == "concat" and node.params.axis == len(graph[node.outputs[0]].shape) - 1:
+            while first > 0 and _is_conv(graph.nodes[first - 1]) and graph.nodes[first - 1].outputs[0] in node.inputs:
+                first -= 1
+        elif i > 0 and _is_conv(node) and graph[node.inputs[1]].shape[1:3] == (1, 1):
+            first -= _is_conv(graph.nodes[i - 1]) and graph.nodes[i - 1].outputs[0] == node.inputs[0]
+        if first < i:
+            yield node.outputs[0], first
+
+
+def _is_conv(node: Node) -> bool:
+    return node.op == "conv2d"
+
+
+def _fits(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int, room: int) -> bool:
+    saved = sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
+    return alive(buffers, step) - saved <= room
+
+
+def _plan(
+    graph: Graph, placed: bool, bands: Mapping[int, int], room: int, claims: Mapping[str, int] | None = None
+) -> Plan:
+    """bands: of the steps whose output may share bytes with the input. claims: as of _buffers."""
+    buffers = _buffers(graph, placed=placed, claims=claims or {})
+    links = _links(graph, buffers, bands)
+    offsets = place(buffers, links, max(room, bound(buffers, links)))
+    starts = zip(buffers, offsets, strict=True)
+    at = {name: start + inside for buffer, start in starts for name, inside in buffer.offsets.items()}
+    extra = sum(bands[buffers[link.y].first] - 1 for link in links)
+    return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
+
+
+def _buffers(graph: Graph, *, placed: bool, claims: Mapping[str, int] | None = None) -> list[Buffer]:
+    """claims: by tensor, an op before its own from which on its place is free."""
+    lives = graph.lifetimes()
+    lives |= {name: (step, lives[name][1]) for name, step in (claims or {}).items()}
+    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs}
+    for i, node in enumerate(graph.nodes):
+        (out,) = node.outputs
+        chain = {out: 0}
+        if _in_place(graph, node) and lives[node.inputs[0]][1] == i:
+            chain |= chains.pop(node.inputs[0])
+        if placed:
+            for name, offset in _placed_inputs(graph, node).items():
+                if lives[name][1] == i:
+                    chain |= {member: offset + at for member, at in chains.pop(name).items()}
+        chains[out] = chain
+    return [
+        Buffer(
+            chain,
+            max(-(-(at + graph[name].nbytes) // ALIGN) * ALIGN for name, at in chain.items()),
+            min(lives[name][0] for name in chain),
+            max(lives[name][1] for name in chain),
+        )
+        for chain in chains.values()
+    ]
+
+
+def _in_place(graph: Graph, node: Node) -> bool:  # case 1
+    out, below = graph[node.outputs[0]], graph[node.inputs[0]]
+    fits = not below.is_const and (out.size, out.nbytes) == (below.size, below.nbytes)
+    return OPS[node.op].in_place and fits
+
+
+def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
+    """Inputs that may lie in the output, and the byte there; none that is read twice."""
+    out = graph[node.outputs[0]]
+    found = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
+    width = out.nbytes // out.size
+    places = {name: element * width for name, element in zip(node.inputs, found, strict=True) if element is not None}
+    return {
+        name: at
+        for name, at in places.items()
+        if not graph[name].is_const and at % ALIGN == 0 and node.inputs.count(name) == 1
+    }
+
+
+def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Link]:  # case 3
+    """Where a buffer begins as another one ends, at one of these steps, whose output may share bytes with its input."""
+    home = {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
+    links = []
+    for step, most in bands.items():
+        node = graph.nodes[step]
+        below, out = graph[node.inputs[0]], graph[node.outputs[0]]
+        lines = None if below.is_const or most < 2 else OPS[node.op].lines(node.params, graph.ins(node), out)
+        distances = None if lines is None else lines.nearest(most)
+        if distances is None:
+            continue
+        x, y = home[below.name], home[out.name]
+        if buffers[x].last == step == buffers[y].first:
+            moved = buffers[x].offsets[below.name] - buffers[y].offsets[out.name]
+            links.append(Link(x, y, moved - distances[0], moved + distances[1]))
+    return links

@@ -1,0 +1,43 @@
+"""The bias that makes up for what rounding did to a layer, on one of two grids.
+
+First the mean difference between the float pre-activation and the integer sums; then, since saturation makes that mean
+blind to what the activation removes, the neighbour with the smallest error after the activation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv.fixed import round_half_up, rsh
+from nmpconv.ir import Quant
+
+
+def on_output_grid(
+    sums: np.ndarray, shift: np.ndarray, wanted: np.ndarray, goal: np.ndarray, y: Quant
+) -> tuple[np.ndarray, np.ndarray]:
+    """Biases [O] that are added after the shift, and the mean squared error [O] after the activation, in output steps.
+
+    sums: integers [R, O]. shift: [O]. wanted, goal: float [R, O] pre-activation and activation, in output steps.
+    """
+    shifted = rsh(sums, shift)
+    first = round_half_up((wanted - np.ldexp(sums.astype(np.float64), -shift)).mean(axis=0))
+    candidates = [first + delta for delta in (0, -1, 1)]
+    return _best([(b, shifted + b) for b in candidates], goal, y)
+
+
+def on_accumulator_grid(
+    sums: np.ndarray, shift: np.ndarray, wanted: np.ndarray, goal: np.ndarray, y: Quant
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for biases that are added to the sums before the shift, by which frameworks with s_x * s_w work."""
+    first = round_half_up((np.ldexp(wanted, shift) - sums).mean(axis=0))
+    candidates = [first + round_half_up(np.ldexp(np.float64(delta), shift)) for delta in (0, -1, 1, -0.5, 0.5)]
+    return _best([(b, rsh(sums + b, shift)) for b in candidates], goal, y)
+
+
+def _best(tried: list[tuple[np.ndarray, np.ndarray]], goal: np.ndarray, y: Quant) -> tuple[np.ndarray, np.ndarray]:
+    """Of each channel, the first of the (bias, unsaturated output) with the smallest error."""
+    biases = np.array([bias for bias, _ in tried])
+    errors = np.array([np.square(np.clip(out, y.lo, y.hi) - goal).mean(axis=0) for _, out in tried])
+    best = np.argmin(errors, axis=0)
+    at = np.arange(biases.shape[1])
+    return biases[best, at], errors[best, at]

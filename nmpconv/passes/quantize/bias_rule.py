@@ -1,0 +1,54 @@
+"""What the output-scale bias rule costs: the same weights with biases on the accumulator's scale s_x * s_w instead.
+
+Only simulated, for the report: no .nmp file can hold such a bias. Both sides correct their biases layer by layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmpconv import fixed
+from nmpconv.calib.evidence import Evidence
+from nmpconv.graph.reference import step, walk
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import WEIGHTED
+from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, weight_shifts
+from nmpconv.passes.quantize.bias import on_accumulator_grid
+from nmpconv.passes.quantize.rounding import integers
+from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
+
+
+def outputs(graph: Graph, evidence: Evidence, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
+    env = {name: integers(x, graph[name]) for name, x in evidence.inputs.items()}
+    kept: dict[str, np.ndarray] = {}
+    for node in walk(graph, env):
+        made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else step(graph, node, env)
+        env.update(made)
+        kept.update({n: made[n] for n in made if n in names})
+    return kept
+
+
+def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Evidence) -> dict[str, np.ndarray]:
+    out = node.outputs[0]
+    x, w, y = graph[node.inputs[0]].quant, graph[node.inputs[1]], graph[out].quant
+    assert x is not None and w.quant is not None and w.data is not None and y is not None
+    rows = evidence.rows[out]
+    pad = pad_of(graph, node)
+    split = matrix(graph, node).split(w.data.astype(np.float64))
+    shift = weight_shifts(x, w.quant, y, w.shape[0])
+    sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
+    wanted = np.ldexp(rows.values.astype(np.float64), -y.exponent)
+    low, high = graph[out].clamp or (-np.inf, np.inf)
+    goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
+    bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, wanted, goal, y)
+    values = env[node.inputs[0]]
+    bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
+    images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)
+    sums_of_all = convolve(images, w.data.reshape(taps), params, pad, bound)
+    parts = [fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi) for _, acc in sums_of_all]
+    n, *rest = graph[out].shape
+    shape = (samples(graph, node.inputs[0], values) * n, *rest)
+    return {out: np.concatenate(parts).astype(y.dtype).reshape(shape)}

@@ -1,0 +1,202 @@
+"""Cross-layer equalization: a positive factor per channel moves between a tensor's producers and its consumers.
+
+1. vector: each channel's factor balances the range of the activation against the next layers' weights, which share one
+   grid over the input channels (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+   Correction", 2019, with the activations' observed range in place of the producer's weights). A depthwise consumer
+   has a grid per channel, so there the factor simply fills the range.
+2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
+   other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip.
+
+The float function is unchanged; whoever calls this checks that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.calib.exponent import Function, Range, expected_sqnr_db, span, top_exponent
+from nmpconv.calib.observers import TensorStats
+from nmpconv.ir import Graph, Value
+from nmpconv.ops import WEIGHTED
+from nmpconv.ops.weighted import groups_of
+from nmpconv.passes.quantize.channels import Channels
+from nmpconv.passes.quantize.exponents import tables_after
+from nmpconv.passes.quantize.weighted import pad_of
+
+ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
+LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
+LIMIT_16 = 4.0  # the same upwards at 16 bits, where a small channel needs few of them but saturates on other samples
+STEPS = 16  # candidates of the fill factor in [1, 2)
+EXACT_DB = 200.0  # stands for a tensor without error
+
+
+class Balance:
+    """Case 1: the factors of all channels, and what they are worth. stats and bits are by activation.
+
+    Only classes with a member of the fewest bits get a factor.
+    """
+
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> None:
+        channels = self.channels = Channels(graph)
+        fewest = fewest_bits(graph, bits)
+        self._reach = np.zeros(channels.total)
+        demand = np.zeros(channels.total)
+        dense = np.zeros(channels.total, dtype=bool)
+        narrow = np.zeros(channels.total, dtype=bool)
+        for name, ids in channels.ids.items():
+            if name in stats:
+                np.maximum.at(self._reach, ids, _reach(stats[name], len(ids), fewest))
+                narrow[ids] |= bits[name] == fewest
+        for node in graph.nodes:
+            if (pad := pad_of(graph, node)) is not None:
+                np.maximum.at(self._reach, channels.ids[node.inputs[0]], np.abs(pad))
+        for node in graph.nodes:
+            if node.op not in WEIGHTED or (groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1):
+                continue
+            ids = channels.ids[node.inputs[0]]
+            np.maximum.at(demand, ids, _demand(graph, node.inputs[1], groups_of(node)))
+            dense[ids] = True
+        free = ~channels.frozen & narrow & (self._reach > 0)
+        both = free & dense & (demand > 0)
+        alone = free & ~dense
+        factor = np.ones(channels.total)
+        factor[both] = demand[both] ** ALPHA / self._reach[both] ** (1 - ALPHA)
+        factor[alone] = 1 / self._reach[alone]
+        for ids in channels.ids.values():
+            used = np.unique(ids[free[ids]])
+            if used.size:
+                middle = float(np.median(factor[used]))
+                factor[used] = np.clip(factor[used], middle / LIMIT, middle * (LIMIT if fewest == 8 else LIMIT_16))
+        self._free, self._factor = free, factor
+        self._demand = np.where(dense, demand, factor)
+
+    def factors(self) -> dict[str, np.ndarray]:
+        """[C] of every tensor; dead channels and channels that nobody reads follow the rest."""
+        frozen, factor = self.channels.frozen, self._factor
+        return {name: np.where(frozen[ids], 1.0, factor[ids]) for name, ids in self.channels.ids.items()}
+
+    def gain_db(self, name: str) -> float:
+        """How much less of this tensor's rounding errors its readers would see."""
+        ids = self.channels.ids[name]
+        ids = ids[self._free[ids]]
+        if not ids.size:
+            return 0.0
+        reach, demand, factor = self._reach[ids], self._demand[ids], self._factor[ids]
+        before = reach.max() ** 2 * np.square(demand).sum()
+        after = (reach * factor).max() ** 2 * np.square(demand / factor).sum()
+        return float(10 * np.log10(before / after)) if after > 0 else 0.0
+
+
+def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
+    """The graph with the factors of case 1."""
+    return scale(graph, Balance(graph, stats, bits).factors())
+
+
+def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> tuple[Graph, dict[str, float]]:
+    """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
+
+    Returns the graph and the factor of every tensor.
+    """
+    channels = Channels(graph, whole_tensors=True)
+    fewest = fewest_bits(graph, bits)
+    functions = tables_after(graph)
+    members: dict[int, list[str]] = {}
+    for name, ids in channels.ids.items():
+        if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
+            members.setdefault(int(ids[0]), []).append(name)
+    chosen: dict[int, float] = {}
+    for root, names in members.items():
+        clamps = [
+            v.clamp[1] for v in (graph[n] for n in names) if v.clamp and math.isfinite(v.clamp[1]) and v.clamp[1] > 0
+        ]
+        reached = [clamp for clamp in clamps if max(stats[n].max for n in names) >= 0.98 * clamp]
+        if reached and fewest == 8:
+            step = reached[0] / 127.0
+            chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
+            continue
+        candidates = 2.0 ** (np.arange(STEPS) / STEPS)
+        limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
+        gains = [sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n)) for n in names) for f in candidates]
+        chosen[root] = float(candidates[int(np.argmax(gains))])
+    factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
+    return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
+
+
+def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
+    """Largest magnitude of each channel [C], at 16 bits that expected of unseen samples; of the whole tensor
+    where channels were too many to observe.
+    """
+    if bits == 16:
+        return np.broadcast_to(stats.reach(), channels)
+    if stats.channel_min is None or stats.channel_max is None:
+        return np.full(channels, stats.peak)
+    return np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+
+
+def _best_db(stats: TensorStats, limits: Range, factor: float, bits: int, function: Function | None) -> float:
+    """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is."""
+    top = top_exponent(limits, bits, function, factor) - math.log2(factor)
+    if bits == 16:
+        return -20 * math.log10(2) * top
+    return min(max(expected_sqnr_db(stats, top - k, bits, function) for k in range(3)), EXACT_DB)
+
+
+def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:
+    """Bits of the tensors that are worth equalizing."""
+    return min((b for name, b in bits.items() if name not in graph.pixels), default=16)
+
+
+def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
+    """What each input channel claims of the weights' ranges [C]: its largest |w| relative to that output's largest."""
+    data = graph[weight].data
+    assert data is not None
+    outs, per_group = data.shape[0], data.shape[-1]
+    peak = np.abs(data).reshape(outs, -1, per_group).max(axis=1)
+    share = peak / np.maximum(peak.max(axis=1, keepdims=True), 1e-30)
+    return share.reshape(groups, outs // groups, per_group).max(axis=1).reshape(-1)
+
+
+def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with every activation multiplied by its factor [C], its producers and consumers changed accordingly."""
+    values: dict[str, Value] = dict(graph.values)
+    nodes, one = [], np.ones(1)
+    for name, factor in factors.items():
+        value = values[name]
+        if value.clamp and not np.all(factor == 1):
+            top, low = factor.max(), factor.min()
+            values[name] = replace(value, clamp=(value.clamp[0] * top, value.clamp[1] * top))
+            assert top == low or all(c == 0 or math.isinf(c) for c in value.clamp)
+    for node in graph.nodes:
+        before, after = factors.get(node.inputs[0], one), factors[node.outputs[0]]
+        if node.op not in (*WEIGHTED, "lookup") or (np.all(before == 1) and np.all(after == 1)):
+            nodes.append(node)
+            continue
+        if node.op == "lookup":
+            p = node.params
+            p = replace(p, before=p.before / float(before[0]), after=p.after * float(after[0]))
+            nodes.append(replace(node, params=p))
+            continue
+        groups = groups_of(node)
+        names = list(node.inputs)
+        weight = graph[names[1]].data
+        assert weight is not None
+        outs, per_group = weight.shape[0], weight.shape[-1]
+        split = weight.astype(np.float64).reshape(groups, outs // groups, -1, per_group)
+        scaled = split / before.reshape(groups, 1, 1, per_group) * after.reshape(groups, outs // groups, 1, 1)
+        data = [scaled.reshape(weight.shape), graph[names[2]].data * after]
+        if len(names) == 4:
+            data.append(graph[names[3]].data * before)
+        # Constants may be shared, so each scaled one gets the name of its consumer.
+        for i, array in enumerate(data, start=1):
+            fresh = f"{node.name}.{('weight', 'bias', 'pad')[i - 1]}"
+            values[fresh] = Value(fresh, array.shape, data=array.astype(np.float32))
+            names[i] = fresh
+        nodes.append(replace(node, inputs=tuple(names)))
+    used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    alike = {name: float(factor[0]) for name, factor in factors.items() if factor.size and np.all(factor == factor[0])}
+    given = {name: replace(grid, scale=grid.scale * alike[name]) for name, grid in graph.given.items() if name in alike}
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used}, given=given)

@@ -1,0 +1,126 @@
+"""The exponent of every activation, from its calibrated statistics.
+
+1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
+   their own, and so has what only moves their data, unless it brings constants that lie beyond.
+2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
+3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
+
+What padding stands for (the fourth input of a convolution) counts as often as the convolution reads it.
+
+A clamp becomes the saturation range of the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from nmpconv.calib.exponent import Function, choose, span
+from nmpconv.calib.histogram import Histogram
+from nmpconv.calib.observers import TensorStats
+from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.ir import Graph, Observed, Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.passes.quantize.weighted import pad_of
+
+ROUNDING = 2.0**-10  # what float32 may make of a largest value
+
+
+@dataclass(frozen=True)
+class Method:
+    """name: max, mse, kl or percentile. percentile is of |x|, in percent."""
+
+    name: str = "mse"
+    percentile: float = 99.99
+
+
+def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
+    """Sets observed and quant of every activation."""
+    fixed = _fixed(graph, bits)
+    functions = tables_after(graph)
+    padded = _padded(graph, stats)
+    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
+    values: list[Value] = []
+    for group in grid_groups(graph):
+        width = bits[group[0]]
+        merged = deepcopy(stats[group[0]])
+        for other in (*(stats[name] for name in group[1:]), *(p for name in group for p in padded.get(name, ()))):
+            merged.merge(other)
+        sources = {fixed.get(name) for name in group if name not in moved}
+        known = sources.pop() if len(sources) == 1 else None
+        pixels = any(name in graph.pixels for name in group)
+        if known is not None and (pixels or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
+            exponent, how = known, "fixed"
+        else:
+            # What only moves data has the same numbers, but other channels; padding and constants need no room.
+            ends = [span(stats[n], width, graph[n].clamp) for n in group if n not in moved or n in graph.inputs]
+            ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
+            limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
+            function = functions.get(group[0])
+            percentile = method.percentile
+            choice = choose(merged, width, method.name, percentile=percentile, function=function, limits=limits)
+            exponent = choice.exponent
+            how = "max" if width == 16 else method.name  # 16 bits have headroom instead of a search
+        for name in group:
+            seen = Observed(float(stats[name].min), float(stats[name].max), how)
+            quant = saturating(width, exponent, graph[name].clamp)
+            values.append(replace(graph[name], observed=seen, quant=quant))
+    return graph.with_values(*values)
+
+
+def tables_after(graph: Graph) -> dict[str, Function]:
+    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other."""
+    consumers = graph.consumers()
+    alone = [name for group in grid_groups(graph) for name in group if len(group) == 1]
+    return {
+        name: users[0].params
+        for name in alone
+        if len(users := consumers[name]) == 1 and users[0].op == "lookup" and name not in graph.outputs
+    }
+
+
+def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:
+    """Widths without exponents, for planning memory before calibration; names not in bits get 8."""
+    found = []
+    for value in graph.activations():
+        quant = saturating(bits.get(value.name, 8), 0, None)
+        found.append(replace(value, quant=quant, dtype=quant.dtype))
+    return graph.with_values(*found)
+
+
+def saturating(bits: int, exponent: int, clamp: tuple[float, float] | None) -> Quant:
+    """The grid with [lo, hi] narrowed to what the clamp is on it; infinities leave the type's range."""
+    low, high = INT_MIN[bits], INT_MAX[bits]
+    if clamp is None:
+        return Quant(bits, (exponent,), low, high)
+    lo = low if math.isinf(clamp[0]) else min(max(math.floor(math.ldexp(clamp[0], -exponent) + 0.5), low), high)
+    hi = high if math.isinf(clamp[1]) else min(max(math.floor(math.ldexp(clamp[1], -exponent) + 0.5), low), high)
+    return Quant(bits, (exponent,), lo, hi)
+
+
+def _padded(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, list[TensorStats]]:
+    """Statistics of padding other than 0, by the activation on whose grid it lies."""
+    found: dict[str, list[TensorStats]] = {}
+    for node in graph.nodes:
+        if (data := pad_of(graph, node)) is not None:
+            x, p = graph[node.inputs[0]], node.params
+            height, width = x.shape[1:3]
+            border = (height + p.pad_top + p.pad_bottom) * (width + p.pad_left + p.pad_right) - height * width
+            once = TensorStats.of(data)
+            h, times = once.histogram, max(1, round(stats[x.name].histogram.total * border / x.size))
+            often = replace(once, histogram=Histogram(h.exponent, h.zeros * times, h.counts * times))
+            found.setdefault(x.name, []).append(often)
+    return found
+
+
+def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:
+    """Case 1: exponents that need no statistics."""
+    fixed = dict.fromkeys(graph.pixels, 0)
+    for node in graph.nodes:
+        own = OPS[node.op].own_exponent(node, bits[node.outputs[0]])
+        if own is not None:
+            fixed[node.outputs[0]] = own
+    return fixed

@@ -1,0 +1,86 @@
+"""The integers that each channel of each activation of an integer graph can take, whatever the inputs are.
+
+Interval arithmetic with the ops' own references at the corners where the extremes are (`Op.corners`); a sum of
+products has each factor at the bound that its weight's sign asks for. Anything else: the output's clip range. Channels
+are the last axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nmpconv.fixed import rsh, sat
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.op import QArray, quant_of
+from nmpconv.ops.weighted import groups_of
+
+
+class Interval(NamedTuple):
+    """Bounds by channel, both included: int64 [C]."""
+
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @property
+    def constant(self) -> np.ndarray:
+        """Which channels can take only one value: bool [C]."""
+        return np.asarray(self.lo == self.hi)
+
+
+def run(graph: Graph) -> dict[str, Interval]:
+    """The interval of every activation."""
+    found = {name: _clip_range(graph[name]) for name in graph.inputs}
+    for node in graph.nodes:
+        found[node.outputs[0]] = _of(graph, node, found)
+    return found
+
+
+def _of(graph: Graph, node: Node, found: dict[str, Interval]) -> Interval:
+    out = graph[node.outputs[0]]
+    if node.op in WEIGHTED:
+        return _weighted(graph, node, found[node.inputs[0]])
+    results = [_reference(graph, node, found, corner) for corner in OPS[node.op].corners(len(node.inputs))]
+    if not results:
+        return _clip_range(out)
+    return Interval(np.min([r.min(axis=0) for r in results], axis=0), np.max([r.max(axis=0) for r in results], axis=0))
+
+
+def _clip_range(value: Value) -> Interval:
+    channels, quant = value.shape[-1] if value.shape else 1, quant_of(value)
+    return Interval(np.full(channels, quant.lo, np.int64), np.full(channels, quant.hi, np.int64))
+
+
+def _reference(graph: Graph, node: Node, found: dict[str, Interval], corner: Sequence[int]) -> np.ndarray:
+    """What the op makes of each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
+    inputs = []
+    for value, side in zip(graph.ins(node), corner, strict=True):
+        quant = quant_of(value)
+        q = np.broadcast_to(found[value.name][side], value.shape) if value.data is None else value.data
+        inputs.append(QArray(np.ascontiguousarray(q, quant.dtype), quant))
+    (y,) = OPS[node.op].reference(node.params, inputs, graph.outs(node))
+    return y.astype(np.int64).reshape(-1, y.shape[-1] if y.ndim else 1)
+
+
+def _weighted(graph: Graph, node: Node, x: Interval) -> Interval:
+    """Some factors are padding, so its value belongs to the input's interval."""
+    x_value, w, b = graph.ins(node)[:3]
+    y = graph[node.outputs[0]]
+    assert w.data is not None
+    assert b.data is not None
+    lo, hi = x
+    pad = WEIGHTED[node.op].padding(node.params, graph.ins(node))
+    if pad is not None:
+        lo, hi = np.minimum(lo, pad), np.maximum(hi, pad)
+    groups = groups_of(node)
+    weights = w.data.astype(np.int64).reshape(groups, w.shape[0] // groups, -1, w.shape[-1])
+    rises, falls = np.maximum(weights, 0).sum(axis=2), np.minimum(weights, 0).sum(axis=2)  # [G, O/G, I]
+    low, high = lo.reshape(groups, 1, -1), hi.reshape(groups, 1, -1)
+    quant = quant_of(y)
+    shifts = weight_shifts(quant_of(x_value), quant_of(w), quant, w.shape[0])
+    sums = ((rises * low + falls * high).sum(axis=2), (rises * high + falls * low).sum(axis=2))
+    return Interval(*(sat(rsh(s.reshape(-1), shifts) + b.data, quant.lo, quant.hi) for s in sums))

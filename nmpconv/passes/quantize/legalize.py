@@ -1,0 +1,120 @@
+"""Makes every op legal for the runtime: exponents are raised and requantizes inserted, never left to an error there.
+
+1. Shifts and exponent differences outside the format's limits: the exponent that is too small is raised.
+2. An op that must have a grid of its own (a Softmax) on that of something larger, with which it shares a Concat: it
+   gets its own, and a requantize after it.
+3. An input of a same-grid op that is on another grid: a requantize before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nmpconv.fixed import EXPONENT_MAX, SHIFT_MAX, SHIFT_MIN
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.ops.requantize import requantize
+from nmpconv.passes.quantize.exponents import saturating
+from nmpconv.passes.quantize.grids import grid_groups
+
+
+def run(graph: Graph) -> Graph:
+    return _one_grid(_own_grid(_raise(graph)))
+
+
+def _raise(graph: Graph) -> Graph:
+    """Case 1, repeated until nothing moves; exponents only grow, so this ends."""
+    group_of = {name: group for group in grid_groups(graph) for name in group}
+    moved = True
+    while moved:
+        moved = False
+        for node in graph.nodes:
+            for name, least in _least(graph, node):
+                if _exponent(graph, name) < least <= EXPONENT_MAX:
+                    graph = graph.with_values(*(_with_exponent(graph[n], least) for n in group_of[name]))
+                    moved = True
+    return graph
+
+
+def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
+    """(activation, smallest exponent that this node allows it)."""
+    for limit in OPS[node.op].limits(node, graph):
+        short, over = limit.least - limit.value, limit.value - limit.most
+        for names, gap in ((limit.below, short), (limit.above, over)):
+            if gap > 0:
+                yield from ((name, _exponent(graph, name) + int(gap)) for name in names)
+
+
+def _exponent(graph: Graph, name: str) -> int:
+    quant = graph[name].quant
+    assert quant is not None
+    return quant.exponent
+
+
+def _with_exponent(value: Value, exponent: int) -> Value:
+    assert value.quant is not None
+    return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
+
+
+def _own_grid(graph: Graph) -> Graph:
+    """Case 2."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        out = graph[node.outputs[0]]
+        low, high = OPS[node.op].exponents
+        if low <= _exponent(graph, out.name) <= high:
+            nodes.append(node)
+            continue
+        assert out.quant is not None
+        own = OPS[node.op].own_exponent(node, out.quant.bits)
+        assert own is not None
+        fresh = f"{node.name}.output"
+        graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, own, None)))
+        nodes.append(replace(node, outputs=(fresh,)))
+        graph, steps = _requantized(graph, fresh, fresh, out.name)
+        nodes += steps
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _one_grid(graph: Graph) -> Graph:
+    """Case 3."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if OPS[node.op].grid == "same":
+            names = list(node.inputs)
+            for i, name in enumerate(names):
+                goal = graph[node.outputs[0]].quant
+                value = graph[name]
+                if value.is_const or goal is None or _same(value.quant, goal):
+                    continue
+                fresh = f"{node.name}.input{i}"
+                plain = saturating(goal.bits, goal.exponent, None)
+                graph = graph.with_values(replace(value, name=fresh, quant=plain, clamp=None))
+                graph, steps = _requantized(graph, fresh, name, fresh)
+                nodes += steps
+                names[i] = fresh
+            node = replace(node, inputs=tuple(names))
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _requantized(graph: Graph, label: str, x: str, y: str) -> tuple[Graph, list[Node]]:
+    """Requantizes that make y of x, as many as the limits of one shift ask for; both have their grids.
+
+    label: the name of the last one.
+    """
+    nodes: list[Node] = []
+    goal = _exponent(graph, y)
+    while (step := goal - _exponent(graph, x)) > SHIFT_MAX or step < SHIFT_MIN:
+        name, source = f"{label}.{len(nodes)}", graph[x]
+        assert source.quant is not None
+        quant = saturating(16, source.quant.exponent + min(max(step, SHIFT_MIN), SHIFT_MAX), None)
+        graph = graph.with_values(replace(source, name=name, quant=quant, clamp=None))
+        nodes.append(requantize(name, x, name))
+        x = name
+    return graph, [*nodes, requantize(label, x, y)]
+
+
+def _same(a: Quant | None, b: Quant) -> bool:
+    return a is not None and a.exponents == b.exponents and a.bits == b.bits

@@ -1,0 +1,208 @@
+"""Weights, biases and op constants to integers, in graph order, each layer seeing its already quantized input.
+
+For each convolution and fully connected:
+
+1. Weight exponents by squared error, within the legal shifts (weights.py).
+2. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
+   those output channels whose error after the activation falls.
+3. The bias from the mean difference between the float pre-activation and the integer sum, on the output's grid;
+   then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float bias, rounded once.
+4. The narrowest of int8, int16, int32 that holds the biases.
+
+The other ops make their own constants (Op.quantize).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nmpconv import fixed
+from nmpconv.calib.evidence import Evidence
+from nmpconv.calib.rows import Rows, spread
+from nmpconv.errors import InputError, UnsupportedModel
+from nmpconv.graph.reference import step, walk
+from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.quantize import weights as grids
+from nmpconv.passes.quantize.bias import on_output_grid
+from nmpconv.passes.quantize.gptq import round_weights
+from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
+
+MOMENT_ROWS = 8192  # rows that a second moment is made of
+CHUNK = 2048  # rows unfolded at a time
+DAMPING = 0.1
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """weight_bits: 8 or 16. bias_bits: 0 for the narrowest that holds the biases, or 8, 16, 32."""
+
+    weight_bits: int = 8
+    per_tensor: bool = False
+    gptq: bool = True
+    bias_correction: bool = True
+    bias_bits: int = 0
+
+    def with_gptq(self, gptq: bool) -> Rounding:
+        return replace(self, gptq=gptq)
+
+
+def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
+    """An integer graph from a float graph whose activations have their quant."""
+    values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
+    result = replace(graph, nodes=(), values=values)
+    env = {name: integers(x, values[name]) for name, x in evidence.inputs.items()}
+    for node in walk(graph, env):
+        if node.op in WEIGHTED:
+            node, fresh = _weighted(graph, node, how, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
+        else:
+            node, fresh = OPS[node.op].quantize(node, result)
+        result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
+        if evidence.inputs:
+            env.update(step(result, node, env))
+    used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    return replace(result, values={n: v for n, v in result.values.items() if n in used})
+
+
+def integers(x: np.ndarray, value: Value) -> np.ndarray:
+    """Real numbers on the grid of a quantized value."""
+    quant = _quant(value)
+    return fixed.quantize(x, quant.exponent, quant.lo, quant.hi).astype(quant.dtype)
+
+
+def _quant(value: Value) -> Quant:
+    assert value.quant is not None
+    return value.quant
+
+
+def _data(graph: Graph, name: str) -> np.ndarray:
+    data = graph[name].data
+    assert data is not None
+    return data.astype(np.float64)
+
+
+def _weighted(
+    graph: Graph, node: Node, how: Rounding, x: np.ndarray | None, rows: Rows | None
+) -> tuple[Node, list[Value]]:
+    layer = _Layer(graph, node, how)
+    q = layer.nearest()
+    bias = fixed.round_half_up(layer.bias / layer.step_y)
+    if x is not None and rows is not None:
+        seen = gather(graph, node, x, layer.pad, rows.images, rows.positions)
+        wanted = rows.values.astype(np.float64)
+        if how.bias_correction:
+            bias, error = layer.correct(q, seen, wanted)
+            if how.gptq:
+                rounded = layer.gptq(x)
+                other, other_error = layer.correct(rounded, seen, wanted)
+                better = other_error < error
+                q = np.where(better[:, None], rounded, q)
+                bias = np.where(better, other, bias)
+        elif how.gptq:
+            q = layer.gptq(x)
+    return layer.result(q, bias)
+
+
+class _Layer:
+    """One weighted node while it is quantized. Weights are [O, N] here, exponents [O]."""
+
+    def __init__(self, graph: Graph, node: Node, how: Rounding) -> None:
+        self.graph, self.node, self.how = graph, node, how
+        self.x, self.y = _quant(graph[node.inputs[0]]), _quant(graph[node.outputs[0]])
+        self.shape: Matrix = matrix(graph, node)
+        self.weights = _data(graph, node.inputs[1]).reshape(self.shape.weight_shape[0], -1)
+        self.bias = _data(graph, node.inputs[2])
+        self.step_x, self.step_y = 2.0**self.x.exponent, 2.0**self.y.exponent
+        base = self.y.exponent - self.x.exponent
+        least = base - grids.SHIFT_USEFUL[self.x.bits, how.weight_bits]
+        least, most = max(least, fixed.EXPONENT_MIN), min(base - fixed.SHIFT_MIN, fixed.EXPONENT_MAX)
+        peak, end = float(np.abs(self.weights).max(initial=0.0)), math.ldexp(fixed.INT_MAX[how.weight_bits], most)
+        if peak > end and most == fixed.EXPONENT_MAX:
+            raise UnsupportedModel([(node.name, node.op, f"weights of {peak:g}", f"at most {end:g}")])
+        self.exponents = grids.exponents(self.weights, how.weight_bits, how.per_tensor, min(least, most), most)
+        self.shift = base - self.exponents
+        self.pad = None
+        if len(node.inputs) == 4:
+            # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
+            low, high = fixed.INT_MIN[self.x.bits], fixed.INT_MAX[self.x.bits]
+            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
+
+    def nearest(self) -> np.ndarray:
+        return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
+
+    def gptq(self, x: np.ndarray) -> np.ndarray:
+        groups, outs, k = self.shape.groups, self.shape.outs, self.shape.k
+        moment = np.zeros((groups, k + 1, k + 1))
+        where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
+        for start in range(0, len(where.images), CHUNK):
+            part = slice(start, start + CHUNK)
+            second_moment(gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part]), moment)
+        scale = np.full(k + 1, self.step_x)
+        scale[0] = 1.0
+        moment *= scale[:, None] * scale[None, :]
+        split = self.shape.split(self.weights)
+        steps = np.ldexp(1.0, self.exponents).reshape(groups, outs)
+        bits = self.how.weight_bits
+        rounded = round_weights(
+            split,
+            self.bias.reshape(groups, outs),
+            moment,
+            steps,
+            self.step_y,
+            fixed.INT_MIN[bits],
+            fixed.INT_MAX[bits],
+            DAMPING,
+        )
+        return rounded.reshape(self.weights.shape)
+
+    def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Case 3: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
+        sums = np.concatenate(
+            [
+                multiply(seen[i : i + CHUNK].astype(np.float64), self.shape.split(q.astype(np.float64)))
+                for i in range(0, len(seen), CHUNK)
+            ]
+        )
+        low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
+        goal = np.clip(wanted, low, high) / self.step_y
+        return on_output_grid(sums.astype(np.int64), self.shift, wanted / self.step_y, goal, self.y)
+
+    def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
+        node, how = self.node, self.how
+        bits = self._bias_bits(bias)
+        per_channel = None if how.per_tensor else 0
+        exponents = tuple(int(e) for e in (self.exponents[:1] if how.per_tensor else self.exponents))
+        lo, hi = fixed.INT_MIN, fixed.INT_MAX
+        wb = how.weight_bits
+        made = [
+            (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel)),
+            (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits])),
+        ]
+        if self.pad is not None:
+            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits])))
+        values, names = [], [node.inputs[0]]
+        # A constant that two nodes share is quantized for each of them, so every one has its consumer's name.
+        for role, (data, quant) in zip(("weight", "bias", "pad"), made, strict=False):
+            name = f"{node.name}.{role}"
+            values.append(Value(name, data.shape, quant.dtype, data.astype(quant.dtype), quant=quant))
+            names.append(name)
+        return replace(node, inputs=tuple(names)), values
+
+    def _bias_bits(self, bias: np.ndarray) -> int:
+        low, high = (int(bias.min()), int(bias.max())) if bias.size else (0, 0)
+        widths = (self.how.bias_bits,) if self.how.bias_bits else (8, 16, 32)
+        for bits in widths:
+            if fixed.INT_MIN[bits] <= low and high <= fixed.INT_MAX[bits]:
+                return bits
+        if not self.how.bias_bits:
+            steps = fixed.INT_MAX[32] * self.step_y
+            why = f"biases from {low * self.step_y:g} to {high * self.step_y:g}"
+            raise UnsupportedModel([(self.node.name, self.node.op, why, f"at most {steps:g}")])
+        raise InputError(
+            f"biases from {low} to {high} on the grid 2^{self.y.exponent} do not fit {INT_OF_BITS[widths[-1]]}",
+            where=f"node {self.node.name}",
+            hint="leave --bias-bits out, or take more bits",
+        )

@@ -1,0 +1,101 @@
+"""Convolution and fully connected as one thing: rows of inputs times a matrix per group.
+
+A weighted node's weights [O, KH, KW, I] or [O, K] are seen as [G, O/G, K]; a row of its input is what one output
+position sees, [G, K]. Rows are gathered at chosen output positions, so nothing is ever unfolded as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import WEIGHTED
+from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.window import plane_out
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The geometry of one weighted node."""
+
+    groups: int
+    outs: int  # per group
+    k: int
+    weight_shape: tuple[int, ...]
+
+    def split(self, weights: np.ndarray) -> np.ndarray:
+        """[O, ...] -> [G, O/G, K]."""
+        return weights.reshape(self.groups, self.outs, self.k)
+
+    def join(self, weights: np.ndarray) -> np.ndarray:
+        """[G, O/G, K] -> the node's weight shape."""
+        return weights.reshape(self.weight_shape)
+
+
+def pad_of(graph: Graph, node: Node) -> np.ndarray | None:
+    """The padding value per input channel [C] that a weighted node has as its fourth input; None for any other node."""
+    return graph[node.inputs[3]].data if node.op in WEIGHTED and len(node.inputs) == 4 else None
+
+
+def matrix(graph: Graph, node: Node) -> Matrix:
+    shape = graph[node.inputs[1]].shape
+    groups = groups_of(node)
+    return Matrix(groups, shape[0] // groups, int(np.prod(shape[1:])), shape)
+
+
+def out_positions(graph: Graph, node: Node) -> int:
+    """Output positions of one image: the size of the output without its channels."""
+    return int(np.prod(graph[node.outputs[0]].shape[:-1]))
+
+
+def samples(graph: Graph, name: str, x: np.ndarray) -> int:
+    """How many images' tensors of this name an array holds, one after the other along axis 0."""
+    return x.size // graph[name].size
+
+
+def gather(
+    graph: Graph, node: Node, x: np.ndarray, pad: np.ndarray | None, images: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """Rows [R, G, K] of x [N, ...] (any number type) that the outputs at (images[r], positions[r]) see.
+
+    pad: the padding value per input channel, None for 0. positions count over the output without its channels.
+    """
+    geometry = matrix(graph, node)
+    x, (_, kh, kw, per_group), params = WEIGHTED[node.op].as_convolution(node.params, x, geometry.weight_shape)
+    oh, ow = plane_out(params, x.shape, (kh, kw))
+    images, positions = divmod(images * out_positions(graph, node) + positions, oh * ow)
+    _, height, width, channels = x.shape
+    top = (positions // ow) * params.stride_h - params.pad_top
+    left = (positions % ow) * params.stride_w - params.pad_left
+    rows = np.empty((len(images), kh, kw, channels), dtype=x.dtype)
+    fill = np.zeros(channels, dtype=x.dtype) if pad is None else pad.astype(x.dtype)
+    for i in range(kh):
+        for j in range(kw):
+            h, w = top + i * params.dilation_h, left + j * params.dilation_w
+            inside = (h >= 0) & (h < height) & (w >= 0) & (w < width)
+            taps = x[images, np.clip(h, 0, height - 1), np.clip(w, 0, width - 1)]
+            rows[:, i, j] = np.where(inside[:, None], taps, fill)
+    split = rows.reshape(len(images), kh * kw, geometry.groups, per_group)
+    return np.swapaxes(split, 1, 2).reshape(len(images), geometry.groups, geometry.k)
+
+
+def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """rows [R, G, K] times weights [G, O/G, K] -> [R, O] in float64; exact for integers while sums stay below 2^53."""
+    product = (
+        np.einsum("rgk,gok->rgo", rows, weights, optimize=True) if weights.shape[0] > 1 else rows[:, 0] @ weights[0].T
+    )
+    return product.reshape(len(rows), -1)
+
+
+def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
+    """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]."""
+    count, groups, _ = rows.shape
+    for g in range(groups):
+        x = rows[:, g].astype(np.float32)
+        moment[g, 1:, 1:] += x.T @ x
+        total = rows[:, g].sum(axis=0, dtype=np.float64)
+        moment[g, 0, 1:] += total
+        moment[g, 1:, 0] += total
+    moment[:, 0, 0] += count

@@ -1,0 +1,66 @@
+"""How many bits each activation and each weight gets.
+
+Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost next to nothing (unless strict):
+
+1. a graph input that is not an image, and what only moves its data;
+2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
+   Sigmoid, Softmax, ArgMax;
+3. tensors with one position (a 1x1 plane, a vector).
+4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares.
+5. precise: also outputs of convolutions whose only consumer is an Add or a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.quantize.grids import grid_groups
+
+
+def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
+    """Bits by activation name. bits: "8", "16" or "a16w8"; widths: "default", "strict" or "precise"."""
+    names = [value.name for value in graph.activations()]
+    if bits != "8":
+        return {name: 8 if name in graph.pixels else 16 for name in names}
+    wide = _indices(graph)
+    if widths == "strict":
+        return {name: 16 if name in wide else 8 for name in names}
+    consumers = graph.consumers()
+    head: set[str] = set(graph.outputs)
+
+    def passes_on(node: Node) -> bool:
+        return OPS[node.op].in_head(node.params) and all(out in head for out in node.outputs)
+
+    for node in reversed(graph.nodes):
+        if passes_on(node):
+            head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
+    squares: set[str] = set()
+    for node in graph.nodes:
+        if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
+            squares.update(node.outputs)
+    for group in grid_groups(graph):
+        inputs = [n for n in group if n in graph.inputs]
+        if any(n in graph.pixels for n in inputs):
+            continue
+        small = any(n in squares for n in group) or all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
+        if small or inputs or any(n in head for n in group):
+            wide.update(group)
+    if widths == "precise":
+        for node in graph.nodes:
+            users = consumers[node.outputs[0]]
+            if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
+                wide.add(node.outputs[0])
+    return {name: 16 if name in wide else 8 for name in names}
+
+
+def _indices(graph: Graph) -> set[str]:
+    """What is on one grid with indices that 8 bits do not hold."""
+    far = {n.outputs[0] for n in graph.nodes if OPS[n.op].fewest_bits(n.params, graph.ins(n)) > 8}
+    return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
+
+
+def weight_bits(bits: str) -> int:
+    return 16 if bits == "16" else 8

@@ -1,0 +1,82 @@
+"""Samples for a converted model: images and arrays, prepared as its file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from nmpconv.data.samples import Samples, graph_input, model_input, open_samples
+from nmpconv.errors import InputError, UsageError
+from nmpconv.run.runtime import Net
+
+Arrays = dict[str, np.ndarray]
+
+
+class Feed:
+    """Samples for every input of a model, prepared as the file says.
+
+    Raises UsageError for sources that do not fit the inputs' names, InputError for what cannot be fed.
+    """
+
+    def __init__(self, net: Net, sources: Mapping[str, Path]) -> None:
+        self._ports = {port.name: port for port in net.inputs}
+        names = list(self._ports)
+        if set(sources) == {""} and len(names) == 1:
+            sources = {names[0]: sources[""]}
+        if set(sources) != set(names):
+            found = ", ".join(repr(name) if name else "one without a name" for name in sources)
+            raise UsageError(
+                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
+                hint="give NAME=SOURCE once per input",
+            )
+        self._samples = {name: self._open(name, sources[name]) for name in names}
+        lengths = {name: len(samples) for name, samples in self._samples.items()}
+        if len(set(lengths.values())) != 1:
+            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({found})")
+        first = self._samples[names[0]]
+        self.paths: list[str] = first.paths
+        self.labels: tuple[int, ...] | None = next((s.labels for s in self._samples.values() if s.labels), None)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, i: int) -> Arrays:
+        """Sample i as it was read, by input."""
+        return {name: samples[i] for name, samples in self._samples.items()}
+
+    def integers(self, sample: Arrays) -> Arrays:
+        """A sample for `Net`: pixels as int8, other inputs as floats."""
+        found = {}
+        for name, samples in self._samples.items():
+            pixels = self._ports[name].pixels
+            dtype = "int8" if pixels else "float32"
+            found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
+        return found
+
+    def floats(self, sample: Arrays) -> Arrays:
+        """A sample for the ONNX model."""
+        return {name: model_input(sample[name], s.preprocess, s.shape) for name, s in self._samples.items()}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes in the ONNX model."""
+        return {name: samples.shape for name, samples in self._samples.items()}
+
+    def _open(self, name: str, source: Path) -> Samples:
+        port = self._ports[name]
+        samples = open_samples(source, port.source_shape or port.shape, port.preprocess, input_name=name)
+        if samples.kind == "image" and not port.pixels:
+            raise InputError(
+                f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
+                where=str(source),
+                hint="give .npy or .npz arrays, or convert again with images",
+            )
+        if samples.kind == "array" and port.pixels:
+            raise InputError(
+                f"float arrays, but input {name!r} takes the pixels of images",
+                where=str(source),
+                hint="give images, or uint8 arrays [n,H,W,C]",
+            )
+        return samples

@@ -1,0 +1,286 @@
+"""Running a .nmp file: integers in, integers out, in C."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nmpconv import _nmp, fixed
+from nmpconv.errors import InputError, ModelError, NmpError, UsageError
+from nmpconv.file import reader
+from nmpconv.ir import Preprocess
+
+ALIGN = 64  # of the model's and the arena's memory
+THREADS_MAX = 256
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
+
+    pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    exponent: int
+    lo: int
+    hi: int
+    preprocess: Preprocess | None
+    pixels: bool
+    labels: tuple[str, ...]
+    source_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Seconds that an op took, the median of the runs; or `count` ops from `first` on that threads run together: then
+    the name is that of the last one, whose result is written, and the kinds are joined by "+".
+    """
+
+    first: int
+    count: int
+    name: str
+    kind: str
+    macs: int
+    seconds: float
+
+
+def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
+    """The net of a file or of its bytes, verified and ready to run.
+
+    cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
+    None: $NMP_THREADS, else 1. They change no result, and small ops stay on one thread. Raises InputError, UsageError
+    (level, threads), ModelError.
+    """
+    return Net(source, cpu=cpu, threads=threads)
+
+
+def needs(data: bytes) -> dict[str, int]:
+    """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
+    model = _in_memory(data)
+    try:
+        found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
+    except _nmp.Fault as fault:
+        raise _refused(fault, model.data.toreadonly(), "") from None
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+@dataclass(frozen=True)
+class TargetNeeds:
+    """Bytes of RAM on another machine; scratch_bytes: of each op."""
+
+    arena_bytes: int
+    activation_bytes: int
+    scratch_bytes: tuple[int, ...]
+
+
+def needs_of_target(data: bytes, target: str) -> TargetNeeds:
+    """What `nmp_inspect` tells of a file on another machine, one of `targets`. Raises ModelError."""
+    model = _in_memory(data)
+    try:
+        found = _nmp.inspect_target(model, target)
+    except _nmp.Fault as fault:
+        raise _refused(fault, model.data.toreadonly(), "") from None
+    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], tuple(found["scratch_bytes"]))
+
+
+def targets() -> list[str]:
+    """The other machines whose needs the interpreter knows."""
+    return list(_nmp.targets())
+
+
+def cpus() -> list[str]:
+    """The CPU levels of this build that this machine can run."""
+    return list(_nmp.cpus())
+
+
+class Net:
+    """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
+
+    threads: how many may compute. A forked process may go on using the net.
+    """
+
+    def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
+        model = _in_memory(source)
+        data = model.data.toreadonly()
+        where = "" if isinstance(source, bytes) else str(source)
+        level = cpu or os.environ.get("NMP_CPU") or None
+        if level is not None and level not in cpus():
+            raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}")
+        self.threads = _threads(threads)
+        try:
+            self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
+            self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
+        except _nmp.Fault as fault:
+            raise _refused(fault, data, where) from None
+        self.model = reader.read(data)
+        self.inputs = [self._port(port) for port in self.model.inputs]
+        self.outputs = [self._port(port) for port in self.model.outputs]
+        self._inputs = [self._net.input(i) for i in range(len(self.inputs))]
+        self._outputs = [self._net.output(i) for i in range(len(self.outputs))]
+
+    @property
+    def cpu(self) -> str:
+        """The CPU level in use."""
+        return str(self._net.cpu)
+
+    def run(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[Any]]:
+        """Integer outputs of one inference. inputs: arrays in the order of `inputs`, or one dict by name.
+
+        Arrays of the port's dtype are taken as they are, uint8 pixels too; floats are rounded half up to the grid
+        and saturated. Raises InputError for another dtype or another number of elements.
+        """
+        for i, array in enumerate(self._arrays(inputs)):
+            self.set_input(i, array)
+        self.run_ops(0, len(self.model.ops))
+        return [output.copy() for output in self._outputs]
+
+    def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
+        """The outputs of `run` as reals."""
+        return [fixed.dequantize(q, port.exponent) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
+
+    def run_ops(self, first: int, last: int) -> None:
+        """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
+        writes its tensor.
+        """
+        if not 0 <= first <= last <= len(self.model.ops):
+            raise UsageError(f"ops [{first}, {last}) are not among the {len(self.model.ops)} of the model")
+        self._net.run_ops(first, last)
+
+    def set_input(self, i: int, array: ArrayLike) -> None:
+        """Writes input i, as `run` does."""
+        self._inputs[i][...] = _integers(array, self.inputs[i])
+
+    def tensor(self, i: int) -> NDArray[Any]:
+        """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
+        return np.array(self._net.tensor(i))
+
+    def profile(self, runs: int) -> list[OpTime]:
+        """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or
+        the last `run` left or overwrote.
+        """
+        steps = self.steps()
+        times = np.zeros((runs, len(steps)))
+        for row in times:
+            for i, (first, last) in enumerate(steps):
+                start = time.perf_counter()
+                self._net.run_ops(first, last)
+                row[i] = time.perf_counter() - start
+        medians = np.median(times, axis=0)
+        return [self._op_time(step, float(seconds)) for step, seconds in zip(steps, medians, strict=True)]
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Ops [first, last) that a run takes together; most are alone, and all are with one thread."""
+        steps: list[tuple[int, int]] = []
+        while (first := steps[-1][1] if steps else 0) < len(self.model.ops):
+            steps.append((first, first + self._net.together(first)))
+        return steps
+
+    def _op_time(self, step: tuple[int, int], seconds: float) -> OpTime:
+        ops = self.model.ops[slice(*step)]
+        kinds, macs = " + ".join(op.kind for op in ops), sum(op.macs for op in ops)
+        return OpTime(step[0], len(ops), ops[-1].name, kinds, macs, seconds)
+
+    def _arrays(self, inputs: Sequence[Any]) -> list[Any]:
+        names = [port.name for port in self.inputs]
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            given = inputs[0]
+            if set(given) != set(names):
+                raise InputError(f"inputs {sorted(given)} were given, the model has {names}")
+            return [given[name] for name in names]
+        if len(inputs) != len(names):
+            raise InputError(f"{len(inputs)} inputs were given, the model has {len(names)}: {', '.join(names)}")
+        return list(inputs)
+
+    def _port(self, port: reader.Port) -> Port:
+        tensor = self.model.tensors[port.tensor]
+        labels = self.model.labels if len(self.model.labels) == np.prod(tensor.shape) else ()
+        return Port(
+            port.name,
+            tensor.shape,
+            tensor.dtype,
+            tensor.exponents[0],
+            tensor.clip_min,
+            tensor.clip_max,
+            port.preprocess,
+            port.pixels,
+            labels,
+            port.source_shape,
+        )
+
+
+def _threads(asked: int | None) -> int:
+    """How many threads are meant."""
+    text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
+    if not text.isdecimal() or int(text) > THREADS_MAX:
+        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {THREADS_MAX} are")
+    return int(text) or _cores()
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
+    """The bytes of a model, where the interpreter wants them, and nowhere else."""
+    if not isinstance(source, bytes):
+        try:
+            with Path(source).open("rb") as file:
+                model = _aligned(os.fstat(file.fileno()).st_size)
+                count, rest = file.readinto(model.data), file.read()
+            if count == len(model) and not rest:
+                return model
+            source = model[:count].tobytes() + rest
+        except OSError as error:
+            raise InputError(f"cannot read: {error.strerror or error}", where=str(source)) from error
+    model = _aligned(len(source))
+    model[:] = np.frombuffer(source, np.uint8)
+    return model
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """Memory of so many bytes at a multiple of ALIGN."""
+    memory = np.zeros(size + ALIGN, np.uint8)
+    start = -memory.ctypes.data % ALIGN
+    return memory[start : start + size]
+
+
+def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
+    """The integers of an array that was handed in, in the port's shape."""
+    given = np.asarray(array)
+    if given.size != math.prod(port.shape):
+        raise InputError(f"the array has shape {list(given.shape)}, {list(port.shape)} is needed", where=port.name)
+    given = given.reshape(port.shape)
+    if given.dtype == port.dtype:
+        return given
+    if port.pixels and given.dtype == np.uint8:
+        return (given.astype(np.int16) - 128).astype(np.int8)
+    if given.dtype.kind == "f":
+        if not np.isfinite(given).all():
+            raise InputError("the array has values that are not finite", where=port.name)
+        return fixed.quantize(given, port.exponent, port.lo, port.hi).astype(port.dtype)
+    allowed = f"{port.dtype}, {'uint8 pixels or ' if port.pixels else ''}floats"
+    raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
+
+
+def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
+    """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
+    status, text, what, found, allowed, op, tensor = fault.args
+    try:
+        model = reader.read(data)
+    except ModelError as error:
+        return ModelError(error.message, where=where, hint=error.hint)
+    place = f"op {model.ops[op].name!r} ({model.ops[op].kind}): " if op >= 0 else ""
+    place += f"tensor {model.tensors[tensor].name!r}: " if 0 <= tensor < len(model.tensors) else ""
+    return ModelError(f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})", where=where)

@@ -1,0 +1,50 @@
+"""What must hold for a case, stage by stage. A failure has a kind, the same for all cases that fail in the same way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fuzz_models.case import Case, single
+from fuzz_models.floats import check_floats, float_bounds
+from fuzz_models.integers import check_accuracy, check_conversion
+from fuzz_models.outcome import Outcome
+from nmpconv.convert import Options, plan
+from nmpconv.frontend.onnx import load
+from nmpconv.passes.float import FLOAT, Pass
+
+STAGES = ("float", "plan", "16", "8")
+
+
+def check(
+    case: Case, folder: Path, stages: tuple[str, ...] = STAGES, passes: Mapping[str, Pass] | None = None
+) -> Outcome:
+    """folder: for the files of the conversion. passes: FLOAT passes that are replaced, for tests of this test."""
+    outcome, plain = Outcome(), single(case)
+    try:
+        values = plain.run([name for node in plain.nodes for name in node.outputs if name])
+        if not all(np.isfinite(x).all() for x in values.values() if x.dtype.kind == "f"):
+            outcome.invalid = "not finite"
+        bounds = float_bounds(plain, values)
+    except Exception as error:  # onnxruntime has no base class of its own
+        outcome.invalid = re.sub(r"\d+", "#", str(error))
+    if outcome.invalid:
+        return outcome
+    path = folder / "model.onnx"
+    path.write_bytes(case.model().SerializeToString())
+    graph = outcome.guarded("import", lambda: load(path))
+    if graph is None:
+        return outcome
+    if "float" in stages:
+        check_floats(plain, graph, values, bounds, outcome, {**dict(FLOAT), **(passes or {})})
+    if "plan" in stages:
+        outcome.guarded("plan", lambda: plan(path, Options(bits="8")))
+    if "16" in stages:
+        wrong = any(kind.startswith("float") for kind in outcome.failures)
+        check_accuracy(plain, path, graph, values, outcome, measured=not wrong)
+    if "8" in stages:
+        check_conversion(path, graph, plain, "8", (), outcome)
+    return outcome

@@ -1,0 +1,133 @@
+"""What a case's own arithmetic leaves: the bounds that conversions are held against are computed, not listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fuzz_models.case import Arrays, Case, Node, run_model
+
+ULP = 2.0**-23
+DRAWS = 2
+HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
+
+# (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.
+Change = Callable[[str, str, np.ndarray], tuple[list[Node], Arrays]]
+
+
+def sqnr(wanted: np.ndarray, got: np.ndarray) -> float:
+    """10 log10(sum wanted^2 / sum (wanted - got)^2) in dB; -inf for what is not finite or where nothing was wanted."""
+    if wanted.size != got.size:
+        return -math.inf
+    wanted, got = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        noise, signal = float(np.sum((wanted - got) ** 2)), float(np.sum(wanted**2))
+    if not math.isfinite(noise):
+        return -math.inf
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+def worst(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: sqnr(x, got[name]) for name, x in wanted.items()}
+
+
+def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
+    """SQNR in dB by output where every tensor and constant is off by at most one unit of float32's last place.
+
+    That is what any rearrangement of the arithmetic may do: the rounding of each intermediate result is random.
+    InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded.
+    """
+    makers = case.makers()
+    lowest = dict.fromkeys(wanted, math.inf)
+    for seed in range(DRAWS):
+        noise = np.random.default_rng(seed)
+
+        def change(
+            name: str, source: str, x: np.ndarray, noise: np.random.Generator = noise
+        ) -> tuple[list[Node], Arrays]:
+            factor = (1 + noise.uniform(-ULP, ULP, x.shape)).astype(x.dtype)
+            node = makers.get(name)
+            if node is None or node.kind != "InstanceNormalization":
+                return [Node("Mul", (source, f"{name}/noise"), (name,))], {f"{name}/noise": factor}
+            product = _scaled(case, node, values) * noise.uniform(-ULP, ULP, x.shape)
+            moved = [Node("Mul", (source, f"{name}/a/noise"), (f"{name}/moved",))]
+            moved.append(Node("Add", (f"{name}/moved", f"{name}/b/noise"), (name,)))
+            return moved, {f"{name}/a/noise": factor, f"{name}/b/noise": product.astype(x.dtype)}
+
+        found = worst(wanted, _changed(case, values, change, True))
+        lowest = {name: min(db, found[name]) for name, db in lowest.items()}
+    return lowest
+
+
+def _scaled(case: Case, node: Node, values: Arrays) -> np.ndarray:
+    """x * s of an InstanceNormalization: [n, N, C, ...]."""
+    x = (values | case.feeds)[node.inputs[0]].astype(np.float64)
+    scale = {**values, **case.constants}[node.inputs[1]].astype(np.float64)
+    var = x.var(axis=tuple(range(3, x.ndim)), keepdims=True)
+    s = scale.reshape(-1, *[1] * (x.ndim - 3)) / np.sqrt(var + node.attributes.get("epsilon", 1e-5))
+    return np.asarray(x * s)
+
+
+def rounded(case: Case, wanted: Arrays, values: Arrays, *, inputs_only: bool) -> dict[str, float]:
+    """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids with HEADROOM."""
+
+    def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
+        seen = values[name]
+        step = 2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(seen).max()), 1e-30))) - 15)
+        a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
+        parts = {"inverse": 1 / step, "half": 0.5, "step": step}
+        nodes = [
+            Node("Mul", (source, f"{name}/inverse"), (a,)),
+            Node("Add", (a, f"{name}/half"), (b,)),
+            Node("Floor", (b,), (c,)),
+            Node("Mul", (c, f"{name}/step"), (name,)),
+        ]
+        return nodes, {f"{name}/{part}": np.asarray(number, x.dtype) for part, number in parts.items()}
+
+    return worst(wanted, _changed(case, values, change, False, inputs_only=inputs_only))
+
+
+def _changed(
+    case: Case, values: Arrays, change: Change, constants: bool, *, inputs_only: bool = False
+) -> dict[str, np.ndarray]:
+    """The outputs where each float tensor goes through `change` once; all readers see the same."""
+    nodes: list[Node] = []
+    extra: Arrays = {}
+    feeds = {f"{name}/raw": x for name, x in case.feeds.items()}
+
+    def put(name: str, source: str, x: np.ndarray, *, computed: bool = True) -> None:
+        """Arrays for computed tensors are inputs of the model."""
+        made, arrays = change(name, source, x)
+        nodes.extend(made)
+        many = {key: array for key, array in arrays.items() if computed and array.ndim}
+        feeds.update(many)
+        extra.update({key: array for key, array in arrays.items() if key not in many})
+
+    for name, x in case.feeds.items():
+        put(name, f"{name}/raw", x)
+    kept = {name: x for name, x in case.constants.items() if not constants or x.dtype.kind != "f"}
+    for name, x in case.constants.items():
+        if name not in kept:
+            kept[f"{name}/raw"] = x
+            put(name, f"{name}/raw", x, computed=False)
+    for node in case.nodes:
+        after = [] if inputs_only else [n for n in node.outputs if n and n in values and values[n].dtype.kind == "f"]
+        nodes.append(replace(node, outputs=tuple(f"{n}/raw" if n in after else n for n in node.outputs)))
+        for name in after:
+            put(name, f"{name}/raw", values[name])
+    changed = Case(case.opset, tuple(nodes), kept | extra, feeds, case.outputs)
+    try:
+        model = changed.model()
+        for value in model.graph.input:
+            if value.name.endswith("/noise"):  # onnx infers other shapes for some windows than onnxruntime has
+                value.type.tensor_type.ClearField("shape")
+        return run_model(model, feeds, case.outputs)
+    except Exception:  # a constant that must stay as it is, such as the scales of a Resize
+        if not constants:
+            raise
+    return _changed(case, values, change, False, inputs_only=inputs_only)

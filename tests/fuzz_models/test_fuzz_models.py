@@ -1,0 +1,290 @@
+"""The fuzzer itself, by planted faults; a few graphs in every run of the tests, a minute of them in the slow ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fuzz_models import hunt, noise
+from fuzz_models.case import Case, Node, load, save, single
+from fuzz_models.checks import check
+from fuzz_models.draw import draw
+from fuzz_models.integers import heads
+from fuzz_models.limits import Crash, Task, limited, side_by_side
+from fuzz_models.outcome import Outcome
+from fuzz_models.shrink import shrink
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.passes.float import FLOAT, Pass
+
+QUICK, SLOW = range(9000, 9012), range(100_000, 100_080)  # the latter take about a minute
+# Open: samples at equal distances, and squares in 16 bits, are too few near 0 for functions that are steep there.
+LOST, STEEP = "16 bits: lost", {"Pow", "Reciprocal", "ReduceL2", "Sqrt"}
+
+
+def floats(*shape: int) -> np.ndarray:
+    """The same ones for a shape."""
+    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
+
+
+def net(*nodes: Node, outputs: tuple[str, ...] = ("y",), **constants: np.ndarray | float) -> Case:
+    """With an input x [1,3,5,5]."""
+    arrays = {name: np.asarray(data, np.float32) for name, data in constants.items()}
+    return Case(17, nodes, arrays, {"x": 10 * floats(6, 1, 3, 5, 5)}, outputs).trimmed()
+
+
+def big() -> Case:
+    """A convolution with bias and a SiLU among other nodes."""
+    return net(
+        Node("Relu", ("x",), ("a",)),
+        Node("Conv", ("a", "w", "bias"), ("b",), {"pads": [1, 1, 1, 1]}),
+        Node("Sigmoid", ("b",), ("c",)),
+        Node("Mul", ("b", "c"), ("d",)),
+        Node("Add", ("d", "k"), ("e",)),
+        Node("MaxPool", ("e",), ("y",), {"kernel_shape": [2, 2]}),
+        w=floats(4, 3, 3, 3),
+        bias=floats(4),
+        k=0.25,
+    )
+
+
+def without_bias(graph: Graph) -> Graph:
+    biases = [graph[node.inputs[2]] for node in graph.nodes if node.op == "conv2d"]
+    return graph.with_values(*(replace(b, data=np.zeros(b.shape, np.float32)) for b in biases))
+
+
+def confused(graph: Graph) -> Graph:
+    """Takes a SiLU for its piecewise form."""
+    after = dict(FLOAT)["fuse_pointwise"](graph)
+    named = [replace(n, params=LookupParams("hard_swish")) if n.op == "lookup" else n for n in after.nodes]
+    return replace(after, nodes=tuple(named))
+
+
+def broken(_: Graph) -> Graph:
+    raise KeyError("planted")
+
+
+def with_passes(passes: Mapping[str, Pass]) -> hunt.Check:
+    return lambda case, folder, stages: check(case, folder, stages, passes)
+
+
+# -- the checks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_case_has_no_failures(tmp_path: Path) -> None:
+    outcome = check(big(), tmp_path)
+    assert outcome.failures == {} and not outcome.refused and not outcome.invalid
+    assert outcome.figures["float"] > 100 and outcome.figures["16"] > 60
+
+
+@pytest.mark.parametrize(
+    ("passes", "kind", "left"),
+    [
+        ({"layout": without_bias}, "float: layout", {"Conv"}),
+        ({"fuse_pointwise": confused}, "float: fuse_pointwise", {"Sigmoid"}),
+        ({"fold_pad": broken}, "float: fold_pad: KeyError in ?", set()),
+    ],
+)
+def test_a_planted_fault_is_named_and_shrunk(passes: dict[str, Pass], kind: str, left: set[str]) -> None:
+    checked = with_passes(passes)
+    fails = hunt.fails_with(kind, checked)
+    assert fails(big())
+    small = shrink(big(), fails)
+    assert fails(small)
+    assert len(small.nodes) <= 2 and {node.kind for node in small.nodes} >= left
+    assert small.count <= 2 and all(x.size <= 2 * 25 for x in small.feeds.values())
+
+
+def test_refusals_are_no_failures(tmp_path: Path) -> None:
+    outcome = check(net(Node("Round", ("x",), ("y",))), tmp_path)
+    assert outcome.failures == {} and "no such op" in outcome.refused
+
+
+def test_the_bound_is_the_cases_own_noise() -> None:
+    plain = net(Node("Relu", ("x",), ("y",)))
+    cancels = net(Node("Add", ("x", "k"), ("a",)), Node("Sub", ("a", "k"), ("y",)), k=1e6)
+    for case, low, high in ((plain, 120, math.inf), (cancels, 30, 70)):
+        values = case.run([name for node in case.nodes for name in node.outputs])
+        found = noise.float_noise(case, {"y": values["y"]}, values)
+        assert low < found["y"] < high
+
+
+def test_rounding_to_16_bits() -> None:
+    case = big()
+    values = case.run([name for node in case.nodes for name in node.outputs]) | dict(case.feeds)
+    inputs, grids = (noise.rounded(case, {"y": values["y"]}, values, inputs_only=only)["y"] for only in (True, False))
+    assert 70 < grids < inputs < 100
+
+
+def test_comparisons_end_before_jumps() -> None:
+    greater = Node("Greater", ("a", "x"), ("b",)), Node("Where", ("b", "a", "x"), ("y",))
+    case = net(Node("Relu", ("x",), ("a",)), *greater, outputs=("y", "a"))
+    assert heads(case) == ("a",)
+
+
+def test_half_precision_is_a_way_of_writing() -> None:
+    half = replace(big(), feeds={"x": np.full((2, 1, 3, 5, 5), 0.1, np.float16)})
+    half = replace(half, constants={name: x.astype(np.float16) for name, x in half.constants.items()})
+    assert single(half).run()["y"].dtype == np.float32
+    assert noise.sqnr(single(half).run()["y"], half.run()["y"]) > 50
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_is_a_case() -> None:
+    for seed in range(8):
+        one, other = draw(seed), draw(seed)
+        assert one.model() == other.model()
+        assert all(np.array_equal(x, other.feeds[name]) for name, x in one.feeds.items())
+
+
+@pytest.mark.slow
+def test_every_operator_is_drawn() -> None:
+    wanted = {kind for op in OPS.values() for kind in op.onnx}
+    found: set[str] = set()
+    for seed in range(3000):
+        found |= {node.kind for node in draw(seed).nodes}
+        if found >= wanted:
+            break
+    assert found >= wanted, wanted - found
+
+
+def test_files(tmp_path: Path) -> None:
+    for seed in range(8):
+        save(tmp_path / "a.onnx", draw(seed), kind="float: layout")
+        again, metadata = load(tmp_path / "a.onnx")
+        assert metadata == {"kind": "float: layout"}
+        for name, x in draw(seed).run().items():
+            np.testing.assert_array_equal(again.run()[name], x)
+
+
+def _runs(case: Case) -> bool:
+    try:
+        return bool(case.run())
+    except Exception:  # onnxruntime has no base class of its own
+        return False
+
+
+def test_shrinking_reaches_the_operator() -> None:
+    for seed in range(3):
+        case = draw(seed)
+        last = case.makers()[case.outputs[0]].kind
+        small = shrink(case, lambda c, last=last: any(node.kind == last for node in c.nodes) and _runs(c))
+        assert [node.kind for node in small.nodes] == [last]
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_crashes_are_results() -> None:
+    assert limited(lambda _: 7) == 7
+    assert limited(lambda _: os.kill(os.getpid(), signal.SIGSEGV)) == Crash("ends by SIGSEGV")
+    assert limited(lambda _: broken(None)) == Crash("raises KeyError in test_fuzz_models.broken")
+    assert limited(lambda _: os._exit(3)) == Crash("exits with 3")
+    assert limited(lambda _: signal.pause(), seconds=0.1) == Crash("takes too long")
+
+
+def test_time_of_the_processor_is_bounded() -> None:
+    assert limited(lambda _: all(itertools.repeat(1)), seconds=1) == Crash("takes too long")
+
+
+def test_memory_is_bounded() -> None:
+    found = limited(lambda _: np.ones(1 << 30).sum())
+    assert isinstance(found, Crash) and "MemoryError" in found.why
+
+
+def test_tasks_side_by_side() -> None:
+    tasks = (Task(i, lambda _, i=i: i * i) for i in range(20))
+    assert dict(side_by_side(tasks, 3)) == {i: i * i for i in range(20)}
+
+
+# -- hunting ----------------------------------------------------------------------------------------------------------
+
+
+def test_groups(tmp_path: Path) -> None:
+    """Two faults, found again and again, are two groups with a file each."""
+
+    def checked(case: Case, folder: Path, stages: tuple[str, ...]) -> Outcome:
+        kinds = {node.kind for node in case.nodes}
+        return Outcome(failures={f"float: {kind}": "planted" for kind in ("Relu", "Conv") if kind in kinds})
+
+    found = hunt.hunt(iter(range(60)), 60.0, 2, tmp_path, lambda _: None, checked)
+    assert found.graphs == 60
+    assert sorted(found.groups) == [("float: Conv", ("Conv",)), ("float: Relu", ("Relu",))]
+    assert sorted(load(path)[1]["kind"] for path in tmp_path.glob("*.onnx")) == ["float: Conv", "float: Relu"]
+    assert "60 graphs" in found.summary() and "planted" in found.summary()
+
+
+def test_a_few_graphs(tmp_path: Path) -> None:
+    found = hunt.hunt(iter(QUICK), math.inf, 1, tmp_path, lambda _: None)
+    assert found.graphs == len(QUICK) and not found.groups, found.summary()
+
+
+@pytest.mark.slow
+def test_a_minute_of_graphs(tmp_path: Path) -> None:
+    found = hunt.hunt(iter(SLOW), math.inf, 1, tmp_path, lambda _: None)
+    groups = [(kind, made) for kind, made in found.groups if kind != LOST or STEEP.isdisjoint(made)]
+    assert found.graphs == len(SLOW) and not groups, found.summary()
+    assert sum(found.refused.values()) < 0.1 * found.graphs
+
+
+# -- found once -------------------------------------------------------------------------------------------------------
+
+
+def found() -> dict[str, Case]:
+    """What the fuzzer found, as small as it came out: none of it may fail again."""
+    x, w = floats(8, 1, 3, 6, 6), floats(4, 3, 3, 3)
+    steep = Node("Mul", ("x", "a"), ("b",))
+    norm = {"s": np.array([1, 1, 1e-3, 1]), "z": np.full(4, 0.8), "o": np.ones(4)}
+    layers = (
+        Node("Conv", ("x", "w"), ("a",)),
+        Node("Relu", ("a",), ("b",)),
+        Node("BatchNormalization", ("b", "s", "z", "z", "o"), ("c",)),
+        Node("Conv", ("c", "v"), ("y",), {"pads": [1, 1, 1, 1]}),
+    )
+    differences = floats(3, 4, 1, 1)
+    differences -= differences.mean(axis=1, keepdims=True)
+    silu = Node("Sigmoid", ("x",), ("a",)), Node("Mul", ("x", "a"), ("b",))
+    cases = {
+        "affine": net(steep, Node("Add", ("b", "c"), ("y",)), a=0.01, c=0.5),
+        "clipped": net(*silu, Node("Clip", ("b", "low", "high"), ("y",)), low=-1, high=20),
+        "constant first": net(Node("Sub", ("k", "x"), ("y",)), k=1),
+        "constant beside": net(
+            Node("Conv", ("x", "w"), ("a",)),
+            Node("Concat", ("a", "k"), ("b",), {"axis": 1}),
+            Node("Conv", ("b", "v"), ("y",)),
+            w=w,
+            k=floats(1, 2, 4, 4),
+            v=floats(2, 6, 1, 1),
+        ),
+        "cancelling": net(
+            Node("Conv", ("x", "w", "bias"), ("a",)),
+            Node("Conv", ("a", "v"), ("y",)),
+            w=w,
+            bias=np.full(4, 1e4),
+            v=differences,
+        ),
+        "saturated": net(steep, Node("Tanh", ("b",), ("y",)), a=1000),
+        "padding": net(*layers, w=w, v=floats(2, 4, 3, 3), **norm),
+        "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
+    }
+    scales = {"affine": 50, "clipped": 50}
+    fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
+    number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
+    return fed | {"padding": replace(fed["padding"], feeds={"x": x[:4]}), "one number": number}
+
+
+@pytest.mark.parametrize("name", list(found()))
+def test_found_once(name: str) -> None:
+    outcome = hunt.outcome_of(limited(lambda folder: check(found()[name], folder)))
+    assert not outcome.failures and not outcome.refused and not outcome.invalid, outcome

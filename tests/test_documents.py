@@ -1,0 +1,75 @@
+"""The documents: links that lead somewhere, two of them short, lines that fit a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = 100
+MOST_LINES = {"README.md": 120, "ARCHITECTURE.md": 100}
+
+# Generated folders, and those of tools, hold documents that are not ours.
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part == "build" for part in path.relative_to(ROOT).parts)
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ELSEWHERE = re.compile(r"[a-z]+:|#")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """(number, line) of what is neither a table nor code."""
+    fenced = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", "    ")):
+            yield number, line
+
+
+def broken_links(path: Path) -> list[str]:
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+    return [link for link in links if not ELSEWHERE.match(link) and not (path.parent / link.split("#")[0]).exists()]
+
+
+def long_lines(path: Path) -> list[str]:
+    return [f"{number}: {len(line)} columns" for number, line in prose(path) if len(line) > COLUMNS]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    assert broken_links(path) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_prose_is_wrapped(path: Path) -> None:
+    assert long_lines(path) == []
+
+
+@pytest.mark.parametrize("path", MOST_LINES)
+def test_short_documents_are_short(path: str) -> None:
+    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= MOST_LINES[path]
+
+
+def test_every_decision_is_numbered_once() -> None:
+    numbers = [path.name[:3] for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+    assert numbers == [f"{number:03}" for number in range(1, len(numbers) + 1)]
+
+
+def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    wide = "x" * (COLUMNS + 1)
+    path.write_text(
+        f"[here](page.md#a) [gone](gone.md) [web](https://a.b)\n{wide}\n| {wide}\n    {wide}\n```\n{wide}\n```\n"
+    )
+    assert broken_links(path) == ["gone.md"]
+    assert long_lines(path) == [f"2: {COLUMNS + 1} columns"]
