@@ -170,19 +170,20 @@ static void find_places(seed *s, uint32_t number, const uint8_t *table) {
   for (uint32_t i = 0; nmp_schema.first[number] + i < nmp_schema.first[number + 1]; i++) {
     const fb_field *field = &fields[i];
     const uint8_t *p = fb_slot(table, i);
-    if (p == NULL || field->kind == FB_KIND_STRING || field->kind == FB_KIND_STRINGS) {
+    uint8_t kind = fb_kind(field);
+    if (p == NULL || kind == FB_KIND_STRING || kind == FB_KIND_STRINGS) {
       continue;
     }
-    if (field->kind == FB_KIND_SCALAR) {
+    if (kind == FB_KIND_SCALAR) {
       add_place(s, p, field->arg);
-    } else if (field->kind == FB_KIND_TABLE) {
+    } else if (kind == FB_KIND_TABLE) {
       find_places(s, field->arg, fb_follow(p));
-    } else if (field->kind == FB_KIND_UNION) {
+    } else if (kind == FB_KIND_UNION) {
       find_places(s, fb_u8(table, i - 1, 0) - 1u, fb_follow(p));
     } else {
       fb_vector v = fb_get_vector(table, i);
       for (uint32_t k = 0; k < v.count && k < ELEMENTS_MAX; k++) {
-        if (field->kind == FB_KIND_TABLES) {
+        if (kind == FB_KIND_TABLES) {
           find_places(s, field->arg, fb_element(v, k));
         } else {
           add_place(s, v.data + k * field->arg, field->arg);
