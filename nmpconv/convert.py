@@ -54,9 +54,10 @@ class Options:
 
     bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. drop_channels: leave out those that no result depends on. max_ram: bytes of activations, or of all of a
-    run where the target is a microcontroller. target: of `nmpconv.targets`; the memory plan is made for it. preprocess:
-    for image inputs, by input name or one for all. outputs: where to cut the graph.
+    narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
+    depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
+    `nmpconv.targets`; the memory plan is made for it. preprocess: for image inputs, by input name or one for all.
+    outputs: where to cut the graph.
     """
 
     bits: str = "8"
@@ -68,6 +69,7 @@ class Options:
     rounding: str = "auto"
     bias_correction: bool = True
     bias_bits: int = 0
+    zero_points: bool = True
     drop_channels: bool = True
     max_ram: int | None = None
     target: str | None = None
@@ -135,7 +137,8 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
-    fitter = Fitter(graph, stats, bits, Method(options.method, options.percentile), rounding, images)
+    method = Method(options.method, options.percentile)
+    fitter = Fitter(graph, stats, bits, method, rounding, images, options.zero_points)
     recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
@@ -270,7 +273,8 @@ def _choose(
             if recipe.equalize in lost:
                 continue
             try:
-                return recipe, fitter.prepare(recipe.equalize, fitter.images, trace), tuple(notes)
+                prepared = fitter.prepare(recipe.equalize, fitter.images, trace)
+                return recipe, prepared, (*notes, *prepared.notes)
             except Unequal as error:
                 leave_out(recipe.equalize, error)
     raise AssertionError("equalize none keeps every function")

@@ -21,7 +21,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, untie
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, untie
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Unequal(VerifyError):
-    """An equalization that changes the float function by more than its rounding does."""
+    """An equalization, or origins, that change the float function by more than its rounding does."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,22 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A float graph (equalized or not), the same with grids for its activations, and what it did on the images."""
+    """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
+
+    notes: what was considered and left out.
+    """
 
     float_graph: Graph
     ranged: Graph
     evidence: Evidence
+    notes: tuple[str, ...] = ()
 
 
 class Fitter:
-    """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none."""
+    """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none.
+
+    zero_points: whether tensors may have an origin.
+    """
 
     def __init__(
         self,
@@ -68,9 +75,10 @@ class Fitter:
         method: Method,
         rounding: Rounding,
         images: Feeds,
+        zero_points: bool = True,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding = method, rounding
+        self._method, self._rounding, self._zero_points = method, rounding, zero_points
 
     @property
     def weight_bits(self) -> int:
@@ -80,11 +88,20 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
         trace(graph, "FLOAT", "equalize")
+        notes: tuple[str, ...] = ()
+        if self._zero_points:
+            stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")
+            try:
+                self._guard("zero points", stored, images[:GUARD_IMAGES])
+                graph = stored
+            except Unequal as error:
+                notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = untie.run(graph, stats, bits)
         trace(untied, "FLOAT", "untie")
         ranged = trace(exponents.run(untied, stats, bits, self._method), "RANGED", "exponents")
         ranged = trace(legalize.run(ranged), "RANGED", "legalize")
-        return Prepared(graph, ranged, calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
+        evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
+        return Prepared(graph, ranged, evidence, notes)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
@@ -148,17 +165,18 @@ class Fitter:
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
             graph = equalize.vector(graph, stats, bits)
             stats = observe(FloatEngine(graph, names), images, names)
-        graph, factors = equalize.fill(graph, stats, bits)
-        self._guard(mode, graph, images[:GUARD_IMAGES])
+        free = origins.free(graph, stats) if self._zero_points else ()
+        graph, factors = equalize.fill(graph, stats, bits, free)
+        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES])
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
 
-    def _guard(self, mode: str, graph: Graph, images: Feeds) -> None:
-        if not len(images):
+    def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
+        if graph is self.graph or not len(images):
             return
         names = heads(self.graph)
         found = parity.compare(to_onnx(self.graph, names), graph, [(image, image) for image in images], names)
         if not found.holds:
-            raise Unequal(f"it changes the float function: {found}", where=f"equalization ({mode})")
+            raise Unequal(f"it changes the float function: {found}", where=what)
 
 
 def heads(graph: Graph) -> list[str]:

@@ -96,6 +96,7 @@ class Value:
 
     clamp: the float range that the producer saturates its result to (a fused Relu is (0, inf)); None for none.
     observed, quant: set by calibration and by quantization. offset: byte offset in the arena, set by the memory plan.
+    origin: what 0 stands for: the tensor holds the float model's numbers less this. observed is of those numbers.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Value:
     observed: Observed | None = None
     quant: Quant | None = None
     offset: int | None = None
+    origin: float = 0.0
 
     @property
     def is_const(self) -> bool:

@@ -209,7 +209,7 @@ def _measured(
         before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
         reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, np.asarray))
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out))
             assert layer.sqnr_cumulative is not None
             if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
                 reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
@@ -218,8 +218,9 @@ def _measured(
     return tuple(result)
 
 
-def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function) -> Layer:
-    quant = _quant(graph, out)
+def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function | None) -> Layer:
+    """Measured in the float model's own numbers. function: of the table that is the only reader."""
+    quant, origin = _quant(graph, out), graph[out].origin
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
     grid = np.ldexp(wanted, -quant.exponent)
@@ -227,7 +228,7 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
     seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
-    wanted, isolated, got = function(wanted), function(isolated), function(got)
+    wanted, isolated, got = (x + origin if function is None else function(x) for x in (wanted, isolated, got))
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
     )

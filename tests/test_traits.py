@@ -19,7 +19,7 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Node, Value
 from nmpconv.ops import OPS, Case, Op, QArray
 from nmpconv.ops.op import quant_of
-from nmpconv.ops.traits import ANY
+from nmpconv.ops.traits import ANY, Origins
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 
@@ -243,6 +243,34 @@ def is_bounded(case: Case) -> bool:
     return bool((((y >= low - 1) | (y == quant.hi)) & ((y <= high + 1) | (y == quant.lo))).all())
 
 
+ORIGINS = {  # origins of two operands and of the result
+    Origins.ALIKE: (1, 1, 1),
+    Origins.SUM: (1, 2, 3),
+    Origins.DIFFERENCE: (1, 3, -2),
+    Origins.NONE: (1, 1, 1),
+}
+
+
+def has_origins(case: Case) -> bool:
+    """Operands that are larger by their origins make the result larger by its own, but for one rounding of each."""
+    op, node, ins, out = parts(case)
+    *operands, result = ORIGINS[op.origins(node.params, ins, out)]
+    unit = max(quant_of(value).exponent for value in (*ins, out))
+    small = {n: (x // 4).astype(x.dtype) for n, x in others(case).items()}
+    by_name = dict(zip(node.inputs, operands * len(ins), strict=False))
+    more = {n: x + (by_name[n] << (unit - quant_of(case.graph[n]).exponent)) for n, x in small.items()}
+    y = run(case, small).astype(np.int64)
+    moved = run(case, {n: x.astype(small[n].dtype) for n, x in more.items()}).astype(np.int64)
+    quant = quant_of(out)
+    free = (np.minimum(y, moved) > quant.lo) & (np.maximum(y, moved) < quant.hi)
+    return bool((np.abs(moved - y - (result << (unit - quant.exponent))) <= 1)[free].all())
+
+
+def near_grids(case: Case) -> bool:
+    exponents = [quant_of(value).exponent for value in (*parts(case)[2], parts(case)[3])]
+    return max(exponents) - min(exponents) < 4
+
+
 def plain(case: Case) -> bool:
     return not any(value.is_const for value in parts(case)[2])
 
@@ -272,6 +300,13 @@ def claims(trait: str) -> Iterator[Case]:
                 and len(set(node.inputs)) == len(ins)
                 and op.factors(node.params, ins, out) is not None
             )
+            or (
+                trait == "origins"
+                and plain(case)
+                and near_grids(case)
+                and len(set(node.inputs)) == len(ins)
+                and op.origins(node.params, ins, out) in (Origins.ALIKE, Origins.SUM, Origins.DIFFERENCE)
+            )
             or (trait == "bounds" and op.bounds(node, [(-1.0, 1.0)] * len(ins)) != ANY)
         ):
             yield case
@@ -284,6 +319,7 @@ CHECKS: dict[str, tuple[Callable[[Case], bool], str]] = {  # and an op that is n
     "by_channel": (is_by_channel, "conv2d"),
     "keeps_batch": (keeps_batch, "concat"),
     "factors": (passes_factors, ""),
+    "origins": (has_origins, "mul"),
     "bounds": (is_bounded, ""),
 }
 

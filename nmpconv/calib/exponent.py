@@ -94,9 +94,14 @@ def choose(
     return Choice(exponents[best], _db(errors[best]))
 
 
-def expected_sqnr_db(stats: TensorStats, exponent: float, bits: int, function: Function | None = None) -> float:
-    """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`."""
-    return _db(_relative_errors(stats, np.array([2.0**exponent]), bits, function)[0])
+def expected_sqnr_db(
+    stats: TensorStats, exponent: float, bits: int, function: Function | None = None, origin: float = 0.0
+) -> float:
+    """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`.
+
+    origin: what the integer 0 stands for.
+    """
+    return _db(_relative_errors(stats, np.array([2.0**exponent]), bits, function, origin)[0])
 
 
 def _db(error: float) -> float:
@@ -134,22 +139,25 @@ def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
     return _bent(function, low, high) if high - low < (hi - lo) / ZOOM else (low, high)
 
 
-def _relative_errors(stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None) -> np.ndarray:
+def _relative_errors(
+    stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None, origin: float = 0.0
+) -> np.ndarray:
     """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal."""
     if function is None:
-        power, errors = _squares(stats, steps, bits)
+        power, errors = _squares(stats, steps, bits, origin)
     else:
-        reach = (1 - INT_MIN[bits]) * steps.max()  # a step more than the coarsest grid holds
+        reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
         x, weight = stats.histogram.points(steps.min(), reach)
         x = np.clip(x, stats.min, stats.max)
         signal = function(x)
         power = float(weight @ signal**2)
-        quantized = (np.clip(np.floor(x / step + 0.5), INT_MIN[bits], INT_MAX[bits]) * step for step in steps)
+        levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
+        quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
         errors = np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
     return errors / power if power else np.where(errors > 0, np.inf, 0.0)
 
 
-def _squares(stats: TensorStats, steps: np.ndarray, bits: int) -> tuple[float, np.ndarray]:
+def _squares(stats: TensorStats, steps: np.ndarray, bits: int, origin: float = 0.0) -> tuple[float, np.ndarray]:
     """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins."""
     low, high, weight = stats.histogram.bins()
     low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
@@ -158,8 +166,9 @@ def _squares(stats: TensorStats, steps: np.ndarray, bits: int) -> tuple[float, n
     low = np.where(width > 0, low, low - SPIKE * stats.histogram.width)
     width = high - low
     power = float(weight @ ((high**3 - low**3) / (3 * width)))
-    error = (_error_integral(high, steps, bits) - _error_integral(low, steps, bits)) / width
-    return power, np.maximum(error @ weight, 0.0)
+    error = (_error_integral(high - origin, steps, bits) - _error_integral(low - origin, steps, bits)) / width
+    at_zero = -origin - np.clip(np.floor(-origin / steps + 0.5), INT_MIN[bits], INT_MAX[bits]) * steps
+    return power, np.maximum(error @ weight + stats.histogram.zeros * at_zero**2, 0.0)
 
 
 def _error_integral(x: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:

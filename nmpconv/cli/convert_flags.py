@@ -75,6 +75,13 @@ class Quantization(Group):
         options.BiasBits,
         typer.Option(help="Width of all biases; auto: the narrowest that holds them."),
     ] = options.BiasBits.NARROWEST
+    zero_points: Annotated[
+        bool,
+        typer.Option(
+            "--zero-points/--no-zero-points",
+            help="Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
+        ),
+    ] = True
     drop_channels: Annotated[
         bool,
         typer.Option(

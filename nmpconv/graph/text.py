@@ -86,7 +86,8 @@ def _value(value: Value) -> str:
     shape = ",".join(map(str, value.shape))
     text = f"{_quote(value.name)} : {value.dtype}[{shape}]"
     seen, quant = value.observed, value.quant
-    text += _attributes({"clamp": value.clamp, "observed": None if seen is None else (seen.min, seen.max, seen.method)})
+    text += _attributes({"origin": value.origin or None, "clamp": value.clamp})
+    text += _attributes({"observed": None if seen is None else (seen.min, seen.max, seen.method)})
     if quant is not None:
         text += _attributes(
             {"bits": quant.bits, "exp": quant.exponents, "lo": quant.lo, "hi": quant.hi, "axis": quant.axis}
@@ -248,7 +249,8 @@ class _Parser:
         seen = Observed(*a["observed"]) if "observed" in a else None
         quant = Quant(a["bits"], a["exp"], a["lo"], a["hi"], a.get("axis")) if "bits" in a else None
         data = self._data(name, dtype, shape, line) if line.rest else None
-        self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, a.get("offset"))
+        place, origin = a.get("offset"), a.get("origin", 0.0)
+        self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, place, origin)
         self._of_port(name, {key: a[key] for key in _PORT_KEYS & a.keys()})
         return name
 

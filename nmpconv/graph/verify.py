@@ -10,13 +10,14 @@ A rule is a function from a graph to what breaks it: (node or value, what is wro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from nmpconv.errors import VerifyError
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.traits import Limit
+from nmpconv.ops.traits import Limit, Origins
 
 ARENA_ALIGN = 16  # bytes
 
@@ -121,6 +122,23 @@ def _clamps(graph: Graph) -> Broken:
             yield name, "it has a clamp, but what makes it cannot saturate"
         if not value.clamp[0] <= value.clamp[1]:
             yield name, f"clamp {value.clamp} is empty"
+
+
+def _origins(graph: Graph) -> Broken:
+    for node in graph.nodes:
+        kind = OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
+        found = [value.origin for value in graph.ins(node) if not value.is_const]
+        for y in (value.origin for value in graph.outs(node)):
+            wanted = {
+                Origins.NONE: [0.0] * len(found) + [0.0],
+                Origins.ALIKE: [*found[:1] * len(found), *found[:1]],
+                Origins.SUM: [*found, sum(found)],
+                Origins.DIFFERENCE: [*found, found[0] - sum(found[1:])],
+                Origins.RESULT: [0.0] * len(found) + [y],
+                Origins.ANY: [*found, y],
+            }[kind]
+            if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip([*found, y], wanted, strict=True)):
+                yield node.name, f"origins {found} of its operands and {y} of its result: {kind.value}"
 
 
 # -- FLOAT and RANGED -------------------------------------------------------------------------------------------------
@@ -315,6 +333,7 @@ _STRUCTURE: dict[str, Rule] = {
     "shapes are inferred": _shapes,
     "data is of the type": _data,
     "clamps saturate": _clamps,
+    "origins go together": _origins,
 }
 _INT: dict[str, Rule] = {
     **_STRUCTURE,

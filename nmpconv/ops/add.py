@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.aligned import Aligned, AlignedParams
+from nmpconv.ops.op import with_constants
+from nmpconv.ops.traits import Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
@@ -30,6 +34,14 @@ class Add(Aligned):
 
     def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.ones_like(constant), constant
+
+    def origins(self, params: AddParams, inputs: Sequence[Value], output: Value) -> Origins:
+        return Origins.ANY if any(x.is_const for x in inputs) else Origins.SUM
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """A constant takes up both."""
+        data = {i: v.data.astype(np.float64) + (x - y) for i, v in enumerate(graph.ins(node)) if v.data is not None}
+        return with_constants(node, {i: ("operand", array) for i, array in data.items() if x != y})
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A Sum is a chain."""

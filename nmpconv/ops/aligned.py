@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, combined, exponents_of, same_rank, spread_limits
+from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, same_rank, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -47,6 +47,10 @@ class Aligned(Op):
             yield Limit(y - min(known.values()), SHIFT_MIN, math.inf, below=node.outputs)
         for name, e in known.items():
             yield Limit(y - e, -math.inf, SHIFT_MAX, above=(name,))
+
+    def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
+        """Of a minimum or maximum; a sum or difference says its own."""
+        return Origins.ALIKE
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return combined(self.combine, inputs)

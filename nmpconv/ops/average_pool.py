@@ -15,7 +15,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border, Bounds, Limit, hull
+from nmpconv.ops.traits import Border, Bounds, Limit, Origins, hull
 from nmpconv.ops.window import bordered, is_padded, padded, pool_out, sees_pixels, tap
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ class AveragePool(Op):
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return hull((*inputs, (0.0, 0.0))) if node.params.count_include_pad else inputs[0]
+
+    def origins(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> Origins:
+        """Padding that counts is 0."""
+        return Origins.NONE if params.count_include_pad and is_padded(params) else Origins.ALIKE
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
         return inputs[0]

@@ -28,7 +28,7 @@ from nmpconv.ops.accumulate import (
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import computed, unfit
+from nmpconv.ops.traits import Origins, computed, unfit
 from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import is_padded, plane_out
 
@@ -109,6 +109,10 @@ class ConvTranspose(Weighted):
         for images, acc in convolve(spread, w.q.reshape(shape), dense, None, bound):
             y[images] = output_step(acc, bound, b.q, shifts, quant)
         return [y]
+
+    def origins(self, params: ConvTransposeParams, inputs: Sequence[Value], output: Value) -> Origins:
+        """The zeros between and around the pixels have no constant."""
+        return Origins.ANY if self.padding(params, inputs) is None else Origins.RESULT
 
     def padding(self, params: ConvTransposeParams, inputs: Sequence[Value]) -> np.ndarray | None:
         dense = params.stride_h == params.stride_w == 1 and not is_padded(params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from nmpconv.ops.function import COMBINE, FUNCTIONS, Step, evaluate
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import Bounds, Limit
+from nmpconv.ops.traits import Bounds, Limit, Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -64,7 +64,10 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 @dataclass(frozen=True)
 class LookupParams:
-    """after * function(before * x). Composed of steps, the last one is the function (`function.evaluate`)."""
+    """after * function(before * (x + origin_x)) - origin_y.
+
+    Composed of steps, the last one is the function (`function.evaluate`).
+    """
 
     function: str = ""
     alpha: float = 0.0
@@ -72,12 +75,14 @@ class LookupParams:
     before: float = 1.0
     after: float = 1.0
     composed: tuple[Step, ...] = ()
+    origin_x: float = 0.0
+    origin_y: float = 0.0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """In float64."""
-        if self.composed:
-            return np.asarray(self.after * evaluate(self.composed, self.before * x)[-1])
-        return np.asarray(self.after * FUNCTIONS[self.function](self.before * x, self.alpha, self.beta))
+        x = self.before * (x + self.origin_x)
+        y = evaluate(self.composed, x)[-1] if self.composed else FUNCTIONS[self.function](x, self.alpha, self.beta)
+        return np.asarray(self.after * y - self.origin_y)
 
     @property
     def last(self) -> str:
@@ -88,7 +93,7 @@ class LookupParams:
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta", "before", "after", "composed")
+    float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y")
     in_place = True
     onnx = (*_OF_ONNX, "PRelu", "Pow")
     elementwise = True
@@ -129,6 +134,14 @@ class Lookup(Op):
             for end in (float(y.min()), float(y.max()))
         )
         return least, most
+
+    def origins(self, params: LookupParams, inputs: Sequence[Value], output: Value) -> Origins:
+        return Origins.ANY
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """The table takes up both."""
+        p = node.params
+        return replace(node, params=replace(p, origin_x=p.origin_x + x, origin_y=p.origin_y + y)), []
 
     def in_head(self, params: LookupParams) -> bool:
         return params.last in UNIT_RANGE
@@ -192,13 +205,15 @@ class Lookup(Op):
             yield single(self, f"steep/{e}", steep, [fed("steep", (1, 999), 16, e)], grid(16, -6), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+        """The function with the steps before and after it that do something."""
         p, x, y = node.params, node.inputs[0], node.outputs[0]
-        if p.before != 1.0:
-            x = to.node("Mul", (x, to.const(np.float32(p.before))))
-        if p.after == 1.0:
-            _export(p, x, y, to)
-        else:
-            to.node("Mul", (_export(p, x, "", to), to.const(np.float32(p.after))), y)
+        for kind, number, idle in (("Add", p.origin_x, 0.0), ("Mul", p.before, 1.0)):
+            if number != idle:
+                x = to.node(kind, (x, to.const(np.float32(number))))
+        then = [(k, n) for k, n, idle in (("Mul", p.after, 1.0), ("Sub", p.origin_y, 0.0)) if n != idle]
+        x = _export(p, x, "" if then else y, to)
+        for i, (kind, number) in enumerate(then, start=1):
+            x = to.node(kind, (x, to.const(np.float32(number))), y if i == len(then) else "")
 
 
 def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:

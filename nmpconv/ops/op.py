@@ -6,8 +6,8 @@ needs to know of an op is a trait here: a pass names an op only where it builds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.overlap import Lines
-from nmpconv.ops.traits import ANY, Border, Bounds, Limit, channels_of, hull
+from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, channels_of, hull
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -151,6 +151,22 @@ class Op:
             return None
         return [channels_of(output)] * len(inputs)
 
+    def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
+        """What origins the computed operands and the result can have."""
+        return Origins.ALIKE if self.grid == "same" else Origins.NONE
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """The node that makes the output less y of its first computed operand less x, and its new constants in float32.
+
+        The default is for Origins.ALIKE: x = y, which constants among the operands lose, too.
+        """
+        moved = {
+            i: (f"operand{i}", v.data.astype(np.float64) - y)
+            for i, v in enumerate(graph.ins(node))
+            if v.data is not None
+        }
+        return with_constants(node, moved if y else {})
+
     def corners(self, inputs: int) -> Sequence[Sequence[int]]:
         """Which ends (0 low, 1 high) of the inputs' intervals the output has its extremes at; (): it is not known."""
         return ((0,) * inputs, (1,) * inputs) if self.monotone else ()
@@ -202,6 +218,18 @@ class Op:
     def cases(self) -> Iterator[Case]:
         """Test cases: every parameter, every width, extremes."""
         raise NotImplementedError
+
+
+def with_constants(node: Node, data: Mapping[int, tuple[str, np.ndarray]]) -> tuple[Node, list[Value]]:
+    """The node with these (role, data) as its inputs of these numbers, and the constants, in float32.
+
+    Constants may be shared, so each new one gets the name of its consumer.
+    """
+    made = {i: Value(f"{node.name}.{role}", x.shape, data=x.astype(np.float32)) for i, (role, x) in data.items()}
+    names = list(node.inputs) + [""] * (max(made, default=0) + 1 - len(node.inputs))
+    for i, value in made.items():
+        names[i] = value.name
+    return replace(node, inputs=tuple(names)), list(made.values())
 
 
 def quant_of(value: Value) -> Quant:

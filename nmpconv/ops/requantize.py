@@ -17,7 +17,7 @@ from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit
+from nmpconv.ops.traits import Bounds, Limit, Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -79,6 +79,9 @@ class Requantize(Op):
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return inputs[0]
+
+    def origins(self, params: RequantizeParams, inputs: Sequence[Value], output: Value) -> Origins:
+        return Origins.ALIKE
 
     def idle(self, params: RequantizeParams, x: Value, y: Value) -> bool:
         return True

@@ -16,7 +16,7 @@ from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather import take
 from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, rounded, table
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit
+from nmpconv.ops.traits import Limit, Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -91,6 +91,12 @@ class Resize(Op):
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
         yield Limit(y - x, RISE_MIN, RISE_MAX, below=node.outputs, above=node.inputs)
+
+    def origins(self, params: ResizeParams, inputs: Sequence[Value], output: Value) -> Origins:
+        """Weights that add up to 1 for each output leave them as they are."""
+        axes = ((params.taps_h, params.row_weights), (params.taps_w, params.column_weights))
+        sums = [np.reshape(rounded(taps, weights), (-1, taps)).sum(axis=1) for taps, weights in axes]
+        return Origins.ALIKE if all((s == 2**WEIGHT_BITS).all() for s in sums) else Origins.NONE
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         p = node.params

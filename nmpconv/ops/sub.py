@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.aligned import Aligned, AlignedParams
+from nmpconv.ops.op import with_constants
+from nmpconv.ops.traits import Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
@@ -23,6 +27,15 @@ class Sub(Aligned):
     def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ones = np.ones_like(constant)
         return (ones, -constant) if place == 0 else (-ones, constant)
+
+    def origins(self, params: AlignedParams, inputs: Sequence[Value], output: Value) -> Origins:
+        return Origins.ANY if any(x.is_const for x in inputs) else Origins.DIFFERENCE
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """A constant takes up both: (a - x) - (b - x + y), or (a - x - y) - (b - x)."""
+        moves = (-x - y, y - x)
+        data = {i: v.data.astype(np.float64) + moves[i] for i, v in enumerate(graph.ins(node)) if v.data is not None}
+        return with_constants(node, {i: ("operand", array) for i, array in data.items() if moves[i]})
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A constant is subtracted by adding its negative, which may merge into a layer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,17 @@ Bounds = tuple[float, float]
 """The least and the most that an element can be, as reals; an end that is not known is infinite."""
 
 ANY: Bounds = (-math.inf, math.inf)
+
+
+class Origins(Enum):
+    """Which origins the operands and the result of an op can have (`ir.Value.origin`); constants have none."""
+
+    NONE = "0"
+    ALIKE = "all the same one"
+    SUM = "the result has that of the first operand plus that of the second one"
+    DIFFERENCE = "the result has that of the first operand less that of the second one"
+    RESULT = "the operands have 0, the result any: constants take it up"
+    ANY = "any: constants take them up"
 
 
 class Border(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.op import Op
-from nmpconv.ops.traits import Limit, weighted_limits
+from nmpconv.ops.op import Op, with_constants
+from nmpconv.ops.traits import Limit, Origins, weighted_limits
 
 
 class Weighted(Op):
@@ -22,6 +22,20 @@ class Weighted(Op):
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return weighted_limits(node, graph)
+
+    def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
+        return Origins.ANY
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """The bias takes up both; what padding stands for is less x, as are the elements."""
+        weights, bias = (value.data for value in graph.ins(node)[1:3])
+        assert weights is not None
+        assert bias is not None
+        moved = {2: ("bias", bias + x * weights.astype(np.float64).reshape(len(weights), -1).sum(axis=1) - y)}
+        padding = self.padding(node.params, graph.ins(node))
+        if x and padding is not None:
+            moved[3] = ("pad", padding.astype(np.float64) - x)
+        return with_constants(node, moved if x or y else {})
 
     def padding(self, params: Any, inputs: Sequence[Value]) -> np.ndarray | None:
         """What factors beside the elements of x are, per input channel [C]; None: there are none beside them."""

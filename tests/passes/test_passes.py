@@ -68,7 +68,7 @@ def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
     result: Graph = (
         module.vector(graph, *statistics(graph, a))
         if a["how"] == "vector"
-        else module.fill(graph, *statistics(graph, a))[0]
+        else module.fill(graph, *statistics(graph, a), a.get("free", ()))[0]
     )
     return result
 
@@ -88,6 +88,7 @@ WAYS = {
     "fold_input": Way(call=by_images),
     "gates": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "equalize": Way(call=equalized),
+    "origins": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))

@@ -69,6 +69,8 @@ BREAKS: list[tuple[str, str, str, tuple[str, str]]] = [
     ("FLOAT", "shapes are inferred", "x", ("x : float32[1,4,4,2]", "x : float32[0,4,4,2]")),
     ("FLOAT", "clamps saturate", "p", ("p : float32[1,5,6,2]", "p : float32[1,5,6,2] clamp=[0,1]")),
     ("FLOAT", "clamps saturate", "c", ("[0.0,6.0]", "[6.0,0.0]")),
+    ("FLOAT", "origins go together", "border", ("p : float32[1,5,6,2]", "p : float32[1,5,6,2] origin=1.0")),
+    ("FLOAT", "origins go together", "sum", ("s : float32[1,5,6,2]", "s : float32[1,5,6,2] origin=0.5")),
     ("FLOAT", "values are float", "x", ("input x : float32", "input x : int8")),
     ("FLOAT", "no grids yet", "s", ("s : float32[1,5,6,2]", "s : float32[1,5,6,2] offset=0")),
     ("RANGED", "values are float", "x", ("input x : float32", "input x : int8")),

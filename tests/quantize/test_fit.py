@@ -74,9 +74,10 @@ def net() -> Graph:
     return residual()
 
 
-def fitter(net: Graph, count: int = 6) -> Fitter:
+def fitter(net: Graph, count: int = 6, *, zero_points: bool = True) -> Fitter:
     images = feeds(net, count)
-    return Fitter(net, observed(net, images), in_bits(net, 8, x=16, y=16), Method(), Rounding(), images)
+    bits = in_bits(net, 8, x=16, y=16)
+    return Fitter(net, observed(net, images), bits, Method(), Rounding(), images, zero_points)
 
 
 def kept(mode: str, error: Unequal) -> None:
@@ -132,11 +133,13 @@ def test_uneven_channels_want_the_vector() -> None:
 
 
 @pytest.mark.parametrize(("mode", "count"), [("none", 0), ("none", 4), ("scalar", 0), ("scalar", 4), ("vector", 4)])
-def test_prepare(net: Graph, mode: str, count: int) -> None:
+@pytest.mark.parametrize("zero_points", [False, True])
+def test_prepare(net: Graph, mode: str, count: int, zero_points: bool) -> None:
     images = feeds(net, count)
-    made = fitter(net).prepare(mode, images, Trace())
+    made = fitter(net, zero_points=zero_points).prepare(mode, images, Trace())
     assert [node.op for node in made.ranged.nodes] == [node.op for node in net.nodes]
-    assert (made.float_graph == net) == (mode == "none")
+    assert (made.float_graph == net) == (mode == "none" and not zero_points)
+    assert any(value.origin for value in made.ranged.activations()) == zero_points
     assert set(made.evidence.rows) == (
         {node.outputs[0] for node in net.nodes if node.op in fit.WEIGHTED} if count else set()
     )

@@ -5,7 +5,8 @@
    Correction", 2019, with the activations' observed range in place of the producer's weights). A depthwise consumer
    has a grid per channel, so there the factor simply fills the range.
 2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
-   other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip.
+   other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip. What can
+   have an origin is taken to have the best one.
 
 The float function is unchanged; whoever calls this checks that.
 """
@@ -13,7 +14,7 @@ The float function is unchanged; whoever calls this checks that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.weighted import groups_of
+from nmpconv.passes.quantize import origins
 from nmpconv.passes.quantize.channels import Channels
 from nmpconv.passes.quantize.exponents import tables_after
 from nmpconv.passes.quantize.weighted import pad_of
@@ -96,10 +98,13 @@ def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, in
     return scale(graph, Balance(graph, stats, bits).factors())
 
 
-def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> tuple[Graph, dict[str, float]]:
+def fill(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], free: Collection[str] = ()
+) -> tuple[Graph, dict[str, float]]:
     """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
 
-    Returns the graph and the factor of every tensor.
+    free: the tensors that will have an origin where that pays (`origins`). Returns the graph and the factor of every
+    tensor.
     """
     channels = Channels(graph, whole_tensors=True)
     fewest = fewest_bits(graph, bits)
@@ -115,12 +120,15 @@ def fill(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]
         ]
         reached = [clamp for clamp in clamps if max(stats[n].max for n in names) >= 0.98 * clamp]
         if reached and fewest == 8:
-            step = reached[0] / 127.0
+            step = reached[0] / (255.0 if free and all(n in free for n in names if graph[n].clamp) else 127.0)
             chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
             continue
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
         limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
-        gains = [sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n)) for n in names) for f in candidates]
+        gains = [
+            sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n), n in free and fewest == 8) for n in names)
+            for f in candidates
+        ]
         chosen[root] = float(candidates[int(np.argmax(gains))])
     factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
     return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
@@ -137,8 +145,15 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
     return np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
 
 
-def _best_db(stats: TensorStats, limits: Range, factor: float, bits: int, function: Function | None) -> float:
-    """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is."""
+def _best_db(
+    stats: TensorStats, limits: Range, factor: float, bits: int, function: Function | None, free: bool
+) -> float:
+    """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is.
+
+    free: it may have an origin.
+    """
+    if free:
+        return origins.filled_db(stats, factor, function)
     top = top_exponent(limits, bits, function, factor) - math.log2(factor)
     if bits == 16:
         return -20 * math.log10(2) * top

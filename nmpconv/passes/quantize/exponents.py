@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from nmpconv.calib.exponent import Function, choose, span
+import numpy as np
+
+from nmpconv.calib.exponent import Function, Range, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.origin import less
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.ir import Graph, Observed, Quant, Value
+from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import pad_of
@@ -45,10 +47,10 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
     values: list[Value] = []
     for group in grid_groups(graph):
-        width = bits[group[0]]
-        merged = deepcopy(stats[group[0]])
-        for other in (*(stats[name] for name in group[1:]), *(p for name in group for p in padded.get(name, ()))):
-            merged.merge(other)
+        width, origin = bits[group[0]], graph[group[0]].origin
+        merged = TensorStats()
+        for part in (*(less(stats[n], origin) for n in group), *(p for name in group for p in padded.get(name, ()))):
+            merged.merge(part)
         sources = {fixed.get(name) for name in group if name not in moved}
         known = sources.pop() if len(sources) == 1 else None
         pixels = any(name in graph.pixels for name in group)
@@ -56,7 +58,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             exponent, how = known, "fixed"
         else:
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
-            ends = [span(stats[n], width, graph[n].clamp) for n in group if n not in moved or n in graph.inputs]
+            ends = [_span(graph[n], stats[n], width) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
             function = functions.get(group[0])
@@ -71,12 +73,22 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     return graph.with_values(*values)
 
 
+def _span(value: Value, stats: TensorStats, bits: int) -> Range:
+    """What the grid of this tensor is to hold. Room is left by the float model's own numbers, as stats has them."""
+    clamp = value.clamp and (value.clamp[0] + value.origin, value.clamp[1] + value.origin)
+    low, high = span(stats, bits, clamp)
+    return low - value.origin, high - value.origin
+
+
 def tables_after(graph: Graph) -> dict[str, Function]:
-    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other."""
+    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other.
+
+    Its results are the float model's own numbers.
+    """
     consumers = graph.consumers()
     alone = [name for group in grid_groups(graph) for name in group if len(group) == 1]
     return {
-        name: users[0].params
+        name: replace(users[0].params, origin_y=0.0)
         for name in alone
         if len(users := consumers[name]) == 1 and users[0].op == "lookup" and name not in graph.outputs
     }
@@ -106,14 +118,18 @@ def _padded(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, list[Te
     found: dict[str, list[TensorStats]] = {}
     for node in graph.nodes:
         if (data := pad_of(graph, node)) is not None:
-            x, p = graph[node.inputs[0]], node.params
-            height, width = x.shape[1:3]
-            border = (height + p.pad_top + p.pad_bottom) * (width + p.pad_left + p.pad_right) - height * width
-            once = TensorStats.of(data)
-            h, times = once.histogram, max(1, round(stats[x.name].histogram.total * border / x.size))
-            often = replace(once, histogram=Histogram(h.exponent, h.zeros * times, h.counts * times))
-            found.setdefault(x.name, []).append(often)
+            found.setdefault(node.inputs[0], []).append(padding(graph, node, data, stats[node.inputs[0]]))
     return found
+
+
+def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> TensorStats:
+    """Of what a convolution sees around its input: data per channel, as often as it reads it beside the input."""
+    x, p = graph[node.inputs[0]], node.params
+    height, width = x.shape[1:3]
+    border = (height + p.pad_top + p.pad_bottom) * (width + p.pad_left + p.pad_right) - height * width
+    once = TensorStats.of(data)
+    h, times = once.histogram, max(1, round(stats.histogram.total * border / x.size))
+    return replace(once, histogram=Histogram(h.exponent, h.zeros * times, h.counts * times))
 
 
 def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 BLOCK = 64
+FLOOR = 1e-5  # of the largest moment: the least that is added to the diagonal
 
 
 def round_weights(
@@ -25,11 +26,13 @@ def round_weights(
 
     weights: [G, O, K] of G groups. bias: [G, O]. step: [G, O], the weights' scale. bias_step: the output's scale.
     hessian: [G, K+1, K+1], sum of x x^T with x = (1, inputs in real units). lo, hi: the weights' integer range.
-    damping: fraction of the mean diagonal that is added to the diagonal; dead inputs make the hessian singular without.
+    damping: fraction of the mean variance that is added to the diagonal; dead inputs make the hessian singular without.
     Returns int64 [G, O, K].
     """
     groups, outs, k = weights.shape
-    diagonal = np.einsum("gii->gi", hessian)[:, 1:]
+    # Of the inputs less their means, which the bias takes up: moments about 0 would grow with an input's origin.
+    count, sums = hessian[:, :1, 0], hessian[:, 0, 1:]
+    diagonal = np.maximum(np.einsum("gii->gi", hessian)[:, 1:] - sums**2 / np.maximum(count, 1), 0.0)
     order = np.argsort(-diagonal, axis=1, kind="stable")
     at = np.arange(groups)[:, None]
     w = np.concatenate(
@@ -37,7 +40,8 @@ def round_weights(
     )
     full = np.concatenate([np.zeros((groups, 1), dtype=np.int64), order + 1], axis=1)
     h = hessian[at[:, :, None], full[:, :, None], full[:, None, :]].astype(np.float64)
-    damp = damping * diagonal.mean(axis=1) + 1e-12 * (1 + np.abs(h).max(axis=(1, 2)))
+    # Without the floor, inputs that never change would be as good as the bias and as each other.
+    damp = np.maximum(damping * diagonal.mean(axis=1), FLOOR * np.abs(h).max(axis=(1, 2))) + 1e-12
     index = np.arange(1, k + 1)
     h[:, index, index] += damp[:, None]
     h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12

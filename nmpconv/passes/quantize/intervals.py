@@ -7,7 +7,7 @@ are the last axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,28 +34,30 @@ class Interval(NamedTuple):
 
 def run(graph: Graph) -> dict[str, Interval]:
     """The interval of every activation."""
-    found = {name: _clip_range(graph[name]) for name in graph.inputs}
+    found = {name: of_grid(graph[name]) for name in graph.inputs}
     for node in graph.nodes:
-        found[node.outputs[0]] = _of(graph, node, found)
+        found[node.outputs[0]] = of_node(graph, node, found)
     return found
 
 
-def _of(graph: Graph, node: Node, found: dict[str, Interval]) -> Interval:
+def of_node(graph: Graph, node: Node, found: Mapping[str, Interval]) -> Interval:
+    """The interval of the node's output from those of its computed inputs."""
     out = graph[node.outputs[0]]
     if node.op in WEIGHTED:
         return _weighted(graph, node, found[node.inputs[0]])
     results = [_reference(graph, node, found, corner) for corner in OPS[node.op].corners(len(node.inputs))]
     if not results:
-        return _clip_range(out)
+        return of_grid(out)
     return Interval(np.min([r.min(axis=0) for r in results], axis=0), np.max([r.max(axis=0) for r in results], axis=0))
 
 
-def _clip_range(value: Value) -> Interval:
+def of_grid(value: Value) -> Interval:
+    """All that the tensor's clip range allows."""
     channels, quant = value.shape[-1] if value.shape else 1, quant_of(value)
     return Interval(np.full(channels, quant.lo, np.int64), np.full(channels, quant.hi, np.int64))
 
 
-def _reference(graph: Graph, node: Node, found: dict[str, Interval], corner: Sequence[int]) -> np.ndarray:
+def _reference(graph: Graph, node: Node, found: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
     """What the op makes of each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
     inputs = []
     for value, side in zip(graph.ins(node), corner, strict=True):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -51,13 +52,15 @@ def run(graph: Graph, measured: Mapping[str, TensorStats]) -> dict[str, TensorSt
 def assumed(graph: Graph) -> dict[str, TensorStats]:
     """Statistics of all activations before anything is known of the data: values spread evenly from -1 to 1, or a
     little further than the constants go that their node reads, so that biases fit the grids. Results that have a grid
-    whatever the data, as comparisons, are within 1."""
+    whatever the data, as comparisons, are within 1. Saturation leaves what it leaves of that."""
     reach = {value.name: 1.0 for value in graph.activations()}
     for node in graph.nodes:
         peaks = [float(np.abs(v.data).max(initial=0.0)) for v in graph.ins(node) if v.data is not None]
         free = [name for name in node.outputs if OPS[node.op].own_exponent(node, 8) is None]
         reach |= {name: min(max(1.0, BEYOND * max(peaks)), FAR) for name in free if peaks}
-    return {name: _even((-peak, peak)) for name, peak in reach.items()}
+    clamps = {name: graph[name].clamp or (-math.inf, math.inf) for name in reach}
+    ends = {name: np.clip((-peak, peak), *clamps[name]) for name, peak in reach.items()}
+    return {name: _even((float(low), float(high))) for name, (low, high) in ends.items()}
 
 
 def _even(bounds: Bounds) -> TensorStats:  # case 2

@@ -5,9 +5,11 @@ For each convolution and fully connected:
 1. Weight exponents by squared error, within the legal shifts (weights.py).
 2. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
    those output channels whose error after the activation falls.
-3. The bias from the mean difference between the float pre-activation and the integer sum, on the output's grid;
-   then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float bias, rounded once.
-4. The narrowest of int8, int16, int32 that holds the biases.
+3. What an input channel that is always the same adds goes into the bias, and its weights become 0.
+4. The bias from the mean difference between the float pre-activation and the integer sum, on the output's grid;
+   then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float bias, less what rounding
+   the weights did to the input's origin, rounded once.
+5. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize).
 """
@@ -26,9 +28,11 @@ from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize import weights as grids
 from nmpconv.passes.quantize.bias import on_output_grid
 from nmpconv.passes.quantize.gptq import round_weights
+from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
@@ -55,12 +59,15 @@ def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
     result = replace(graph, nodes=(), values=values)
     env = {name: integers(x, values[name]) for name, x in evidence.inputs.items()}
+    known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            node, fresh = _weighted(graph, node, how, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
+            layer = _Layer(graph, node, how, known[node.inputs[0]])
+            node, fresh = _weighted(layer, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
         else:
             node, fresh = OPS[node.op].quantize(node, result)
         result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
+        known[node.outputs[0]] = intervals.of_node(result, node, known)
         if evidence.inputs:
             env.update(step(result, node, env))
     used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
@@ -84,14 +91,12 @@ def _data(graph: Graph, name: str) -> np.ndarray:
     return data.astype(np.float64)
 
 
-def _weighted(
-    graph: Graph, node: Node, how: Rounding, x: np.ndarray | None, rows: Rows | None
-) -> tuple[Node, list[Value]]:
-    layer = _Layer(graph, node, how)
+def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[Node, list[Value]]:
+    how = layer.how
     q = layer.nearest()
-    bias = fixed.round_half_up(layer.bias / layer.step_y)
+    bias = layer.plain_bias(q)
     if x is not None and rows is not None:
-        seen = gather(graph, node, x, layer.pad, rows.images, rows.positions)
+        seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         wanted = rows.values.astype(np.float64)
         if how.bias_correction:
             bias, error = layer.correct(q, seen, wanted)
@@ -102,20 +107,26 @@ def _weighted(
                 q = np.where(better[:, None], rounded, q)
                 bias = np.where(better, other, bias)
         elif how.gptq:
-            q = layer.gptq(x)
+            q, bias = layer.gptq(x), fixed.round_half_up(layer.bias / layer.step_y)
     return layer.result(q, bias)
 
 
 class _Layer:
-    """One weighted node while it is quantized. Weights are [O, N] here, exponents [O]."""
+    """One weighted node while it is quantized. Weights are [O, N] here, exponents [O]. seen: what its input can be."""
 
-    def __init__(self, graph: Graph, node: Node, how: Rounding) -> None:
+    def __init__(self, graph: Graph, node: Node, how: Rounding, seen: Interval) -> None:
         self.graph, self.node, self.how = graph, node, how
         self.x, self.y = _quant(graph[node.inputs[0]]), _quant(graph[node.outputs[0]])
         self.shape: Matrix = matrix(graph, node)
         self.weights = _data(graph, node.inputs[1]).reshape(self.shape.weight_shape[0], -1)
         self.bias = _data(graph, node.inputs[2])
         self.step_x, self.step_y = 2.0**self.x.exponent, 2.0**self.y.exponent
+        self.pad = None
+        if len(node.inputs) == 4:
+            # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
+            low, high = fixed.INT_MIN[self.x.bits], fixed.INT_MAX[self.x.bits]
+            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
+        self._leave_out(seen)
         base = self.y.exponent - self.x.exponent
         least = base - grids.SHIFT_USEFUL[self.x.bits, how.weight_bits]
         least, most = max(least, fixed.EXPONENT_MIN), min(base - fixed.SHIFT_MIN, fixed.EXPONENT_MAX)
@@ -124,11 +135,24 @@ class _Layer:
             raise UnsupportedModel([(node.name, node.op, f"weights of {peak:g}", f"at most {end:g}")])
         self.exponents = grids.exponents(self.weights, how.weight_bits, how.per_tensor, min(least, most), most)
         self.shift = base - self.exponents
-        self.pad = None
-        if len(node.inputs) == 4:
-            # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
-            low, high = fixed.INT_MIN[self.x.bits], fixed.INT_MAX[self.x.bits]
-            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
+
+    def _leave_out(self, seen: Interval) -> None:
+        """Case 3, of a layer that reads all channels; padding must be the same, too."""
+        node, graph = self.node, self.graph
+        if self.shape.groups > 1:
+            return
+        around = WEIGHTED[node.op].padding(node.params, graph.ins(node))
+        same = seen.constant if around is None else seen.constant & (seen.lo == (0 if self.pad is None else self.pad))
+        if same.any():
+            split = self.weights.reshape(len(self.weights), -1, len(same))
+            self.bias = self.bias + split.sum(axis=1) @ np.where(same, seen.lo * self.step_x, 0.0)
+            self.weights = np.where(same, 0.0, split).reshape(self.weights.shape)
+
+    def plain_bias(self, q: np.ndarray) -> np.ndarray:
+        """Without rows; it holds the input's origin times the float weights, and the sums have that of the integers."""
+        rounded = q * np.ldexp(1.0, self.exponents)[:, None]
+        moved = self.graph[self.node.inputs[0]].origin * (rounded - self.weights).sum(axis=1)
+        return fixed.round_half_up((self.bias + moved) / self.step_y)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)

@@ -1,0 +1,226 @@
+"""One-sided tensors stored less a constant, their origin, so that their numbers fill the type: zero points for nothing.
+
+After a Relu, int8 with 0 at 0 has 127 levels. Stored less c = z * 2^e it has 255, and c goes into what is constant
+anyway: the bias of the layer that makes the tensor, the biases and the padding of those that read it, tables on both
+sides. Kernels know nothing of it, and in float nothing changes.
+
+1. What an op does with origins is one linear equation or more (`Op.origins`); graph inputs and outputs have 0. What is
+   left free is one number for each set of tensors that the equations tie together.
+2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
+   and the sum is one-sided, the smaller one carries what the sum has.
+3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
+   tensors it moves, measured after the table where one follows alone. It stays 0 unless they gain LEAST_DB each.
+
+A model that brings its own grids (`Graph.given`) keeps them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.calib.exponent import Function, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.observers import TensorStats
+from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.traits import Origins
+from nmpconv.passes.quantize.exponents import padding, tables_after
+
+LEAST_DB = 0.5
+ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
+STEPS_DOWN = 3  # exponents below the one that clips nothing
+PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values
+CANDIDATES = 48  # of a free number
+EXACT_DB = 200.0  # stands for a tensor without error
+
+Row = dict[str, float]
+"""An origin as a sum of free numbers: its share of each, by name."""
+
+
+def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
+    """The graph with origins. stats (of the graph as it is) and bits are by activation."""
+    return store(graph, _chosen(graph, stats, bits))
+
+
+def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
+    """Cases 1 and 2: the activations that can have an origin."""
+    if graph.given:
+        return {}
+    return {name: row for name, row in _Equations(graph, stats).rows.items() if row}
+
+
+class _Equations:
+    """rows: by activation. Every equation takes one of the free numbers away, the newest in it."""
+
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
+        self.rows: dict[str, Row] = {name: {} for name in graph.inputs}
+        self._age: dict[str, int] = {}
+        for node in graph.nodes:
+            self._visit(node, graph)
+        for name in graph.outputs:
+            self._zero(self.rows[name])
+        for node in graph.nodes:
+            for name in _fixed_operands(node, graph, stats):
+                self._zero(self.rows[name])
+
+    def _visit(self, node: Node, graph: Graph) -> None:
+        """Case 1."""
+        op, out = OPS[node.op], graph[node.outputs[0]]
+        names = [name for name in node.inputs if not graph[name].is_const]
+        kind = op.origins(node.params, graph.ins(node), out)
+        row: Row = {}
+        if kind in (Origins.NONE, Origins.RESULT):
+            for name in names:
+                self._zero(self.rows[name])
+        if kind in (Origins.ANY, Origins.RESULT) and op.own_exponent(node, 8) is None:
+            self._age[out.name] = len(self._age)
+            row = {out.name: 1.0}
+        elif kind is Origins.ALIKE:
+            for name in names[1:]:
+                self._zero(_sum(self.rows[names[0]], self.rows[name], -1.0))
+            row = self.rows[names[0]]
+        elif kind in (Origins.SUM, Origins.DIFFERENCE):
+            row = _sum(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
+        self.rows.update(dict.fromkeys(node.outputs, row))
+
+    def _zero(self, row: Row) -> None:
+        """The sum is 0 from now on."""
+        if not row:
+            return
+        newest = max(row, key=self._age.__getitem__)
+        rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
+        for name, other in self.rows.items():
+            if newest in other:
+                self.rows[name] = _sum({n: s for n, s in other.items() if n != newest}, rest, other[newest])
+
+
+def _sum(a: Row, b: Row, times: float) -> Row:
+    """a + times * b."""
+    total = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
+    return {name: share for name, share in total.items() if share}
+
+
+def _fixed_operands(node: Node, graph: Graph, stats: Mapping[str, TensorStats]) -> list[str]:
+    """Case 2: the operands of a sum that keep 0."""
+    out = graph[node.outputs[0]]
+    if OPS[node.op].origins(node.params, graph.ins(node), out) not in (Origins.SUM, Origins.DIFFERENCE):
+        return []
+    makers, users = graph.producers(), graph.consumers()
+    linear = [
+        name
+        for name in dict.fromkeys(node.inputs)
+        if name in makers and makers[name].op in WEIGHTED and len(users[name]) == 1 and not _one_sided(stats[name])
+    ]
+    if len(linear) == 2 and _one_sided(stats[out.name]):
+        linear.remove(min(linear, key=lambda name: stats[name].peak))
+    return linear
+
+
+def _one_sided(stats: TensorStats) -> bool:
+    return min(-stats.min, stats.max) <= ONE_SIDED * stats.peak
+
+
+def _chosen(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> dict[str, float]:
+    """Case 3: the origins of all activations, those that are 0 left out."""
+    rows = free(graph, stats)
+    functions, users = tables_after(graph), graph.consumers()
+    tied: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        if bits[name] == 8 and stats[name].peak > 0:
+            for number in row:
+                tied.setdefault(number, []).append(name)
+    seen = {name: _with_padding(graph, stats[name], users[name]) for names in tied.values() for name in names}
+    origins = dict.fromkeys(rows, 0.0)
+    for number, names in tied.items():
+
+        def gain(more: float, number: str = number, names: list[str] = names) -> float:
+            """What the tensors have in dB where this number is larger by so much."""
+            found = (origins[n] + more * rows[n][number] for n in names)
+            return sum(_best_db(seen[n], c, functions.get(n)) for n, c in zip(names, found, strict=True))
+
+        # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
+        tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n in names for c in _candidates(seen[n])))
+        best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
+        if gain(best) >= gain(0.0) + LEAST_DB * len(names):
+            for name, row in rows.items():
+                origins[name] += best * row.get(number, 0.0)
+    return {name: origin for name, origin in origins.items() if origin}
+
+
+def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> TensorStats:
+    """With what stands around it for those that read it."""
+    result = deepcopy(stats)
+    for node in users:
+        around = WEIGHTED[node.op].padding(node.params, graph.ins(node)) if node.op in WEIGHTED else None
+        if around is not None:
+            result.merge(padding(graph, node, around, stats))
+    return result
+
+
+def _candidates(stats: TensorStats) -> Iterator[float]:
+    for down in range(STEPS_DOWN + 1):
+        step, first, last = _ends(stats, 1.0, down)
+        for z in np.linspace(first, last, PLACES if last > first else 1).round():
+            yield float(z) * step
+
+
+def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
+    """(step, first, last): zero points are from first, where the least integer stands for the lower end of the range,
+    to last, where the largest one stands for the upper end. The tensor is multiplied by the factor.
+
+    down: how many powers of two the step is below the least one that holds the range. Where that leaves room, the two
+    are alike: the room lies beyond the longer side of a one-sided tensor, or half beyond either end.
+    """
+    low, high = stats.min * factor, stats.max * factor
+    step = 2.0 ** (math.ceil(math.log2(max(high - low, 1e-30) / 256)) - down)
+    first = math.floor(low / step + 0.5) - INT_MIN[8]
+    last = math.ceil(high / step - 0.5) - INT_MAX[8]
+    if last < first:
+        middle = (first + last) // 2
+        only = middle if not _one_sided(stats) else first if high > -low else last
+        return step, only, only
+    return step, first, last
+
+
+def _best_db(stats: TensorStats, origin: float, function: Function | None) -> float:
+    """What the best int8 grid with this origin reaches."""
+    top = smallest_exponent(stats.min - origin, stats.max - origin, 8)
+    tried = (expected_sqnr_db(stats, top - k, 8, function, origin) for k in range(STEPS_DOWN + 1))
+    return min(max(tried), EXACT_DB)
+
+
+def filled_db(stats: TensorStats, factor: float, function: Function | None) -> float:
+    """What an int8 grid at one of the ends of the range reaches, of the tensor times a factor."""
+    tried = []
+    for down in range(STEPS_DOWN):
+        step, *ends = _ends(stats, factor, down)
+        step /= factor
+        tried += [expected_sqnr_db(stats, math.log2(step), 8, function, z * step) for z in {*ends}]
+    return min(max(tried), EXACT_DB)
+
+
+def store(graph: Graph, origins: Mapping[str, float]) -> Graph:
+    """The graph in which these activations are less their origins, with other constants where that takes them up."""
+    if not origins:
+        return graph
+    values: dict[str, Value] = dict(graph.values)
+    for name, origin in origins.items():
+        value = values[name]
+        clamp = value.clamp and (value.clamp[0] - origin, value.clamp[1] - origin)
+        values[name] = replace(value, clamp=clamp, origin=origin)
+    nodes = []
+    for node in graph.nodes:
+        operand = next((name for name in node.inputs if not graph[name].is_const), "")
+        fresh: list[Value] = []
+        if operand in origins or node.outputs[0] in origins:
+            x, y = origins.get(operand, 0.0), origins.get(node.outputs[0], 0.0)
+            node, fresh = OPS[node.op].with_origins(node, graph, x, y)
+        values.update({value.name: value for value in fresh})
+        nodes.append(node)
+    used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})
