@@ -71,19 +71,19 @@ def _outputs(narrow: Floor, wide: Floor) -> dict[str, Floor]:
     return {"8": narrow, "16": wide}
 
 
-RESNET8 = _floors(Floor(31, 98.0, 0.5), 29.2, Floor(60, 99.8))
+RESNET8 = _floors(Floor(34.8, 98.6, 0.5), 33, Floor(60, 99.8))
 FLOORS: dict[str, dict[str, Floor]] = {
     "mnist_cntk": _floors(Floor(agreement=99.5), None, Floor(agreement=99.8)),
     "mlperf_ic_resnet8_nchw": RESNET8,
     "mlperf_ic_resnet8_nhwc": RESNET8,
-    "mlperf_vww_mobilenet025_nchw": _floors(Floor(24, 98.3, 0.6), 22.8, Floor(52, 99.7)),
-    "mlperf_kws_dscnn": _floors(Floor(30, 98.4, 0.6), 23.5, Floor(52, 99.7)),
+    "mlperf_vww_mobilenet025_nchw": _floors(Floor(28.5, 98.8, 0.6), 26.5, Floor(52, 99.7)),
+    "mlperf_kws_dscnn": _floors(Floor(35.5, 99, 0.6), 23.5, Floor(52, 99.7)),
     "mlperf_ad_autoencoder": _outputs(Floor(48), Floor(70)),
-    "cifar10_resnet20": _floors(Floor(26, 98.6, 0.4), 24.3, Floor(57, 99.8)),
+    "cifar10_resnet20": _floors(Floor(31.5, 98.7, 0.4), 29.6, Floor(57, 99.8)),
     "mobilenetv1_025_224": _floors(Floor(18, 86.5, 2), 18, Floor(53, 99.4)),
     "mobilenetv2_100_224_ptqdeq": _floors(Floor(16, 94, 2), 12.5, Floor(50, 99.8)),
     "squeezenet1.1_227": _floors(Floor(27.5, 88.5, 2), 27, Floor(48, 99)),
-    "cifar10_se_mbv3_local": _floors(Floor(22.8, 97, 1), None, Floor(55, 99.5)),
+    "cifar10_se_mbv3_local": _floors(Floor(26, 97.9, 1), None, Floor(55, 99.5)),
     "ppocr_cls": _outputs(Floor(16, 86), Floor(53, 98.5)),
     "ultraface_rfb_320": _outputs(Floor(32), Floor(65)),
     "yunet_n_320": _outputs(Floor(13), Floor(52)),

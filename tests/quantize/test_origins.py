@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from float_nets import RELU, RELU6, Net, closeness, evidence, feeds, in_bits, integer, observed, residual
+from float_nets import RELU, RELU6, Feed, Net, evidence, feeds, in_bits, integer, observed, residual
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence
@@ -49,6 +50,12 @@ def exactness(graph: Graph, after: Graph) -> float:
         wanted, found = before.run(feed), engine.run(feed)
         worst = min(worst, *(sqnr_db(wanted[n], found[n].astype(np.float64) + after[n].origin) for n in names))
     return float(worst)
+
+
+def accuracy(graph: Graph, after: Graph, images: Sequence[Feed]) -> float:
+    """SQNR in dB of the output y of an integer graph."""
+    wanted = np.concatenate([FloatEngine(graph, ["y"]).run(image)["y"] for image in images])
+    return sqnr_db(wanted, integer_outputs(after, images, ["y"])["y"])
 
 
 def layers() -> Net:
@@ -150,13 +157,13 @@ def test_exactness_can_fail() -> None:
     assert exactness(graph, wrong) < 80
 
 
-@pytest.mark.parametrize("op", ["mul", "softmax", "average_pool", "divide", "lrn"])
+@pytest.mark.parametrize("op", ["mul", "softmax", "average_pool", "lrn"])
 def test_who_needs_zero(op: str) -> None:
     net = layers()
     params = {"softmax": {"axis": 3}, "lrn": {"size": 3}}.get(op, {})
     if op == "average_pool":
         params = {"kernel_h": 2, "kernel_w": 2, "pad_top": 1, "count_include_pad": True}
-    net.op(op, "r r" if op in ("mul", "divide") else "r", "z", **params)
+    net.op(op, "r r" if op == "mul" else "r", "z", **params)
     net.conv("z", "y", 3)
     graph = net.graph("y")
     assert origins.free(graph, observed(graph, feeds(graph))) == {}
@@ -225,7 +232,7 @@ def test_one_sided_nets_gain(strict: bool) -> None:
         fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(), images, zero_points)
         prepared = fitter.prepare("scalar", images, Trace())
         assert any(v.origin for v in prepared.ranged.activations()) == zero_points
-        found.append(closeness(graph, fitter.quantize(prepared, True, Trace()), feeds(graph, 24, seed=5)))
+        found.append(accuracy(graph, fitter.quantize(prepared, True, Trace()), feeds(graph, 24, seed=5)))
     assert found[1] > found[0] + 1
 
 
@@ -244,10 +251,9 @@ def test_without_images_the_bias_has_the_sum_of_the_rounded_weights() -> None:
     for before in (graph, origins.run(graph, stats, bits)):
         ranged = exponents.run(before, stats, bits, Method())
         quantized.append(rounded(ranged, Rounding(per_tensor=True, gptq=False), Evidence()))
-    plain, moved = (integer_outputs(after, images, ["y"])["y"] for after in quantized)
+    plain, moved = (accuracy(graph, after, images) for after in quantized)
     assert quantized[1]["r"].origin > 0
-    wanted = np.concatenate([FloatEngine(graph, ["y"]).run(image)["y"] for image in images])
-    assert sqnr_db(wanted, moved) > sqnr_db(wanted, plain) - 0.5
+    assert moved > plain - 0.5
 
 
 def test_dead_channels_are_found() -> None:

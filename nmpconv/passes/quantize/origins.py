@@ -141,7 +141,8 @@ def _chosen(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, i
         def gain(more: float, number: str = number, names: list[str] = names) -> float:
             """What the tensors have in dB where this number is larger by so much."""
             found = (origins[n] + more * rows[n][number] for n in names)
-            return sum(_best_db(seen[n], c, functions.get(n)) for n, c in zip(names, found, strict=True))
+            total = sum(_best_db(seen[n], c, functions.get(n)) for n, c in zip(names, found, strict=True))
+            return round(total, 3)  # of equally good ones, noise of floats is not to choose
 
         # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
         tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n in names for c in _candidates(seen[n])))

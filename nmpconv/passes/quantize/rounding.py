@@ -139,14 +139,16 @@ class _Layer:
     def _leave_out(self, seen: Interval) -> None:
         """Case 3, of a layer that reads all channels; padding must be the same, too."""
         node, graph = self.node, self.graph
+        self.read = np.ones(self.shape.k, bool)  # the inputs that are left
         if self.shape.groups > 1:
             return
         around = WEIGHTED[node.op].padding(node.params, graph.ins(node))
         same = seen.constant if around is None else seen.constant & (seen.lo == (0 if self.pad is None else self.pad))
         if same.any():
-            split = self.weights.reshape(len(self.weights), -1, len(same))
-            self.bias = self.bias + split.sum(axis=1) @ np.where(same, seen.lo * self.step_x, 0.0)
-            self.weights = np.where(same, 0.0, split).reshape(self.weights.shape)
+            taps = self.weights.reshape(len(self.weights), -1, len(same)).sum(axis=1)
+            self.bias = self.bias + taps @ np.where(same, seen.lo * self.step_x, 0.0)
+            self.read = np.tile(~same, self.shape.k // len(same))
+            self.weights = self.weights * self.read
 
     def plain_bias(self, q: np.ndarray) -> np.ndarray:
         """Without rows; it holds the input's origin times the float weights, and the sums have that of the integers."""
@@ -166,6 +168,7 @@ class _Layer:
             second_moment(gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part]), moment)
         scale = np.full(k + 1, self.step_x)
         scale[0] = 1.0
+        scale[1:] *= self.read
         moment *= scale[:, None] * scale[None, :]
         split = self.shape.split(self.weights)
         steps = np.ldexp(1.0, self.exponents).reshape(groups, outs)
