@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from math import prod
 from typing import Any
@@ -42,11 +42,14 @@ class Importer:
         elements: Mapping[str, int],
         constants: dict[str, np.ndarray],
         activations: Sequence[str],
+        readers: Mapping[str, Collection[str]],
         path: str,
     ) -> None:
+        """readers: the ONNX op types that read a tensor, and "" for an output of the graph."""
         self.input_shapes = input_shapes
         self.constants = constants
         self._path = path
+        self._readers = readers
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
         self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
         self._nodes: list[Node] = []
@@ -153,6 +156,10 @@ class Importer:
 
     def is_const(self, name: str) -> bool:
         return name in self.constants
+
+    def only_read_by(self, name: str, kind: str) -> bool:
+        """Whether ONNX ops of this type, and nothing else, read an ONNX tensor."""
+        return set(self._readers.get(name, ())) == {kind}
 
     def array(self, name: str, what: str) -> np.ndarray:
         """A constant tensor; Unsupported if it is computed at run time. what: its role, for the message."""

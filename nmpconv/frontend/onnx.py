@@ -91,7 +91,11 @@ class Walk:
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]
         elements = {value.name: value.type.tensor_type.elem_type for value in real}
-        self.to = Importer(shapes, elements, constants, activations, path)
+        readers: dict[str, set[str]] = {name: {""} for name in self.outputs}
+        for node in self.nodes:
+            for name in reads(node):
+                readers.setdefault(name, set()).add(node.op_type)
+        self.to = Importer(shapes, elements, constants, activations, readers, path)
 
     def run(self) -> Graph:
         for node in self.nodes:

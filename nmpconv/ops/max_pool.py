@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Invalid
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.pad import LOWEST
 from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.traits import Border
 from nmpconv.ops.window import bordered, padded, pool_out, sees_pixels, tap
@@ -49,15 +51,17 @@ class MaxPool(Op):
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type in ("ReduceMax", "ReduceMin"):
             return _lower_reduction(node, to)
-        x = to.nhwc(node.input(0))
+        source, border = _without_border(to, node.input(0))
+        x = to.nhwc(source)
         _, height, width, _ = to[x].shape
+        height, width = height + border.top + border.bottom, width + border.left + border.right
         if node.op_type == "GlobalMaxPool":
             params = MaxPoolParams(kernel_h=height, kernel_w=width)
         else:
             if node.integer("storage_order", 0) not in (0, 1):
                 raise Invalid(f"storage_order {node.integer('storage_order', 0)}", hint="0 or 1")
             params = MaxPoolParams(**node.pool_window((height, width)).params("kernel", "stride", "dilation", "pad"))
-        to.nchw(to.emit("max_pool", (x,), params), node.outputs[0], like=node.input(0))
+        to.nchw(to.emit("max_pool", (x,), bordered(params, border)), node.outputs[0], like=node.input(0))
 
     def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
@@ -104,6 +108,17 @@ class MaxPool(Op):
             pads=[p.pad_top, p.pad_left, p.pad_bottom, p.pad_right],
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _without_border(to: Importer, name: str) -> tuple[str, Border]:
+    """What lies within a border of -inf, and the border; of any other tensor the tensor itself."""
+    pad = to.maker(to.value(name))
+    if pad is None or pad.op != "pad" or to[pad.inputs[1]].data != LOWEST:
+        return name, Border(0, 0, 0, 0, -math.inf)
+    outside, inside = pad.params.pads[:4], pad.params.pads[4:]
+    if any(outside) or len(inside) not in (2, 4):
+        raise Unsupported("its input has a border of -inf along other axes than height and width", hint="its own pads")
+    return pad.inputs[0], Border(*(0,) * (4 - len(inside)), *inside, -math.inf)
 
 
 def _lower_reduction(node: OnnxNode, to: Importer) -> None:

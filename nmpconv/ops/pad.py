@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
 
+LOWEST = np.finfo(np.float32).min  # stands for -inf until a MaxPool has taken the border
+
+
 @dataclass(frozen=True)
 class PadParams:
     pads: tuple[int, ...] = ()
@@ -36,7 +39,10 @@ class Pad(Op):
     border = 1
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers."""
+        """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers.
+
+        -inf is for MaxPool only, which makes it padding of its own.
+        """
         mode = node.text("mode", "constant")
         if mode not in ("constant", "reflect", "edge", "wrap"):
             raise Unsupported(f"mode {mode}", hint="constant, reflect, edge or wrap")
@@ -64,9 +70,12 @@ class Pad(Op):
             indices = [np.pad(np.arange(size), side, mode=mode).tolist() for size, *side in sides]  # type: ignore[call-overload]
             take(to, x, indices, node.outputs[0])
             return
+        name = node.input(2)
+        if value == -np.inf and to.only_read_by(node.outputs[0], "MaxPool"):
+            name, value = "", LOWEST
         if not np.isfinite(value):
-            raise Unsupported(f"padding with {value}", hint="a finite value; MaxPool's own pads never win")
-        to.emit("pad", (x, to.const(value.reshape(1), node.input(2))), PadParams(tuple(both)), node.outputs[0])
+            raise Unsupported(f"padding with {value}", hint="a finite value, or -inf before MaxPool only")
+        to.emit("pad", (x, to.const(value.reshape(1), name)), PadParams(tuple(both)), node.outputs[0])
 
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         pads = params.pads

@@ -20,6 +20,7 @@ from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
 
 Clamp = tuple[float, float]
+MOVES = ("transpose", "reshape")
 
 
 class Editor:
@@ -241,15 +242,20 @@ def restore_names(graph: Graph) -> Graph:
     """Give values that hold the elements of an ONNX tensor its name, where no value has it.
 
     Their names are derived from it: ``name.op`` by the importer, for results that are in another layout than the ONNX
-    tensor, and ``name~1`` by `Editor.fresh`.
+    tensor, and ``name~1`` by `Editor.fresh`. So are those of what the ONNX node computes on the way to its result, which
+    comes last, and of its input in another layout, ``name.op`` of an op that only moves data.
     """
-    renames: dict[str, str] = {}
+    computed, moved = dict[str, str](), dict[str, str]()
     for node in graph.nodes:
         for name in node.outputs:
             goal = name.rpartition("~")[0] or name
-            goal = goal.removesuffix(f".{node.op}")
-            if name not in graph.outputs and goal not in graph.values and goal not in renames.values():
-                renames[name] = goal
+            if name in graph.outputs or goal.removesuffix(f".{node.op}") in graph.values:
+                continue
+            if node.op in MOVES:
+                moved.setdefault(goal, name)
+            else:
+                computed[goal.removesuffix(f".{node.op}")] = name
+    renames = {name: goal for goal, name in (moved | computed).items()}
     nodes = tuple(
         replace(
             node,

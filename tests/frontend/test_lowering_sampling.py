@@ -76,6 +76,25 @@ CASES = [
     ("expand", 13, "(float[1,4,1,1] x) => (y) <int64[4] s = {1,4,2,3}> { y = Expand(x, s) }"),
     ("expand/rank", 13, "(float[1,4] x) => (y) <int64[3] s = {3,1,4}> { y = Expand(x, s) }"),
     ("pad/reflect", 13, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="reflect">(x, p) }}'),
+    ("pad/max pool", 10, f"{SMALL} {{ p = Pad<pads=[0,0,2,1,0,0,1,0],value=-inf>(x) y = MaxPool<kernel_shape=[3,2]>(p) }}"),
+    (
+        "pad/max pool, own pads",
+        13,
+        f"{SMALL} <int64[8] p = {{0,0,0,1,0,0,1,1}}, float v = {{-inf}}> "
+        "{ t = Pad(x, p, v) y = MaxPool<kernel_shape=[3,4],strides=[2,3],pads=[1,0,0,1],ceil_mode=1>(t) }",
+    ),
+    (
+        "pad/max pool, same",
+        13,
+        f"{SMALL} <int64[8] p = {{0,0,0,1,0,0,1,0}}, float v = {{-inf}}> "
+        '{ t = Pad(x, p, v) y = MaxPool<kernel_shape=[3,3],strides=[2,2],auto_pad="SAME_UPPER">(t) }',
+    ),
+    (
+        "pad/max pool, 1d",
+        13,
+        f"{SIGNAL} <int64[6] p = {{0,0,1,0,0,2}}, float v = {{-inf}}> "
+        "{ t = Pad(x, p, v) y = MaxPool<kernel_shape=[4]>(t) }",
+    ),
     ("pad/edge", 13, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="edge">(x, p) }}'),
     ("pad/wrap", 19, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="wrap">(x, p) }}'),
     # reductions

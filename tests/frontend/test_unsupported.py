@@ -62,7 +62,7 @@ ROWS = [
         "infinite pad",
         7,
         f"{IMAGE} <int64[8] p = {{0,0,1,1,0,0,1,1}}> {{ y = Pad<pads=[0,0,1,1,0,0,1,1],value=-inf>(x) }}",
-        "Pad: padding with -inf; a finite value; MaxPool's own pads never win",
+        "Pad: padding with -inf; a finite value, or -inf before MaxPool only",
     ),
     (
         "aligned corners",

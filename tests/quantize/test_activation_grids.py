@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from float_nets import RELU, Net, feeds, in_bits, observed, residual
+from onnx_net import Net as OnnxNet
 
 from nmpconv.calib.exponent import choose
+from nmpconv.convert import Options, convert
+from nmpconv.errors import InputError
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import exponents
 from nmpconv.passes.quantize.exponents import Method, provisional, saturating
@@ -77,3 +81,12 @@ def test_statistics_are_left_alone() -> None:
     for name, (count, top, counts) in before.items():
         assert (stats[name].count, stats[name].max) == (count, top)
         assert np.array_equal(stats[name].histogram.counts, counts)
+
+
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_a_tensor_beyond_the_coarsest_grid_is_told(bits: str, tmp_path: Path) -> None:
+    net = OnnxNet((1, 4))
+    net.save(tmp_path / "m.onnx", net.add("Softmax", net.add("Add", "x", net.const(np.float32([0, 0, -1e38, 0])))))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32))
+    with pytest.raises(InputError, match=r"reaches 1e\+38; 16 bits hold magnitudes up to 3\.02e\+23"):
+        convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits=bits), lambda *_: None)

@@ -28,10 +28,11 @@ import numpy as np
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.traits import Bounds
 from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.rewrite import Editor, apply
 
-PIXEL_PEAK = 128.0
+PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
 
 
 class Affine(NamedTuple):
@@ -49,8 +50,8 @@ class Affine(NamedTuple):
 
 def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
     """peaks: the largest magnitude of activations, by name; those of raw pixels are known."""
-    known = {**(peaks or {}), **dict.fromkeys(graph.pixels, PIXEL_PEAK)}
-    return apply(graph, _backward, partial(_forward, known))
+    ranges = {name: (-peak, peak) for name, peak in (peaks or {}).items()}
+    return apply(graph, _backward, partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)}))
 
 
 def affine(editor: Editor, node: Node) -> Affine | None:
@@ -127,14 +128,14 @@ def _private(editor: Editor, node: Node) -> bool:
     return editor.only_user(node.outputs[0]) is not None
 
 
-def _forward(peaks: Mapping[str, float], editor: Editor, node: Node) -> bool:  # case 4
+def _forward(ranges: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # case 4
     found = affine(editor, node)
     out = editor[node.outputs[0]]
     users = editor.users(out.name)
     if found is None or out.clamp is not None or out.name in editor.outputs or not users:
         return False
-    peak = peaks.get(found.x, 0.0)
-    if not all(_takes(editor, user, out.name, found, peak) for user in users):
+    allowed = ranges.get(found.x, (0.0, 0.0))
+    if not all(_takes(editor, user, out.name, found, allowed) for user in users):
         return False
     for user in users:
         _merge_into_reader(editor, user, found)
@@ -142,7 +143,7 @@ def _forward(peaks: Mapping[str, float], editor: Editor, node: Node) -> bool:  #
     return True
 
 
-def _takes(editor: Editor, layer: Node, name: str, found: Affine, peak: float) -> bool:
+def _takes(editor: Editor, layer: Node, name: str, found: Affine, allowed: Bounds) -> bool:
     if layer.op not in WEIGHTED or layer.inputs[0] != name or name in layer.inputs[1:]:
         return False
     if groups_of(layer) > 1 and not found.keeps_order:
@@ -150,7 +151,7 @@ def _takes(editor: Editor, layer: Node, name: str, found: Affine, peak: float) -
     pad = _pad_before(editor, layer, found)
     if pad is not None and WEIGHTED[layer.op].border is None:  # zeros between pixels stand for no value of a map
         return False
-    return pad is None or bool(np.all(np.abs(pad) <= peak))
+    return pad is None or bool(np.all((allowed[0] <= pad) & (pad <= allowed[1])))
 
 
 def _pad_before(editor: Editor, layer: Node, found: Affine) -> np.ndarray | None:

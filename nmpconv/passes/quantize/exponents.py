@@ -5,6 +5,8 @@
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
 
+A tensor beyond the coarsest grid is an error, unless a table reads it: that may be flat there.
+
 What padding stands for (the fourth input of a convolution) counts as often as the convolution reads it.
 
 A clamp becomes the saturation range of the tensor.
@@ -13,7 +15,7 @@ A clamp becomes the saturation range of the tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +24,8 @@ from nmpconv.calib.exponent import Function, Range, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
-from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.errors import InputError
+from nmpconv.fixed import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.quantize.grids import grid_groups
@@ -62,6 +65,8 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
             function = functions.get(group[0])
+            if function is None:
+                _check_reach(group, stats, width)
             percentile = method.percentile
             choice = choose(merged, width, method.name, percentile=percentile, function=function, limits=limits)
             exponent = choice.exponent
@@ -78,6 +83,17 @@ def _span(value: Value, stats: TensorStats, bits: int) -> Range:
     clamp = value.clamp and (value.clamp[0] + value.origin, value.clamp[1] + value.origin)
     low, high = span(stats, bits, clamp)
     return low - value.origin, high - value.origin
+
+
+def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: int) -> None:
+    """InputError where the coarsest grid would saturate what was seen."""
+    most = math.ldexp(2.0 ** (bits - 1), EXPONENT_MAX)
+    for name in names:
+        if stats[name].peak > most * (1 + ROUNDING):
+            raise InputError(
+                f"the tensor {name!r} reaches {stats[name].peak:.3g}; {bits} bits hold magnitudes up to {most:.3g}",
+                hint="a Clip before it, or a smaller constant: -1e4 masks attention as well as -1e38 does",
+            )
 
 
 def tables_after(graph: Graph) -> dict[str, Function]:

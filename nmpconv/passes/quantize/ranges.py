@@ -23,7 +23,7 @@ from nmpconv.passes.quantize.grids import grid_groups
 
 EVEN = 4096  # values that stand for an even spread
 BEYOND = 1.01  # a grid that ends at a constant may round it to one step more than it has
-FAR = 1e37  # the largest float32 is not much more
+FAR = 2.0**69  # within the coarsest grid of 8 bits
 
 
 def run(graph: Graph, measured: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
