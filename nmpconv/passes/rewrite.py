@@ -249,12 +249,14 @@ def restore_names(graph: Graph) -> Graph:
     for node in graph.nodes:
         for name in node.outputs:
             goal = name.rpartition("~")[0] or name
-            if name in graph.outputs or goal.removesuffix(f".{node.op}") in graph.values:
+            if node.op not in MOVES:
+                goal = goal.removesuffix(f".{node.op}")
+            if name in graph.outputs or goal in graph.values:
                 continue
             if node.op in MOVES:
                 moved.setdefault(goal, name)
             else:
-                computed[goal.removesuffix(f".{node.op}")] = name
+                computed[goal] = name
     renames = {name: goal for goal, name in (moved | computed).items()}
     nodes = tuple(
         replace(
