@@ -6,8 +6,11 @@ next to others in its tensor, and so would be the bits that it has left: the row
 1. divide of two slices of one product of matrices, along the axis of its columns; q may be either of its operands.
 2. The same with a number e > 0 added to the divisor: it becomes one more element of q, so that it is divided by the
    same length. That also keeps a row of zeros apart from 0 / 0.
-3. Where a and b are columns of K^T V with K >= 0, K is divided by its largest element first: the sums of products are
-   as large as K and V together, so images with a strong K would leave few bits to the others, and saturate.
+3. Where a and b are columns of K^T V with K >= 0, each feature of K is divided by its largest element first. Otherwise
+   the sums of products are as large as K and V together: an image with a strong K leaves few bits to the others, or
+   saturates, and a divisor that weak features make has hardly any. The features of q are multiplied by the same, over
+   the largest of all, and the row is normalized again. Where b sums up K and q >= 0, no divisor is below 1 then: each
+   feature has an element of 1, and a row of length 1 has a sum of at least 1.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.lrn import SIZE_MAX, LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.pad import PadParams
@@ -26,7 +30,7 @@ from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.transpose import TransposeParams
 from nmpconv.passes.rewrite import Editor, apply
 
-TINY = 1e-30  # the least number to divide K by
+TINY = 1e-30  # the least number to divide a feature by
 
 
 def run(graph: Graph) -> Graph:
@@ -60,56 +64,81 @@ def _normalize(editor: Editor, node: Node) -> bool:
 
 def _rewrite(editor: Editor, node: Node, product: Node, bottom: Node, side: int, epsilon: float) -> bool:
     q = product.inputs[side]
-    shape = editor[q].shape
-    length = shape[-1] + (epsilon > 0)
+    features = editor[q].shape[-1]
+    length = features + (epsilon > 0)
     if editor[q].is_const or 2 * length - 1 > SIZE_MAX:
         return False
     if epsilon:
         number = editor.const(f"{node.name}.epsilon", np.array([epsilon]))
-        pads = (*(0,) * (2 * len(shape) - 1), 1)
+        pads = (*(0,) * (2 * len(editor[q].shape) - 1), 1)
         q = editor.emit("pad", (q, number), PadParams(pads), at=product)
-    size = 2 * length - 1
-    unit = editor.emit("lrn", (q,), LrnParams(size, alpha=float(size), beta=0.5, bias=0.0), at=product)
+    unit = _unit(editor, product, q)
+    if (scaled := _scale_keys(editor, product.inputs[1 - side], (*editor[q].shape[:-1], features))) is not None:  # case 3
+        shares, largest = scaled
+        rows = [editor.emit("mul", (_part(editor, product, unit, 0, features), shares), at=product, clamp=(-1.0, 1.0))]
+        if epsilon:
+            last = (_part(editor, product, unit, features, 1), largest)
+            rows.append(editor.emit("divide", last, at=product, clamp=(0.0, 1.0)))
+            rows = [editor.emit("concat", rows, ConcatParams(len(editor[q].shape) - 1), at=product)]
+        unit = _unit(editor, product, *rows)
     divisor = bottom.outputs[0]
-    largest = _scale_keys(editor, product.inputs[1 - side])  # case 3
     if epsilon:
-        last = _part(editor, product, unit, shape[-1], 1)
-        unit = _part(editor, product, unit, 0, shape[-1])
-        if largest:
-            last = editor.emit("divide", (last, largest), at=node, clamp=(0.0, 1.0))
+        rest = _part(editor, product, unit, features, 1)
+        unit = _part(editor, product, unit, 0, features)
         if side == 1:  # a row of the product then is a column
-            swapped = TransposeParams((*range(len(shape) - 2), len(shape) - 1, len(shape) - 2))
-            last = editor.emit("transpose", (last,), swapped, at=node)
-        divisor = editor.emit("add", (divisor, last), at=node)
+            rank = len(editor[rest].shape)
+            swapped = TransposeParams((*range(rank - 2), rank - 1, rank - 2))
+            rest = editor.emit("transpose", (rest,), swapped, at=node)
+        divisor = editor.emit("add", (divisor, rest), at=node)
     inputs = [unit if i == side else name for i, name in enumerate(product.inputs)]
-    editor.set(replace(product, inputs=tuple(inputs)))
+    editor.set(replace(editor.now(product), inputs=tuple(inputs)))
     editor.set(replace(node, inputs=(node.inputs[0], divisor)))
     return True
 
 
-def _scale_keys(editor: Editor, name: str) -> str:
-    """Divide K by its largest element in each matrix, which is returned, [..., 1, 1]; "" where there is no K."""
-    node = editor.producer(name)
+def _unit(editor: Editor, at: Node, rows: str) -> str:
+    """Each row over its length."""
+    size = 2 * editor[rows].shape[-1] - 1
+    return editor.emit("lrn", (rows,), LrnParams(size, alpha=float(size), beta=0.5, bias=0.0), at=at)
+
+
+def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...]) -> tuple[str, str] | None:
+    """Divide each feature of K by its largest element. None where there is no K.
+
+    Returns what the features were divided by, over the largest of them, [..., 1, features], and that one [..., 1, 1].
+    name: V^T K, whose last axis counts features. queries: the shape of q.
+    """
+    node, place = editor.producer(name), 1  # of the operand whose rows are the last axis
     while node is not None and node.op == "transpose" and editor.only_user(node.outputs[0]) is not None:
-        node = editor.producer(node.inputs[0])
+        rank = len(node.params.perm)
+        if node.params.perm != (*range(rank - 2), rank - 1, rank - 2):
+            return None
+        node, place = editor.producer(node.inputs[0]), 1 - place
     if node is None or node.op != "batch_matmul" or editor.only_user(node.outputs[0]) is None:
-        return ""
-    for side, name in enumerate(node.inputs):
-        source, shape = name, editor[name].shape
-        while (above := editor.producer(source)) is not None and above.op == "transpose":
-            source = above.inputs[0]
-        clamp = editor[source].clamp
-        if editor[name].is_const or clamp is None or clamp[0] < 0 or shape[:-2] != editor[node.outputs[0]].shape[:-2]:
-            continue
-        matrices, count = math.prod(shape[:-2]), shape[-2] * shape[-1]
-        flat = editor.emit("reshape", (name,), ReshapeParams((1, matrices, count, 1)), at=node)
-        largest = editor.emit("max_pool", (flat,), MaxPoolParams(1, count), at=node)
-        largest = editor.emit("requantize", (largest,), at=node, clamp=(TINY, math.inf))
-        largest = editor.emit("reshape", (largest,), ReshapeParams((*shape[:-2], 1, 1)), at=node)
-        keys = editor.emit("divide", (name, largest), at=node, clamp=(0.0, 1.0))
-        editor.set(replace(node, inputs=tuple(keys if i == side else other for i, other in enumerate(node.inputs))))
-        return largest
-    return ""
+        return None
+    source = name = node.inputs[place]
+    while (above := editor.producer(source)) is not None and above.op == "transpose":
+        source = above.inputs[0]
+    clamp, (*outer, features, count) = editor[source].clamp, editor[name].shape
+    if editor[name].is_const or clamp is None or clamp[0] < 0 or (*outer, features) != (*queries[:-2], queries[-1]):
+        return None
+    matrices = math.prod(outer)
+    reach = _largest(editor, node, name, matrices * features, count)
+    keys = editor.emit("divide", (name, _reshaped(editor, node, reach, (*outer, features, 1))), at=node, clamp=(0.0, 1.0))
+    editor.set(replace(node, inputs=tuple(keys if i == place else other for i, other in enumerate(node.inputs))))
+    largest = _reshaped(editor, node, _largest(editor, node, reach, matrices, features), (*outer, 1, 1))
+    row = _reshaped(editor, node, reach, (*outer, 1, features))
+    return editor.emit("divide", (row, largest), at=node, clamp=(0.0, 1.0)), largest
+
+
+def _largest(editor: Editor, at: Node, x: str, rows: int, count: int) -> str:
+    """The largest element of each row, and at least TINY: [1, rows, 1, 1]."""
+    y = editor.emit("max_pool", (_reshaped(editor, at, x, (1, rows, count, 1)),), MaxPoolParams(1, count), at=at)
+    return editor.emit("requantize", (y,), at=at, clamp=(TINY, math.inf))
+
+
+def _reshaped(editor: Editor, at: Node, x: str, shape: tuple[int, ...]) -> str:
+    return editor.emit("reshape", (x,), ReshapeParams(shape), at=at)
 
 
 def _number(editor: Editor, node: Node) -> tuple[str, float] | None:
