@@ -101,6 +101,21 @@ def root_mean_square(net: Net) -> str:
     return net.add("Mul", net.add("Mul", x, inverse), net.weights(CHANNELS, spread=0.3, middle=1.0))
 
 
+def lengths(net: Net) -> str:
+    """Of pixels, which nothing is divided by."""
+    return net.add("ReduceL2", features(net), net.const([1]), keepdims=1)
+
+
+def global_response(net: Net) -> str:
+    """ConvNeXt V2's, with more pixels than one sum of squares has room for."""
+    x = net.conv("x", CHANNELS, strides=[2, 2])
+    x = net.add("Resize", x, "", net.const(np.array([1, 1, 8, 8], np.float32)))
+    length = net.add("ReduceL2", x, net.const([2, 3]), keepdims=1)
+    mean = net.add("Add", net.add("ReduceMean", length, net.const([1]), keepdims=1), number(net, 1e-6))
+    y = net.add("Mul", net.add("Mul", x, net.add("Div", length, mean)), net.weights(1, CHANNELS, 1, 1))
+    return net.add("GlobalAveragePool", net.add("Add", y, x))
+
+
 def linear_attention(net: Net) -> str:
     """EfficientViT's, with two heads of eight channels."""
     heads, width = 2, 8
@@ -125,6 +140,8 @@ BLOCKS = (
     generalized_mean,
     unbiased_layer_norm,
     root_mean_square,
+    lengths,
+    global_response,
     linear_attention,
 )
 
