@@ -1,9 +1,14 @@
 /* Depthwise convolutions with RISC-V's vectors: a vector of channels of an output pixel, tap by tap. Of 3x3 int8 ones,
  * pixels of a line whose windows hold no padding go together, for the weights to stay in registers.
+ *
+ * Taps in the padding are left out: sums start at what they add, which is in the scratch. Columns of y go one after the
+ * other where their windows hold padding, so that it is the same for most pixels.
  */
 #include "arch/rvv/conv_rvv.h"
 
 #ifdef NMP_RVV
+
+#include <string.h>
 
 #include "conv/patch.h"
 
@@ -13,6 +18,8 @@ typedef struct window {
   int32_t rows, columns; /* may be none */
   size_t pixel, line;    /* bytes from tap to tap of x */
   size_t tap, kernel;    /* of w */
+  void *sums;            /* what sums of all channels start at, as wide as they are; NULL: zeros */
+  int stays;             /* the sums go there, and not to y */
 } window;
 
 typedef void pixel_fn(const nmp_conv *c, const window *at, size_t pixel);
@@ -37,14 +44,19 @@ static uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
 #define LOAD_8_M1(from) __riscv_vsext_vf2_i16m1(__riscv_vle8_v_i8mf2(from, vl), vl)
 #define LOAD_16_M1(from) __riscv_vle16_v_i16m1(from, vl)
 
-#define PIXEL_32(name, X, W, PRODUCT)                                   \
-  static void name(const nmp_conv *c, const window *at, size_t pixel) { \
-    for (size_t channel = 0, vl; channel < c->out; channel += vl) {     \
-      vl = __riscv_vsetvl_e32m4(c->out - channel);                      \
-      vint32m4_t sum = __riscv_vmv_v_x_i32m4(0, vl);                    \
-      EACH_TAP(X, W, sum = PRODUCT;)                                    \
-      nmp_rvv_end_32(c, output(c, pixel, channel), sum, channel, vl);   \
-    }                                                                   \
+#define PIXEL_32(name, X, W, PRODUCT)                                                         \
+  static void name(const nmp_conv *c, const window *at, size_t pixel) {                       \
+    for (size_t channel = 0, vl; channel < c->out; channel += vl) {                           \
+      vl = __riscv_vsetvl_e32m4(c->out - channel);                                            \
+      int32_t *sums = at->sums ? (int32_t *)at->sums + channel : NULL;                        \
+      vint32m4_t sum = sums ? __riscv_vle32_v_i32m4(sums, vl) : __riscv_vmv_v_x_i32m4(0, vl); \
+      EACH_TAP(X, W, sum = PRODUCT;)                                                          \
+      if (at->stays) {                                                                        \
+        __riscv_vse32_v_i32m4(sums, sum, vl);                                                 \
+      } else {                                                                                \
+        nmp_rvv_end_32(c, output(c, pixel, channel), sum, channel, vl);                       \
+      }                                                                                       \
+    }                                                                                         \
   }
 #define PRODUCT_8X8 \
   __riscv_vwadd_wv_i32m4(sum, __riscv_vwmul_vv_i16m2(__riscv_vle8_v_i8m1(xs, vl), __riscv_vle8_v_i8m1(ws, vl), vl), vl)
@@ -58,9 +70,14 @@ PIXEL_32(pixel_32_16x16, int16_t, int16_t, __riscv_vwmacc_vv_i32m4(sum, LOAD_16_
   static void name(const nmp_conv *c, const window *at, size_t pixel) {                                          \
     for (size_t channel = 0, vl; channel < c->out; channel += vl) {                                              \
       vl = __riscv_vsetvl_e64m4(c->out - channel);                                                               \
-      vint64m4_t sum = __riscv_vmv_v_x_i64m4(0, vl);                                                             \
+      int64_t *sums = at->sums ? (int64_t *)at->sums + channel : NULL;                                           \
+      vint64m4_t sum = sums ? __riscv_vle64_v_i64m4(sums, vl) : __riscv_vmv_v_x_i64m4(0, vl);                    \
       EACH_TAP(X, W, sum = __riscv_vwadd_wv_i64m4(sum, __riscv_vwmul_vv_i32m2(LOAD_X(xs), LOAD_W(ws), vl), vl);) \
-      nmp_rvv_end_64(c, output(c, pixel, channel), sum, channel, vl);                                            \
+      if (at->stays) {                                                                                           \
+        __riscv_vse64_v_i64m4(sums, sum, vl);                                                                    \
+      } else {                                                                                                   \
+        nmp_rvv_end_64(c, output(c, pixel, channel), sum, channel, vl);                                          \
+      }                                                                                                          \
     }                                                                                                            \
   }
 
@@ -92,15 +109,7 @@ static void line_of_three(const nmp_conv *c, const window *at, size_t pixel, siz
   }
 }
 
-/* How many pixels of a line from this one on have windows without padding, as it has. */
-static size_t whole_windows(const nmp_conv *c, size_t pixel) {
-  const int32_t column = (int32_t)(pixel % (size_t)c->h.out), reach = (c->h.kernel - 1) * c->h.dilation;
-  const int32_t last = (c->h.in - 1 - reach + c->h.before) / c->h.stride;
-  return (size_t)((last < c->h.out - 1 ? last : c->h.out - 1) - column + 1);
-}
-
-static window window_of(const nmp_conv *c, size_t pixel) {
-  const nmp_place at = nmp_locate(c, pixel);
+static window window_of(const nmp_conv *c, nmp_place at) {
   const size_t element = (size_t)1 << c->x_wide, tap = (size_t)c->out << c->w_wide;
   window w = {.pixel = (size_t)c->h.dilation * c->in * element,
               .line = (size_t)c->v.dilation * (size_t)c->h.in * c->in * element,
@@ -118,6 +127,55 @@ static window window_of(const nmp_conv *c, size_t pixel) {
   return w;
 }
 
+static size_t sum_bytes(const nmp_conv *c, enum nmp_rvv_sums sums) {
+  return c->out * (sums == NMP_RVV_32 ? sizeof(int32_t) : sizeof(int64_t));
+}
+
+/* What the taps of a window add that are padding: those before, between and behind the rows of pixels. */
+static void add_padding(const nmp_conv *c, pixel_fn *compute, const window *at) {
+  const uint8_t *w = nmp_rvv_weights(c), *end = w + c->k * at->tap;
+  window gap = *at;
+  gap.x = c->pad;
+  gap.pixel = 0;
+  gap.rows = gap.stays = 1;
+  for (int32_t row = 0; row <= at->rows; row++) {
+    const uint8_t *stop = row < at->rows ? at->w + (size_t)row * at->kernel : end;
+    gap.w = w;
+    gap.columns = (int32_t)((size_t)(stop - w) / at->tap);
+    compute(c, &gap, 0);
+    w = stop + (size_t)at->columns * at->tap;
+  }
+}
+
+/* Columns [from, to) of rows [first, last) of all images, whose windows have the same columns inside. */
+static void run_columns(const nmp_conv *c, pixel_fn *compute, int32_t from, int32_t to, size_t first, size_t last) {
+  const nmp_rvv_head *head = c->packed;
+  const int three = c->v.kernel == 3 && c->h.kernel == 3 && compute == pixel_32_8x8;
+  const size_t width = (size_t)c->h.out, step = (size_t)c->h.stride * c->in << c->x_wide;
+  const uint8_t *w = NULL;
+  int32_t rows = -1;
+  for (size_t row = first; row < last; row++) {
+    window at = window_of(c, nmp_locate(c, row * width + (size_t)from));
+    size_t pixel = row * width + (size_t)from;
+    if (three && at.rows == 3 && at.columns == 3) {
+      line_of_three(c, &at, pixel, (size_t)(to - from));
+      continue;
+    }
+    if (c->pad && (uint32_t)(at.rows * at.columns) < c->k) {
+      at.sums = c->scratch;
+      if (at.w != w || at.rows != rows) { /* windows of the rows before have others inside */
+        w = at.w;
+        rows = at.rows;
+        memset(at.sums, 0, sum_bytes(c, head->sums));
+        add_padding(c, compute, &at);
+      }
+    }
+    for (const size_t end = pixel + (size_t)(to - from); pixel < end; pixel++, at.x += step) {
+      compute(c, &at, pixel);
+    }
+  }
+}
+
 static void run(const nmp_conv *c, size_t task, size_t of) {
   static pixel_fn *const table[2][2][2] = {
       {{pixel_32_8x8, pixel_32_8x16}, {pixel_32_16x8, pixel_32_16x16}},
@@ -125,30 +183,30 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
   };
   const nmp_rvv_head *head = c->packed;
   pixel_fn *compute = table[head->sums != NMP_RVV_32][c->x_wide][c->w_wide];
-  const int three = c->v.kernel == 3 && c->h.kernel == 3 && compute == pixel_32_8x8;
-  const size_t pixels = nmp_conv_pixels(c), end = pixels * (task + 1) / of;
-  for (size_t pixel = pixels * task / of, n; pixel < end; pixel += n) {
-    const window at = window_of(c, pixel);
-    n = 1;
-    if (three && at.rows == 3 && at.columns == 3) {
-      const size_t whole = whole_windows(c, pixel);
-      n = whole < end - pixel ? whole : end - pixel;
-      line_of_three(c, &at, pixel, n);
-    } else {
-      compute(c, &at, pixel);
-    }
+  const size_t rows = (size_t)c->images * (size_t)c->v.out;
+  const int32_t whole = (c->h.in - 1 - (c->h.kernel - 1) * c->h.dilation + c->h.before) / c->h.stride + 1;
+  for (int32_t x = 0, end; x < c->h.out; x = end) {
+    int32_t left, right;
+    nmp_clip(&c->h, x, &left, &right);
+    end = right - left < c->h.kernel ? x + 1 : whole < c->h.out ? whole : c->h.out;
+    run_columns(c, compute, x, end, rows * task / of, rows * (task + 1) / of);
   }
 }
 
 static size_t tasks(const nmp_conv *c, size_t threads) {
-  const size_t most = (nmp_conv_pixels(c) + 31) / 32;
+  const size_t rows = (size_t)c->images * (size_t)c->v.out, pixels = (nmp_conv_pixels(c) + 31) / 32;
+  const size_t most = pixels < rows ? pixels : rows;
   return threads < most ? threads : most;
+}
+
+static size_t scratch(const nmp_conv *c) {
+  return c->pad ? sum_bytes(c, NMP_RVV_64) : 0;
 }
 
 const nmp_conv_kernel *nmp_conv_rvv_depthwise(const nmp_conv *c) {
   static const nmp_conv_kernel depthwise = {
-      .packed = nmp_conv_rvv_packed, .pack = nmp_conv_rvv_pack, .tasks = tasks, .run = run};
-  return c->pad == NULL && nmp_conv_rvv_ends(c, 31) ? &depthwise : NULL;
+      .packed = nmp_conv_rvv_packed, .pack = nmp_conv_rvv_pack, .scratch = scratch, .tasks = tasks, .run = run};
+  return nmp_conv_rvv_ends(c, 31) ? &depthwise : NULL;
 }
 
 #endif
