@@ -8,18 +8,17 @@
 
 #ifdef NMP_RVV
 
-#include <string.h>
-
 #include "conv/patch.h"
 
 /* The taps of a window that are pixels. */
 typedef struct window {
   const uint8_t *x, *w;  /* the first one, of channel 0 */
   int32_t rows, columns; /* may be none */
+  int32_t top, left;     /* taps above and left of them */
   size_t pixel, line;    /* bytes from tap to tap of x */
   size_t tap, kernel;    /* of w */
-  void *sums;            /* what sums of all channels start at, as wide as they are; NULL: zeros */
-  int stays;             /* the sums go there, and not to y */
+  const void *start;     /* sums of all channels, as wide as they are; NULL: zeros */
+  void *sums;            /* where sums go as they are; NULL: they go to y */
 } window;
 
 typedef void pixel_fn(const nmp_conv *c, const window *at, size_t pixel);
@@ -44,19 +43,20 @@ static uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
 #define LOAD_8_M1(from) __riscv_vsext_vf2_i16m1(__riscv_vle8_v_i8mf2(from, vl), vl)
 #define LOAD_16_M1(from) __riscv_vle16_v_i16m1(from, vl)
 
-#define PIXEL_32(name, X, W, PRODUCT)                                                         \
-  static void name(const nmp_conv *c, const window *at, size_t pixel) {                       \
-    for (size_t channel = 0, vl; channel < c->out; channel += vl) {                           \
-      vl = __riscv_vsetvl_e32m4(c->out - channel);                                            \
-      int32_t *sums = at->sums ? (int32_t *)at->sums + channel : NULL;                        \
-      vint32m4_t sum = sums ? __riscv_vle32_v_i32m4(sums, vl) : __riscv_vmv_v_x_i32m4(0, vl); \
-      EACH_TAP(X, W, sum = PRODUCT;)                                                          \
-      if (at->stays) {                                                                        \
-        __riscv_vse32_v_i32m4(sums, sum, vl);                                                 \
-      } else {                                                                                \
-        nmp_rvv_end_32(c, output(c, pixel, channel), sum, channel, vl);                       \
-      }                                                                                       \
-    }                                                                                         \
+#define PIXEL_32(name, X, W, PRODUCT)                                                                     \
+  static void name(const nmp_conv *c, const window *at, size_t pixel) {                                   \
+    const int32_t *start = (const int32_t *)at->start;                                                    \
+    int32_t *sums = (int32_t *)at->sums;                                                                  \
+    for (size_t channel = 0, vl; channel < c->out; channel += vl) {                                       \
+      vl = __riscv_vsetvl_e32m4(c->out - channel);                                                        \
+      vint32m4_t sum = start ? __riscv_vle32_v_i32m4(start + channel, vl) : __riscv_vmv_v_x_i32m4(0, vl); \
+      EACH_TAP(X, W, sum = PRODUCT;)                                                                      \
+      if (sums) {                                                                                         \
+        __riscv_vse32_v_i32m4(sums + channel, sum, vl);                                                   \
+      } else {                                                                                            \
+        nmp_rvv_end_32(c, output(c, pixel, channel), sum, channel, vl);                                   \
+      }                                                                                                   \
+    }                                                                                                     \
   }
 #define PRODUCT_8X8 \
   __riscv_vwadd_wv_i32m4(sum, __riscv_vwmul_vv_i16m2(__riscv_vle8_v_i8m1(xs, vl), __riscv_vle8_v_i8m1(ws, vl), vl), vl)
@@ -68,13 +68,14 @@ PIXEL_32(pixel_32_16x16, int16_t, int16_t, __riscv_vwmacc_vv_i32m4(sum, LOAD_16_
 
 #define PIXEL_64(name, X, W, LOAD_X, LOAD_W)                                                                     \
   static void name(const nmp_conv *c, const window *at, size_t pixel) {                                          \
+    const int64_t *start = (const int64_t *)at->start;                                                           \
+    int64_t *sums = (int64_t *)at->sums;                                                                         \
     for (size_t channel = 0, vl; channel < c->out; channel += vl) {                                              \
       vl = __riscv_vsetvl_e64m4(c->out - channel);                                                               \
-      int64_t *sums = at->sums ? (int64_t *)at->sums + channel : NULL;                                           \
-      vint64m4_t sum = sums ? __riscv_vle64_v_i64m4(sums, vl) : __riscv_vmv_v_x_i64m4(0, vl);                    \
+      vint64m4_t sum = start ? __riscv_vle64_v_i64m4(start + channel, vl) : __riscv_vmv_v_x_i64m4(0, vl);        \
       EACH_TAP(X, W, sum = __riscv_vwadd_wv_i64m4(sum, __riscv_vwmul_vv_i32m2(LOAD_X(xs), LOAD_W(ws), vl), vl);) \
-      if (at->stays) {                                                                                           \
-        __riscv_vse64_v_i64m4(sums, sum, vl);                                                                    \
+      if (sums) {                                                                                                \
+        __riscv_vse64_v_i64m4(sums + channel, sum, vl);                                                          \
       } else {                                                                                                   \
         nmp_rvv_end_64(c, output(c, pixel, channel), sum, channel, vl);                                          \
       }                                                                                                          \
@@ -119,6 +120,8 @@ static window window_of(const nmp_conv *c, nmp_place at) {
   nmp_clip(&c->v, at.y, &top, &bottom);
   nmp_clip(&c->h, at.x, &left, &right);
   if (bottom > top && right > left) {
+    w.top = top;
+    w.left = left;
     w.rows = bottom - top;
     w.columns = right - left;
     w.x = nmp_element(c, at, nmp_pixel(&c->v, at.y, top), nmp_pixel(&c->h, at.x, left), 0);
@@ -127,33 +130,32 @@ static window window_of(const nmp_conv *c, nmp_place at) {
   return w;
 }
 
-static size_t sum_bytes(const nmp_conv *c, enum nmp_rvv_sums sums) {
-  return c->out * (sums == NMP_RVV_32 ? sizeof(int32_t) : sizeof(int64_t));
-}
-
-/* What the taps of a window add that are padding: those before, between and behind the rows of pixels. */
+/* The sums in the scratch: what the taps of a window add that are padding, above, below, left and right of its pixels. */
 static void add_padding(const nmp_conv *c, pixel_fn *compute, const window *at) {
-  const uint8_t *w = nmp_rvv_weights(c), *end = w + c->k * at->tap;
-  window gap = *at;
-  gap.x = c->pad;
-  gap.pixel = 0;
-  gap.rows = gap.stays = 1;
-  for (int32_t row = 0; row <= at->rows; row++) {
-    const uint8_t *stop = row < at->rows ? at->w + (size_t)row * at->kernel : end;
-    gap.w = w;
-    gap.columns = (int32_t)((size_t)(stop - w) / at->tap);
-    compute(c, &gap, 0);
-    w = stop + (size_t)at->columns * at->tap;
+  const int32_t top = at->top, bottom = top + at->rows, left = at->left, right = left + at->columns;
+  const int32_t rows = c->v.kernel, columns = c->h.kernel;
+  const int32_t areas[][4] = {
+      {0, top, 0, columns}, {bottom, rows, 0, columns}, {top, bottom, 0, left}, {top, bottom, right, columns}};
+  window area = *at;
+  area.x = c->pad;
+  area.pixel = area.line = 0;
+  area.sums = c->scratch;
+  for (size_t i = 0; i < sizeof(areas) / sizeof(*areas); i++) {
+    area.rows = areas[i][1] - areas[i][0];
+    area.columns = areas[i][3] - areas[i][2];
+    area.w = nmp_rvv_weights(c) + (size_t)(areas[i][0] * columns + areas[i][2]) * at->tap;
+    if (area.rows > 0 && area.columns > 0) {
+      compute(c, &area, 0);
+      area.start = area.sums;
+    }
   }
 }
 
 /* Columns [from, to) of rows [first, last) of all images, whose windows have the same columns inside. */
 static void run_columns(const nmp_conv *c, pixel_fn *compute, int32_t from, int32_t to, size_t first, size_t last) {
-  const nmp_rvv_head *head = c->packed;
   const int three = c->v.kernel == 3 && c->h.kernel == 3 && compute == pixel_32_8x8;
   const size_t width = (size_t)c->h.out, step = (size_t)c->h.stride * c->in << c->x_wide;
-  const uint8_t *w = NULL;
-  int32_t rows = -1;
+  int32_t top = -1, rows = -1;
   for (size_t row = first; row < last; row++) {
     window at = window_of(c, nmp_locate(c, row * width + (size_t)from));
     size_t pixel = row * width + (size_t)from;
@@ -162,13 +164,12 @@ static void run_columns(const nmp_conv *c, pixel_fn *compute, int32_t from, int3
       continue;
     }
     if (c->pad && (uint32_t)(at.rows * at.columns) < c->k) {
-      at.sums = c->scratch;
-      if (at.w != w || at.rows != rows) { /* windows of the rows before have others inside */
-        w = at.w;
+      if (at.top != top || at.rows != rows) { /* windows of the rows before have others inside */
+        top = at.top;
         rows = at.rows;
-        memset(at.sums, 0, sum_bytes(c, head->sums));
         add_padding(c, compute, &at);
       }
+      at.start = c->scratch;
     }
     for (const size_t end = pixel + (size_t)(to - from); pixel < end; pixel++, at.x += step) {
       compute(c, &at, pixel);
@@ -200,7 +201,7 @@ static size_t tasks(const nmp_conv *c, size_t threads) {
 }
 
 static size_t scratch(const nmp_conv *c) {
-  return c->pad ? sum_bytes(c, NMP_RVV_64) : 0;
+  return c->pad ? c->out * sizeof(int64_t) : 0;
 }
 
 const nmp_conv_kernel *nmp_conv_rvv_depthwise(const nmp_conv *c) {
