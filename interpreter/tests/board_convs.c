@@ -1,6 +1,6 @@
 /* Convolutions of every level against the portable ones: random shapes with the corners that kernels care for, all
  * widths, biases, shifts and ranges; random and extreme values. Inputs and weights end where nothing can be read;
- * results and scratch are compared with the bytes around them.
+ * results and scratch are compared with the bytes around them. A padding constant is computed in the same way as zeros.
  *
  *   board_convs [count]
  */
@@ -132,6 +132,13 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   }
 }
 
+/* Whether the level computes it in the same way whatever the padding holds. */
+static int same_way(nmp_conv c) {
+  const nmp_conv_kernel *kernel = tested.conv(&c);
+  c.pad = NULL;
+  return tested.conv(&c) == kernel;
+}
+
 static void check(const char *level) {
   static int8_t exponents[1024];
   nmp_conv c = shape();
@@ -140,6 +147,10 @@ static void check(const char *level) {
   c.w_wide = widths >> 1 & 1;
   c.y_wide = widths >> 2 & 1;
   c.bias_bits = (uint8_t)one_of(8, 16, 32, 8);
+  if (nmp_conv_is_depthwise(&c) && widths >> 3 & 1) { /* as nets have them */
+    c.w_wide = c.y_wide = c.x_wide;
+    c.bias_bits = 8;
+  }
   const size_t x_bytes = read_bytes(&c), w = (size_t)c.out * c.k, y_bytes = nmp_conv_pixels(&c) * c.out << c.y_wide;
   if (x_bytes > ROOM || w > ROOM / 2 || y_bytes > ROOM) {
     return;
@@ -147,7 +158,7 @@ static void check(const char *level) {
   c.x = integers(A, x_bytes >> c.x_wide, c.x_wide, extreme);
   /* Weights are aligned to 64 bytes; one more way of ending at the end is as good. */
   c.w = integers(B, w, c.w_wide, any() % 5);
-  c.pad = values & 1 ? integers(PAD, c.in, c.x_wide, 0) : NULL;
+  c.pad = values & 1 ? integers(PAD, c.in, c.x_wide, any() % 5) : NULL;
   int32_t *bias = tail(TABLE, c.out * sizeof(int32_t));
   const int spread = values >> 1 & 1 ? 8 : 31;
   for (size_t i = 0; i < c.out; i++) {
@@ -171,6 +182,11 @@ static void check(const char *level) {
   compute(c, &portable, WANT, y_bytes);
   compute(c, &tested, GOT, y_bytes);
   compared++;
+  if (!same_way(c)) {
+    failed++;
+    printf("%s computes %d channels, kernel %dx%d, in another way for its padding\n", level, (int)c.in, (int)c.v.kernel,
+           (int)c.h.kernel);
+  }
   if (memcmp(tail(WANT, y_bytes + 2 * MARGIN), tail(GOT, y_bytes + 2 * MARGIN), y_bytes + 2 * MARGIN) != 0) {
     failed++;
     printf("%s differs: x %dx%dx%dx%d out %d groups %d kernel %dx%d widths %d%d%d bias %d shift %d lo %d hi %d\n",

@@ -122,7 +122,7 @@ def _is_hard(op: Op, model: Model) -> bool:
     shift = y.exponents[0] - x.exponents[0] - max(w.exponents)
     if op.kind == "conv_transpose" or shift < 0:
         return True
-    if _is_depthwise(op, model) and (len(op.inputs) > 3 or taps > 256):
+    if _is_depthwise(op, model) and taps > 256:
         return True
     return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
 

@@ -1,6 +1,9 @@
 #include "arch/cortex_m/mve.h"
+#include "conv/patch.h"
 
 #ifdef NMP_MVE
+
+#define INLINE static inline __attribute__((always_inline))
 
 /* Depthwise: eight channels of neighbouring output pixels that have the same taps inside of the input. The even
  * channels are in one vector of sums, the odd ones in another.
@@ -8,10 +11,13 @@
  * The weights of the eight lie tap by tap as int16. Products of int16 weights and int16 pixels would not add up in 32
  * bits: such weights are 256 * high + low with 0 <= low < 256, and two sums are kept. As shifts are at least 9 then,
  * rsh(256 * h + l, s) = rsh(h + floor(l / 256), s - 8).
+ *
+ * Taps in the padding are left out: sums start at what they add, which is the same for all of those pixels.
  */
 typedef struct eight {
   int32x4_t even_shift, odd_shift, even_bias, odd_bias; /* shifts: to the left */
   int16x8_t lo, hi;
+  int16x8_t pad; /* what padding holds */
 } eight;
 
 /* The code below knows the offsets of both. */
@@ -19,6 +25,7 @@ typedef struct taps {
   const void *x, *w;                     /* the first tap of the first pixel */
   int32_t column, row, w_row;            /* bytes from tap to tap; from behind the last tap of a row to the next row */
   int32_t columns, rows, x_step, y_step; /* x_step, y_step: bytes from pixel to pixel */
+  int32_t start[4][4];                   /* what sums start at: even channels, odd ones; the same of the low halves */
 } taps;
 
 #define TAP(LOAD_X)            \
@@ -35,9 +42,9 @@ typedef struct taps {
   "vadd.i32 q5, q5, q2\n"      \
   "vmullt.s16 q2, q0, q1\n"    \
   "vadd.i32 q6, q6, q2\n"
-#define START_LOW     \
-  "vmov.i32 q5, #0\n" \
-  "vmov.i32 q6, #0\n"
+#define START_LOW              \
+  "vldrw.32 q5, [%[t], #68]\n" \
+  "vldrw.32 q6, [%[t], #84]\n"
 #define JOIN_HALVES       \
   "vshr.s32 q5, q5, #8\n" \
   "vshr.s32 q6, q6, #8\n" \
@@ -64,8 +71,8 @@ typedef struct taps {
         "1: mov %[p], %[x]\n"                                                                             \
         "ldr %[w], [%[t], #4]\n"                                                                          \
         "ldr %[left], [%[t], #24]\n"                                                                      \
-        "vmov.i32 q3, #0\n"                                                                               \
-        "vmov.i32 q4, #0\n" START "2:\n" ROW                                                              \
+        "vldrw.32 q3, [%[t], #36]\n"                                                                      \
+        "vldrw.32 q4, [%[t], #52]\n" START "2:\n" ROW                                                     \
         "ldr lr, [%[t], #12]\n"                                                                           \
         "add %[p], lr\n"                                                                                  \
         "ldr lr, [%[t], #16]\n"                                                                           \
@@ -137,12 +144,17 @@ static eight eight_of(const nmp_conv *c, size_t first) {
     const int16x8_t b = load_eight((const uint8_t *)c->bias + (first << wide), wide);
     bias = (int32x4x2_t){{vmovlbq_s16(b), vmovltq_s16(b)}};
   }
-  return (eight){vmovlbq_s16(shift), vmovltq_s16(shift),          bias.val[0],
-                 bias.val[1],        vdupq_n_s16((int16_t)c->lo), vdupq_n_s16((int16_t)c->hi)};
+  return (eight){vmovlbq_s16(shift),
+                 vmovltq_s16(shift),
+                 bias.val[0],
+                 bias.val[1],
+                 vdupq_n_s16((int16_t)c->lo),
+                 vdupq_n_s16((int16_t)c->hi),
+                 c->pad ? load_eight(nmp_padding(c, first), nmp_x_wide(c)) : vdupq_n_s16(0)};
 }
 
 /* The taps [first, last) of a window that are pixels; those before and after are padding. */
-static void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
+INLINE void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
   const int32_t start = nmp_pixel(axis, position, 0);
   if (start >= 0 && start + (axis->kernel - 1) * axis->dilation < axis->in) {
     *first = 0;
@@ -154,6 +166,50 @@ static void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t
   *last = *last > *first ? *last : *first;
 }
 
+/* What taps in the padding add up to: int8 weights alone; products of even and odd channels, and the same of the low
+ * halves of split weights.
+ */
+typedef struct sums {
+  int16x8_t weights;
+  int32x4_t even, odd, low_even, low_odd;
+} sums;
+
+/* s and `runs` times n taps more, from the tap `first` on. */
+INLINE sums add_padding(const nmp_conv *c, const eight *e, sums s, int32_t first, int32_t runs, int32_t run_step,
+                        int32_t n, int32_t step) {
+  const int32_t tap = NMP_MVE_LANES << nmp_mve_is_split(c);
+  if (runs <= 0 || n <= 0) {
+    return s;
+  }
+  for (const int16_t *run = (const int16_t *)c->scratch + first * tap; runs > 0; runs--, run += run_step * tap) {
+    const int16_t *w = run;
+    for (int32_t i = n; i > 0; i--, w += step * tap) {
+      const int16x8_t v = vldrhq_s16(w);
+      if (!nmp_w_wide(c)) {
+        s.weights = vaddq_s16(s.weights, v);
+        continue;
+      }
+      s.even = vaddq_s32(s.even, vmullbq_int_s16(e->pad, v));
+      s.odd = vaddq_s32(s.odd, vmulltq_int_s16(e->pad, v));
+      if (nmp_mve_is_split(c)) {
+        const int16x8_t low = vldrhq_s16(w + NMP_MVE_LANES);
+        s.low_even = vaddq_s32(s.low_even, vmullbq_int_s16(e->pad, low));
+        s.low_odd = vaddq_s32(s.low_odd, vmulltq_int_s16(e->pad, low));
+      }
+    }
+  }
+  return s;
+}
+
+INLINE void start_at(const nmp_conv *c, const eight *e, sums s, taps *t) {
+  vst1q_s32(t->start[0], nmp_w_wide(c) ? s.even : vmullbq_int_s16(e->pad, s.weights));
+  vst1q_s32(t->start[1], nmp_w_wide(c) ? s.odd : vmulltq_int_s16(e->pad, s.weights));
+  if (nmp_mve_is_split(c)) {
+    vst1q_s32(t->start[2], s.low_even);
+    vst1q_s32(t->start[3], s.low_odd);
+  }
+}
+
 /* Columns [from, to) of the output, whose windows have the same taps inside, of all rows. y: of pixel 0. */
 static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *image, uint8_t *y, int32_t from,
                               int32_t to) {
@@ -162,29 +218,48 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
                                             {depthwise_split_to8, depthwise_split_to16}};
   static const int16_t zeros[2 * NMP_MVE_LANES] = {0};
   const int split = nmp_mve_is_split(c);
-  const int32_t pixel = (int32_t)c->in << nmp_x_wide(c), line = c->h.in * pixel, tap = NMP_MVE_LANES * 2 << split;
-  int32_t left, right, top, bottom;
+  const int32_t pixel = (int32_t)c->in << nmp_x_wide(c), line = c->h.in * pixel, tap = NMP_MVE_LANES * 2 << split,
+                rows = c->v.kernel, columns = c->h.kernel;
+  depthwise_fn *any = table[nmp_x_wide(c) + split][nmp_y_wide(c)], *run = any;
+  int32_t left, right;
   clip(&c->h, from, &left, &right);
-  taps t = {.column = c->h.dilation * pixel,
-            .row = c->v.dilation * line - (right - left) * c->h.dilation * pixel,
-            .w_row = (c->h.kernel - (right - left)) * tap,
-            .x_step = c->h.stride * pixel,
-            .y_step = (int32_t)c->out << nmp_y_wide(c)};
+  taps t;
+  t.column = c->h.dilation * pixel;
+  t.row = c->v.dilation * line - (right - left) * c->h.dilation * pixel;
+  t.w_row = (columns - (right - left)) * tap;
+  t.x_step = c->h.stride * pixel;
+  t.y_step = (int32_t)c->out << nmp_y_wide(c);
   image += nmp_pixel(&c->h, from, left) * pixel;
   y += from * t.y_step;
-  depthwise_fn *any = table[nmp_x_wide(c) + split][nmp_y_wide(c)];
-  for (int32_t oy = 0; oy < c->v.out; oy++, y += c->h.out * t.y_step) {
-    clip(&c->v, oy, &top, &bottom);
-    t.columns = right - left;
-    t.rows = bottom - top;
-    t.x = image + nmp_pixel(&c->v, oy, top) * line;
-    t.w = (const uint8_t *)c->scratch + (top * c->h.kernel + left) * tap;
-    if (t.columns == 0 || t.rows == 0) { /* nothing but padding */
-      t.columns = t.rows = 1;
-      t.x = c->x;
-      t.w = zeros;
+  const int32x4_t zero = vdupq_n_s32(0);
+  sums sides = {vdupq_n_s16(0), zero, zero, zero, zero};
+  if (c->pad == NULL) {
+    start_at(c, e, sides, &t);
+  } else {
+    sides = add_padding(c, e, sides, 0, left, 1, rows, columns);
+    sides = add_padding(c, e, sides, right, columns - right, 1, rows, columns);
+  }
+  for (int32_t oy = 0, top = -1, bottom = -1; oy < c->v.out; oy++, y += c->h.out * t.y_step) {
+    int32_t first, last;
+    clip(&c->v, oy, &first, &last);
+    if (first != top || last != bottom) {
+      top = first;
+      bottom = last;
+      if (c->pad) {
+        sums s = add_padding(c, e, sides, left, top, columns, right - left, 1);
+        s = add_padding(c, e, s, bottom * columns + left, rows - bottom, columns, right - left, 1);
+        start_at(c, e, s, &t);
+      }
+      t.columns = right - left;
+      t.rows = bottom - top;
+      t.w = (const uint8_t *)c->scratch + (top * columns + left) * tap;
+      if (t.columns == 0 || t.rows == 0) { /* nothing but padding */
+        t.columns = t.rows = 1;
+        t.w = zeros;
+      }
+      run = any == depthwise_8to8 && t.columns == 3 ? depthwise_three_8to8 : any;
     }
-    depthwise_fn *run = any == depthwise_8to8 && t.columns == 3 ? depthwise_three_8to8 : any;
+    t.x = t.w == zeros ? c->x : image + nmp_pixel(&c->v, oy, top) * line;
     run(e, &t, y, (size_t)(to - from));
   }
 }

@@ -46,12 +46,12 @@ static inline int nmp_mve_least_shift(const nmp_conv *c) {
   return least;
 }
 
-/* What is not exact in 32 bits is left to the portable kernels: sums that are still too large after their shift, biases
- * that could bring back what a shift to the left has saturated, and depthwise padding other than zero.
+/* What is not exact in 32 bits is left to the portable kernels: sums that are still too large after their shift, and
+ * biases that could bring back what a shift to the left has saturated.
  */
 static inline int nmp_mve_claims(const nmp_conv *c) {
   if (nmp_mve_is_by_eight(c)) {
-    if (c->pad || c->k > NMP_MVE_DEPTHWISE_TAPS) {
+    if (c->k > NMP_MVE_DEPTHWISE_TAPS) {
       return 0;
     }
     if (nmp_x_wide(c) && nmp_w_wide(c)) {

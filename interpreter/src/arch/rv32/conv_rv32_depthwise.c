@@ -1,13 +1,14 @@
 /* Depthwise 3x3, channel by channel and line by line, with the nine weights in registers.
  *
- * 1. Stride 1: a column of three factors goes into the sums of the three windows that hold it. Columns of padding add
- *    nothing, so that the first and the last windows only have fewer of them.
+ * 1. Stride 1: a column of three factors goes into the sums of the three windows that hold it.
  * 2. Other strides: window by window; those with padding at their sides one tap at a time.
  *
- * Lines of padding above or below have weights of zero. Sums of int8 products start at what their end adds to them;
- * those of int16 products are negated, in two words as in conv_rv32_blocks.c.
+ * Lines of padding above or below have weights of zero. What they add is in the sums from the start; what a column of
+ * padding adds is known, too. It is the same in all lines with as many pixels above and below. Sums of int8 products
+ * start at what their end adds to them; those of int16 products are negated, in two words as in conv_rv32_blocks.c.
  */
 #include "arch/rv32/conv_rv32.h"
+#include "conv/patch.h"
 
 #ifdef NMP_RV32
 
@@ -17,23 +18,28 @@
 /* INT16_HEAVY: three products may be too much for an int32. */
 enum kind { INT8, INT16, INT16_HEAVY };
 
+typedef struct sum {
+  int32_t low, high;
+} sum;
+
 typedef struct channel {
-  int32_t w[TAPS];
+  int32_t w[TAPS]; /* zero in lines of padding */
   enum kind kind;
-  int32_t start, lo, hi; /* start: of int8 sums, which only have to be shifted at their end */
+  int32_t lo, hi;
   nmp_end_rv32 end;
+  sum start;      /* what the end of int8 sums adds, so that they only have to be shifted then; lines of padding */
+  sum columns[3]; /* what each column adds where it is padding */
+  int32_t all[TAPS], all_start, pad; /* w and start where all lines are pixels; what padding holds */
 } channel;
 
 /* A line of output pixels, from `rows` of input pixels. */
 typedef struct line {
+  const nmp_axis *h;
+  const channel *channel;
   const uint8_t *rows[3];
   uint8_t *y;
   size_t pixel; /* bytes from pixel to pixel, of x and of y */
 } line;
-
-typedef struct sum {
-  int32_t low, high;
-} sum;
 
 INLINE int32_t load(const uint8_t *x, enum kind kind) {
   return kind ? *(const int16_t *)(const void *)x : *(const int8_t *)x;
@@ -53,6 +59,11 @@ INLINE sum add(sum s, int32_t a, int32_t b, int32_t c, int32_t u, int32_t v, int
   return (sum){low & 0xFFFF, s.high + (low >> 16)};
 }
 
+INLINE sum plus(sum s, sum t, enum kind kind) {
+  const int32_t low = s.low + t.low;
+  return kind == INT8 ? (sum){low, 0} : (sum){low & 0xFFFF, s.high + t.high + (low >> 16)};
+}
+
 INLINE void store(const channel *ch, uint8_t *y, sum s, enum kind kind) {
   const int32_t v = kind ? nmp_conv_rv32_end_16(ch->end, s.low, s.high) : s.low >> ch->end.shift;
   const int32_t clipped = v < ch->lo ? ch->lo : v > ch->hi ? ch->hi : v;
@@ -63,15 +74,14 @@ INLINE void store(const channel *ch, uint8_t *y, sum s, enum kind kind) {
   }
 }
 
-INLINE void run_slide(const nmp_axis *h, const channel *of, const line *l, enum kind kind) {
-  const channel ch = *of;
+INLINE void run_slide(const line *l, enum kind kind) {
+  const channel ch = *l->channel;
   const uint8_t *r0 = l->rows[0], *r1 = l->rows[1], *r2 = l->rows[2];
   uint8_t *y = l->y;
   const size_t pixel = l->pixel;
-  const sum none = {ch.start, 0};
-  sum now = none, next = none;
-  int32_t early = 2 - h->before; /* columns after which no window is complete */
-  for (int32_t column = 0; column < h->in; column++, r0 += pixel, r1 += pixel, r2 += pixel) {
+  const int32_t columns = l->h->in, early = 2 - l->h->before; /* early: columns after which no window is complete */
+  sum next = plus(ch.start, ch.columns[0], kind), now = plus(next, ch.columns[1], kind);
+  for (int32_t column = 0; column < columns; column++, r0 += pixel, r1 += pixel, r2 += pixel) {
     const int32_t a = load(r0, kind), b = load(r1, kind), c = load(r2, kind);
     now = add(now, a, b, c, ch.w[2], ch.w[5], ch.w[8], kind);
     if (column >= early) {
@@ -79,26 +89,30 @@ INLINE void run_slide(const nmp_axis *h, const channel *of, const line *l, enum 
       y += pixel;
     }
     now = add(next, a, b, c, ch.w[1], ch.w[4], ch.w[7], kind);
-    next = add(none, a, b, c, ch.w[0], ch.w[3], ch.w[6], kind);
+    next = add(ch.start, a, b, c, ch.w[0], ch.w[3], ch.w[6], kind);
   }
-  if (h->after > 0) {
-    store(&ch, y, now, kind);
+  const sum *padding = l->channel->columns;
+  if (l->h->after > 0) {
+    store(&ch, y, plus(now, padding[2], kind), kind);
   }
-  if (h->after > 1) {
-    store(&ch, y + pixel, next, kind);
+  if (l->h->after > 1) {
+    store(&ch, y + pixel, plus(plus(next, padding[1], kind), padding[2], kind), kind);
   }
 }
 
 /* Output pixels [from, to), whose windows hold taps [left, right) of a line. */
-INLINE void run_windows(const nmp_axis *h, const channel *of, const line *l, int32_t from, int32_t to, int32_t left,
-                        int32_t right, enum kind kind) {
-  const channel ch = *of;
-  const size_t pixel = l->pixel, step = (size_t)h->stride * pixel;
-  const size_t first = (size_t)nmp_pixel(h, from, left) * pixel;
+INLINE void run_windows(const line *l, int32_t from, int32_t to, int32_t left, int32_t right, enum kind kind) {
+  const channel *of = l->channel, ch = *of;
+  const size_t pixel = l->pixel, step = (size_t)l->h->stride * pixel;
+  const size_t first = (size_t)nmp_pixel(l->h, from, left) * pixel;
   const uint8_t *r0 = l->rows[0] + first, *r1 = l->rows[1] + first, *r2 = l->rows[2] + first;
   uint8_t *y = l->y + (size_t)from * pixel;
+  sum start = ch.start;
+  for (int32_t i = 0; i < 3 && right - left < 3; i++) {
+    start = i < left || i >= right ? plus(start, of->columns[i], kind) : start;
+  }
   for (; from < to; from++, r0 += step, r1 += step, r2 += step, y += pixel) {
-    sum s = {ch.start, 0};
+    sum s = start;
     if (left == 0 && right == 3) {
       _Pragma("GCC unroll 3") for (size_t i = 0; i < 3; i++) {
         const size_t at = i * pixel;
@@ -116,9 +130,10 @@ INLINE void run_windows(const nmp_axis *h, const channel *of, const line *l, int
   }
 }
 
-INLINE void run_line(const nmp_axis *h, const channel *ch, const line *l, enum kind kind) {
+INLINE void run_line(const line *l, enum kind kind) {
+  const nmp_axis *h = l->h;
   if (h->stride == 1 && h->in > 1 && h->before <= 2 && h->after <= 2 && h->out == h->in + h->before + h->after - 2) {
-    run_slide(h, ch, l, kind);
+    run_slide(l, kind);
     return;
   }
   for (int32_t x = 0, end; x < h->out; x = end) {
@@ -129,23 +144,23 @@ INLINE void run_line(const nmp_axis *h, const channel *ch, const line *l, enum k
       const int32_t places = (h->in + h->before - 3) / h->stride + 1;
       end = places < h->out ? places : h->out;
     }
-    run_windows(h, ch, l, x, end, left, right > left ? right : left, kind);
+    run_windows(l, x, end, left, right > left ? right : left, kind);
   }
 }
 
-static void run_line_8(const nmp_axis *h, const channel *ch, const line *l) {
-  run_line(h, ch, l, INT8);
+static void run_line_8(const line *l) {
+  run_line(l, INT8);
 }
 
-static void run_line_16(const nmp_axis *h, const channel *ch, const line *l) {
-  run_line(h, ch, l, INT16);
+static void run_line_16(const line *l) {
+  run_line(l, INT16);
 }
 
-static void run_line_heavy(const nmp_axis *h, const channel *ch, const line *l) {
-  run_line(h, ch, l, INT16_HEAVY);
+static void run_line_heavy(const line *l) {
+  run_line(l, INT16_HEAVY);
 }
 
-typedef void run_line_fn(const nmp_axis *h, const channel *ch, const line *l);
+typedef void run_line_fn(const line *l);
 
 static int32_t weight(const nmp_conv *c, size_t channel, size_t tap) {
   const size_t at = channel * TAPS + tap;
@@ -166,32 +181,57 @@ static int is_light(const nmp_conv *c, size_t i) {
 }
 
 static channel channel_of(const nmp_conv *c, size_t i) {
-  channel ch;
   const int shift = nmp_conv_shift(c, i);
   const int32_t bias = nmp_conv_bias(c, i);
+  channel ch;
   ch.kind = !c->x_wide ? INT8 : is_light(c, i) ? INT16 : INT16_HEAVY;
-  ch.end = c->x_wide ? nmp_conv_rv32_end(shift, bias) : (nmp_end_rv32){.shift = shift};
-  ch.start = c->x_wide ? 0 : bias * (1 << shift) + (1 << (shift - 1));
   ch.lo = c->lo;
   ch.hi = c->hi;
+  ch.end = c->x_wide ? nmp_conv_rv32_end(shift, bias) : (nmp_end_rv32){.shift = shift};
+  ch.columns[0] = ch.columns[1] = ch.columns[2] = (sum){0, 0};
+  ch.all_start = c->x_wide ? 0 : bias * (1 << shift) + (1 << (shift - 1));
   for (size_t t = 0; t < TAPS; t++) {
-    ch.w[t] = weight(c, i, t);
+    ch.all[t] = weight(c, i, t);
   }
+  ch.pad = c->pad ? load(nmp_padding(c, i), ch.kind) : 0;
   return ch;
 }
 
-/* A line of output pixels of an image that starts at x. */
-static void run_row(const nmp_conv *c, const channel *whole, const uint8_t *x, int32_t row, line *l) {
-  channel ch = *whole;
-  for (int32_t i = 0; i < 3; i++) {
-    const int32_t y = nmp_pixel(&c->v, row, i), inside = nmp_inside(&c->v, y);
-    l->rows[i] = x + (size_t)(inside ? y : 0) * (size_t)c->h.in * l->pixel;
-    if (!inside) {
-      ch.w[3 * i] = ch.w[3 * i + 1] = ch.w[3 * i + 2] = 0;
-    }
+/* Windows from now on have pixels in lines [top, bottom) and padding in the others. */
+static void set_lines(channel *ch, int32_t top, int32_t bottom) {
+  int32_t *w = ch->w;
+  for (int32_t i = 0; i < 3; i++, w += 3) {
+    const int inside = i >= top && i < bottom;
+    w[0] = inside ? ch->all[3 * i] : 0;
+    w[1] = inside ? ch->all[3 * i + 1] : 0;
+    w[2] = inside ? ch->all[3 * i + 2] : 0;
   }
+  ch->start = (sum){ch->all_start, 0};
+  for (size_t i = 0; i < 3 && ch->pad; i++) {
+    const int32_t a = ch->w[i], b = ch->w[3 + i], c = ch->w[6 + i], p = ch->pad;
+    ch->start = add(ch->start, p, p, p, ch->all[i] - a, ch->all[3 + i] - b, ch->all[6 + i] - c, ch->kind);
+    ch->columns[i] = add((sum){0, 0}, p, p, p, a, b, c, ch->kind);
+  }
+}
+
+/* A channel of an image that starts at x. */
+static void run_image(const nmp_conv *c, channel *ch, const uint8_t *x, line *l) {
   static run_line_fn *const lines[] = {[INT8] = run_line_8, [INT16] = run_line_16, [INT16_HEAVY] = run_line_heavy};
-  lines[ch.kind](&c->h, &ch, l);
+  const size_t below = (size_t)c->h.in * l->pixel;
+  for (int32_t row = 0, top = -1, bottom = -1; row < c->v.out; row++, l->y += (size_t)c->h.out * l->pixel) {
+    const int32_t y = nmp_pixel(&c->v, row, 0);
+    int32_t first, last;
+    nmp_clip(&c->v, row, &first, &last);
+    if (first != top || last != bottom) {
+      top = first;
+      bottom = last;
+      set_lines(ch, top, bottom);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+      l->rows[i] = i >= top && i < bottom ? x + (size_t)(y + i) * below : x;
+    }
+    lines[ch->kind](l);
+  }
 }
 
 static void run(const nmp_conv *c, size_t task, size_t tasks) {
@@ -199,13 +239,11 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
   (void)task;
   (void)tasks;
   for (size_t i = 0; i < c->out; i++) {
-    const channel ch = channel_of(c, i);
+    channel ch = channel_of(c, i);
     const uint8_t *x = (const uint8_t *)c->x + (i << c->x_wide);
-    line l = {{NULL, NULL, NULL}, (uint8_t *)c->y + (i << c->y_wide), pixel};
+    line l = {&c->h, &ch, {NULL, NULL, NULL}, (uint8_t *)c->y + (i << c->y_wide), pixel};
     for (size_t n = 0; n < c->images; n++, x += image) {
-      for (int32_t row = 0; row < c->v.out; row++, l.y += (size_t)c->h.out * pixel) {
-        run_row(c, &ch, x, row, &l);
-      }
+      run_image(c, &ch, x, &l);
     }
   }
 }

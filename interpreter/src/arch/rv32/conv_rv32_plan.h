@@ -66,8 +66,8 @@ static inline int nmp_rv32_is_exact(const nmp_conv *c) {
 
 /* Depthwise 3x3 of one width, whose results are exact in 32 bits (conv_rv32_depthwise.c). It takes no scratch. */
 static inline int nmp_rv32_is_three_by_three(const nmp_conv *c) {
-  return c->v.kernel == 3 && c->h.kernel == 3 && c->v.dilation == 1 && c->h.dilation == 1 && c->pad == NULL &&
-         c->x_wide == c->w_wide && c->x_wide == c->y_wide && nmp_conv_is_depthwise(c) && nmp_rv32_is_exact(c);
+  return c->v.kernel == 3 && c->h.kernel == 3 && c->v.dilation == 1 && c->h.dilation == 1 && c->x_wide == c->w_wide &&
+         c->x_wide == c->y_wide && nmp_conv_is_depthwise(c) && nmp_rv32_is_exact(c);
 }
 
 size_t nmp_rv32_blocks_scratch(const nmp_conv *c);
