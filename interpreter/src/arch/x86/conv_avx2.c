@@ -1,5 +1,5 @@
 #include "arch/x86/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/gemm.h"
 
 #ifdef NMP_X86
 NMP_TARGET_BEGIN(NMP_TARGET_AVX2)

@@ -1,5 +1,5 @@
 #include "arch/x86/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/gemm.h"
 
 #ifdef NMP_X86
 #include <immintrin.h>
@@ -47,8 +47,8 @@ static void load_join(void *to, const void *x, size_t n, size_t plane) {
   const int16_t *xs = x;
   (void)plane;
   for (size_t i = 0; i < n; i += 32, ys += 96) {
-    const uint32_t grains = n - i < 32 ? (uint32_t)(n - i) / 4 : 8, mask = (1u << grains * 3) - 1;
-    const V words = _mm512_maskz_loadu_epi64((__mmask8)((1u << grains) - 1), xs + i);
+    const uint32_t k_groups = n - i < 32 ? (uint32_t)(n - i) / 4 : 8, mask = (1u << k_groups * 3) - 1;
+    const V words = _mm512_maskz_loadu_epi64((__mmask8)((1u << k_groups) - 1), xs + i);
     const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
     const V bytes = _mm512_castsi256_si512(_mm256_xor_si256(high, offset));
     _mm512_mask_storeu_epi32(ys, (__mmask16)mask, _mm512_permutex2var_epi32(words, first, bytes));
@@ -69,7 +69,8 @@ static inline V four(const int32_t *sums, V shift0, V shift1) {
   return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
 }
 
-static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int8_t *y) {
+static inline void epilogue_8(const nmp_conv *c, const nmp_gemm_tile *t, size_t rows, size_t lanes, size_t n,
+                              int8_t *y) {
   const V lo = _mm512_set1_epi8((char)c->lo), hi = _mm512_set1_epi8((char)c->hi), shift = LOAD(t->panel->shift);
   const uint32_t mask = mask_of(n);
   const size_t out = c->pitch;
@@ -101,7 +102,8 @@ static inline void finish_8(const nmp_conv *c, const nmp_tile *t, size_t rows, s
 }
 
 /* Lanes of one vector and of two are finished alike, the second one may be empty. */
-static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, int16_t *y) {
+static inline void epilogue_16(const nmp_conv *c, const nmp_gemm_tile *t, size_t rows, size_t lanes, size_t n,
+                               int16_t *y) {
   const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const V lo = _mm512_set1_epi16((short)c->lo), hi = _mm512_set1_epi16((short)c->hi);
   const V shift0 = LOAD(t->panel->shift), shift1 = LOAD(t->panel->shift + LANES);
@@ -115,15 +117,15 @@ static inline void finish_16(const nmp_conv *c, const nmp_tile *t, size_t rows, 
   }
 }
 
-static void finish(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+static void epilogue(const nmp_conv *c, const nmp_gemm_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   if (c->y_wide) {
-    finish_16(c, t, rows, lanes, n, y);
+    epilogue_16(c, t, rows, lanes, n, y);
   } else {
-    finish_8(c, t, rows, lanes, n, y);
+    epilogue_8(c, t, rows, lanes, n, y);
   }
 }
 
-static void finish_wide(const nmp_conv *c, const nmp_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
+static void epilogue_int64(const nmp_conv *c, const nmp_gemm_tile *t, size_t rows, size_t lanes, size_t n, void *y) {
   const V zero = ZERO(), one = _mm512_set1_epi64(1);
   const __m256i lo = _mm256_set1_epi32(c->lo), hi = _mm256_set1_epi32(c->hi);
   for (size_t i = 0; i < n; i += 8) {
@@ -156,7 +158,7 @@ INLINE V packed(const V *s, V shift0, V shift1) {
   return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)));
 }
 
-INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+INLINE void epilogue_block_8(const nmp_gemm_block *b, const V *acc, const int count, const int per, const int vectors) {
   const V lo = _mm512_set1_epi8((char)b->lo), hi = _mm512_set1_epi8((char)b->hi);
   const V shift0 = LOAD(b->panel->shift), shift1 = vectors == 2 ? LOAD(b->panel->shift + LANES) : shift0;
   const __mmask32 mask = mask_of(b->channels);
@@ -187,7 +189,8 @@ INLINE void finish_block_8(const nmp_block *b, const V *acc, const int count, co
   }
 }
 
-INLINE void finish_block_16(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+INLINE void epilogue_block_16(const nmp_gemm_block *b, const V *acc, const int count, const int per,
+                              const int vectors) {
   const V order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const V lo = _mm512_set1_epi16((short)b->lo), hi = _mm512_set1_epi16((short)b->hi);
   const V shift0 = LOAD(b->panel->shift), shift1 = LOAD(b->panel->shift + LANES);
@@ -203,11 +206,11 @@ INLINE void finish_block_16(const nmp_block *b, const V *acc, const int count, c
   }
 }
 
-INLINE void finish_block(const nmp_block *b, const V *acc, const int count, const int per, const int vectors) {
+INLINE void epilogue_block(const nmp_gemm_block *b, const V *acc, const int count, const int per, const int vectors) {
   if (b->y_wide) {
-    finish_block_16(b, acc, count, per, vectors);
+    epilogue_block_16(b, acc, count, per, vectors);
   } else {
-    finish_block_8(b, acc, count, per, vectors);
+    epilogue_block_8(b, acc, count, per, vectors);
   }
 }
 
@@ -235,7 +238,7 @@ INLINE void store_bytes(uint8_t *y, V q, size_t n) {
   }
 }
 
-INLINE void finish_single(const nmp_single *s, V *acc, const int vectors) {
+INLINE void epilogue_gemv(const nmp_gemv *s, V *acc, const int vectors) {
   V shifted[4];
   UNROLL for (int i = 0; i < 4; i++) {
     const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)(s->shift + (i < vectors ? i : 0) * LANES));
@@ -268,6 +271,6 @@ PRODUCTS(14, 7, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, NULL, &planes_bloc
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
-  return nmp_join_fits(c) ? &join : choose(c);
+  return nmp_split_words_claim(c) ? &join : choose(c);
 }
 #endif

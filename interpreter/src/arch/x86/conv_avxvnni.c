@@ -1,5 +1,5 @@
 #include "arch/x86/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/gemm.h"
 
 #ifdef NMP_X86
 NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
@@ -23,6 +23,6 @@ PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &words_blocks, NULL
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avxvnni(const nmp_conv *c) {
-  return nmp_join_fits(c) ? &join : choose(c);
+  return nmp_split_words_claim(c) ? &join : choose(c);
 }
 #endif
