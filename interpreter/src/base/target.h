@@ -13,10 +13,12 @@
 #define NMP_TARGET_END _Pragma("GCC pop_options")
 #endif
 /* All of a loop whose bounds are constants where it is inlined. */
-#ifndef __clang__
+#if defined(__SANITIZE_ADDRESS__)
+#define NMP_UNROLL /* it would compile for minutes */
+#elif !defined(__clang__)
 #define NMP_UNROLL _Pragma("GCC unroll 64")
 #elif __has_feature(address_sanitizer)
-#define NMP_UNROLL /* it would compile for minutes */
+#define NMP_UNROLL /* likewise */
 #else
 #define NMP_UNROLL _Pragma("clang loop unroll(full)")
 #endif

@@ -1,5 +1,5 @@
 #include "arch/aarch64/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/gemm.h"
 
 #ifdef NMP_AARCH64
 #include <arm_neon.h>
@@ -8,11 +8,11 @@
 #include "arch/aarch64/tile.inc"
 
 /* Without dot products a sum is a vector for each pixel and channel, of products that lie one behind the other in both;
- * its lanes add up at the end. A grain is 8 bytes. The products of two grains fit together into the type of their
+ * its lanes add up at the end. A k-group is 8 bytes. The products of two k-groups fit together into the type of their
  * factors' square, unless all four factors are the least of theirs: panel->lowest.
  */
-#define GRAIN 8
-#define ROWS 2
+#define K_GROUP 8
+#define PIXELS 2
 #define PANEL 8
 
 enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
@@ -30,7 +30,7 @@ INLINE int16x4_t words(int8x8_t v) {
   return vreinterpret_s16_s8(v);
 }
 
-/* s + products of grains a and b of x and w */
+/* s + products of k-groups a and b of x and w */
 INLINE sum add_two(sum s, int8x8_t xa, int8x8_t wa, int8x8_t xb, int8x8_t wb, const int mode) {
   if (mode == BYTES) {
     s = vpadalq_s16(s, vmlal_s8(vmull_s8(xa, wa), xb, wb));
@@ -60,36 +60,36 @@ INLINE sum add_one(sum s, int8x8_t x, int8x8_t w, const int mode) {
 }
 
 /* acc is [pixel][channel]. */
-INLINE const uint8_t *add_grains(sum *acc, const uint8_t *const *x, size_t offset, size_t n, const uint8_t *w,
-                                 const int mode, const int rows, const int channels) {
-  const size_t step = (size_t)channels * GRAIN;
+INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n, const uint8_t *w,
+                                   const int mode, const int pixels, const int channels) {
+  const size_t step = (size_t)channels * K_GROUP;
   size_t i = 0;
-  for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * GRAIN) {
-    int8x8_t xa[ROWS], xb[ROWS];
-    UNROLL for (int r = 0; r < rows; r++) {
-      xa[r] = LOAD_GRAIN(x[r] + offset);
-      xb[r] = LOAD_GRAIN(x[r] + offset + GRAIN);
+  for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * K_GROUP) {
+    int8x8_t xa[PIXELS], xb[PIXELS];
+    UNROLL for (int r = 0; r < pixels; r++) {
+      xa[r] = LOAD_K_GROUP(x[r] + offset);
+      xb[r] = LOAD_K_GROUP(x[r] + offset + K_GROUP);
     }
     UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = LOAD_GRAIN(w + c * GRAIN), wb = LOAD_GRAIN(w + step + c * GRAIN);
-      UNROLL for (int r = 0; r < rows; r++) {
+      const int8x8_t wa = LOAD_K_GROUP(w + c * K_GROUP), wb = LOAD_K_GROUP(w + step + c * K_GROUP);
+      UNROLL for (int r = 0; r < pixels; r++) {
         acc[r * channels + c] = add_two(acc[r * channels + c], xa[r], wa, xb[r], wb, mode);
       }
     }
   }
-  for (; i < n; i++, w += step, offset += GRAIN) {
+  for (; i < n; i++, w += step, offset += K_GROUP) {
     UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = LOAD_GRAIN(w + c * GRAIN);
-      UNROLL for (int r = 0; r < rows; r++) {
-        acc[r * channels + c] = add_one(acc[r * channels + c], LOAD_GRAIN(x[r] + offset), wa, mode);
+      const int8x8_t wa = LOAD_K_GROUP(w + c * K_GROUP);
+      UNROLL for (int r = 0; r < pixels; r++) {
+        acc[r * channels + c] = add_one(acc[r * channels + c], LOAD_K_GROUP(x[r] + offset), wa, mode);
       }
     }
   }
   return w;
 }
 
-INLINE void add_lanes(nmp_tile *t, const sum *acc, const int mode, const int rows, const int channels) {
-  UNROLL for (int i = 0; i < rows * channels; i += 4) {
+INLINE void add_lanes(nmp_gemm_tile *t, const sum *acc, const int mode, const int pixels, const int channels) {
+  UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const sum *s = acc + i;
     if (mode == LONG || mode == LONG_LOWEST) {
       vst1q_s64(t->wide + i, vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1])));
@@ -101,69 +101,70 @@ INLINE void add_lanes(nmp_tile *t, const sum *acc, const int mode, const int row
   }
 }
 
-INLINE void tile(nmp_tile *t, const int mode, const int rows, const int vectors) {
+INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
   const int channels = vectors * PANEL / 2;
-  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[ROWS];
-  sum acc[ROWS * PANEL];
-  UNROLL for (int i = 0; i < rows * channels; i++) {
+  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
+  sum acc[PIXELS * PANEL];
+  UNROLL for (int i = 0; i < pixels * channels; i++) {
     acc[i] = vdupq_n_s32(0);
   }
-  UNROLL for (int r = 0; r < rows; r++) {
+  UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
   for (size_t s = 0; s < t->segment_count; s++) {
-    w = add_grains(acc, x, t->segments[s], t->grains, w, mode, rows, channels);
+    w = add_k_groups(acc, x, t->segments[s], t->k_groups, w, mode, pixels, channels);
   }
-  add_lanes(t, acc, mode, rows, channels);
+  add_lanes(t, acc, mode, pixels, channels);
 }
 
-INLINE void bytes(nmp_tile *t, const int rows, const int vectors) {
+INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
-    tile(t, BYTES_LOWEST, rows, vectors);
+    tile(t, BYTES_LOWEST, pixels, vectors);
   } else {
-    tile(t, BYTES, rows, vectors);
+    tile(t, BYTES, pixels, vectors);
   }
 }
 
-INLINE void narrow(nmp_tile *t, const int rows, const int vectors) {
-  tile(t, WORDS, rows, vectors);
+INLINE void narrow(nmp_gemm_tile *t, const int pixels, const int vectors) {
+  tile(t, WORDS, pixels, vectors);
 }
 
-INLINE void wide(nmp_tile *t, const int rows, const int vectors) {
+INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
-    tile(t, LONG_LOWEST, rows, vectors);
+    tile(t, LONG_LOWEST, pixels, vectors);
   } else {
-    tile(t, LONG, rows, vectors);
+    tile(t, LONG, pixels, vectors);
   }
 }
 
 TILES(TILES_2, bytes)
 TILES_2(TILE, narrow, 1)
 TILES_2(TILE, narrow, 2)
-nmp_tile_fn *const nmp_neon_words[2][NMP_ROWS_MAX] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
+nmp_gemm_tile_fn *const nmp_neon_words[2][NMP_TILE_PIXELS] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
 TILES(TILES_2, wide)
 
 #define LANES (PANEL / 2)
-#define OF_WORDS(load_)                                                       \
-  {.element = 2,                                                              \
-   .planes = 1,                                                               \
-   .lanes = LANES,                                                            \
-   .grain = GRAIN,                                                            \
-   .load = (load_),                                                           \
-   .ways = {{ROWS, wide_tiles, finish_wide}, {ROWS, nmp_neon_words, finish}}, \
+#define OF_WORDS(load_)                                                                 \
+  {.element = 2,                                                                        \
+   .planes = 1,                                                                         \
+   .lanes = LANES,                                                                      \
+   .k_group = K_GROUP,                                                                  \
+   .load = (load_),                                                                     \
+   .tiles = {{PIXELS, wide_tiles, epilogue_int64}, {PIXELS, nmp_neon_words, epilogue}}, \
    .extremes = 1}
-static const nmp_product int8_product = {.element = 1,
-                                         .planes = 1,
-                                         .lanes = LANES,
-                                         .grain = GRAIN,
-                                         .load = load_bytes,
-                                         .ways = {{ROWS, bytes_tiles, finish_any}, {ROWS, bytes_tiles, finish}},
-                                         .extremes = 1};
-static const nmp_product int8_int16_product = OF_WORDS(load_wide_bytes);
-static const nmp_product int16_product = OF_WORDS(load_words);
-NMP_BANDS_KERNEL(int8)
-NMP_BANDS_KERNEL(int8_int16)
-NMP_BANDS_KERNEL(int16)
+static const nmp_gemm_product int8_product = {
+    .element = 1,
+    .planes = 1,
+    .lanes = LANES,
+    .k_group = K_GROUP,
+    .load = load_bytes,
+    .tiles = {{PIXELS, bytes_tiles, epilogue_any}, {PIXELS, bytes_tiles, epilogue}},
+    .extremes = 1};
+static const nmp_gemm_product int8_int16_product = OF_WORDS(load_wide_bytes);
+static const nmp_gemm_product int16_product = OF_WORDS(load_words);
+NMP_GEMM_KERNEL(int8)
+NMP_GEMM_KERNEL(int8_int16)
+NMP_GEMM_KERNEL(int16)
 
 const nmp_conv_kernel *nmp_conv_neon(const nmp_conv *c) {
   static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16, &int16}};

@@ -1,5 +1,5 @@
 #include "arch/aarch64/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/gemm.h"
 
 #ifdef NMP_AARCH64
 #include <arm_neon.h>
@@ -12,10 +12,10 @@ NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
 /* int16 times int16 by dot products of bytes: x = 256 xh + xl + 128 and w = 256 wh + wl, whose parts are int8, so that
  *   sum(x w) = 2^16 sum(xh wh) + 2^8 sum(xh wl + xl wh) + sum(xl wl) + 128 sum(w)
  * exactly. wh is 128 for the highest weights: panels with such take the high byte as it is, and 1 for each wl below 0.
- * Bands and panels hold words, as those of conv_neon.c do, and are split in registers.
+ * Padded rows and panels hold words, as those of conv_neon.c do, and are split in registers.
  */
-#define GRAIN 8 /* 4 words */
-#define ROWS 3
+#define K_GROUP 8 /* 4 words */
+#define PIXELS 3
 #define LANES 4
 #define K_LIMIT 65535 /* the sum in the middle, and that of weights, are below 2^31 */
 
@@ -25,14 +25,14 @@ typedef struct sums {
   int32x4_t high, middle, low; /* of a pixel and 4 channels */
 } sums;
 
-/* Dot products of grain g of each pixel: a constant lane. */
-#define ADD_GRAIN(g)                                                          \
+/* Dot products of k-group g of each pixel: a constant lane. */
+#define ADD_K_GROUP(g)                                                        \
   UNROLL for (int q = 0; q < quads; q++) {                                    \
     const uint8_t *at_w = w + (g * quads + q) * 32;                           \
     const int8x16_t wl = vuzp1q_s8(LOAD_16(at_w), LOAD_16(at_w + 16));        \
     const int8x16_t bytes = vuzp2q_s8(LOAD_16(at_w), LOAD_16(at_w + 16));     \
     const int8x16_t below = vshrq_n_s8(wl, 7), wh = vsubq_s8(bytes, below);   \
-    UNROLL for (int r = 0; r < rows; r++) {                                   \
+    UNROLL for (int r = 0; r < pixels; r++) {                                 \
       sums *s = &acc[r * quads + q];                                          \
       s->high = vdotq_laneq_s32(s->high, highest ? bytes : wh, xh[r], g);     \
       s->middle = vdotq_laneq_s32(s->middle, wl, xh[r], g);                   \
@@ -45,33 +45,33 @@ typedef struct sums {
     }                                                                         \
   }
 
-/* The bytes of 16 words of each pixel, at last behind the band. */
+/* The bytes of 16 words of each pixel, at last behind the padded rows. */
 #define LOAD_X                                                                     \
-  UNROLL for (int r = 0; r < rows; r++) {                                          \
+  UNROLL for (int r = 0; r < pixels; r++) {                                        \
     const int8x16_t a = LOAD_16(at[r] + offset), b = LOAD_16(at[r] + offset + 16); \
     xl[r] = veorq_s8(vuzp1q_s8(a, b), vdupq_n_s8(-128));                           \
     xh[r] = vuzp2q_s8(a, b);                                                       \
   }
 
-INLINE const uint8_t *add_grains(sums *acc, const uint8_t *const *at, size_t offset, size_t n, const uint8_t *w,
-                                 const int highest, const int rows, const int quads) {
-  int8x16_t xl[ROWS], xh[ROWS];
+INLINE const uint8_t *add_k_groups(sums *acc, const uint8_t *const *at, size_t offset, size_t n, const uint8_t *w,
+                                   const int highest, const int pixels, const int quads) {
+  int8x16_t xl[PIXELS], xh[PIXELS];
   size_t i = 0;
-  for (; i + 4 <= n; i += 4, w += 4 * quads * 32, offset += 4 * GRAIN) {
+  for (; i + 4 <= n; i += 4, w += 4 * quads * 32, offset += 4 * K_GROUP) {
     LOAD_X
-    ADD_GRAIN(0)
-    ADD_GRAIN(1)
-    ADD_GRAIN(2)
-    ADD_GRAIN(3)
+    ADD_K_GROUP(0)
+    ADD_K_GROUP(1)
+    ADD_K_GROUP(2)
+    ADD_K_GROUP(3)
   }
   if (i < n) {
     LOAD_X
-    ADD_GRAIN(0)
+    ADD_K_GROUP(0)
     if (n - i > 1) {
-      ADD_GRAIN(1)
+      ADD_K_GROUP(1)
     }
     if (n - i > 2) {
-      ADD_GRAIN(2)
+      ADD_K_GROUP(2)
     }
     w += (n - i) * (size_t)quads * 32;
   }
@@ -79,51 +79,52 @@ INLINE const uint8_t *add_grains(sums *acc, const uint8_t *const *at, size_t off
 }
 
 /* 2 of the 4 channels */
-INLINE int64x2_t joined(int32x2_t high, int32x2_t middle, int32x2_t low, int32x2_t weights) {
+INLINE int64x2_t joined_sums(int32x2_t high, int32x2_t middle, int32x2_t low, int32x2_t weights) {
   const int64x2_t ends = vaddw_s32(vshll_n_s32(high, 16), low);
   return vaddq_s64(ends, vaddq_s64(vshll_n_s32(middle, 8), vshll_n_s32(weights, 7)));
 }
 
-INLINE void tile(nmp_tile *t, const int highest, const int rows, const int quads) {
-  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[ROWS];
-  sums acc[ROWS * 2];
-  UNROLL for (int i = 0; i < rows * quads; i++) {
+INLINE void tile(nmp_gemm_tile *t, const int highest, const int pixels, const int quads) {
+  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
+  sums acc[PIXELS * 2];
+  UNROLL for (int i = 0; i < pixels * quads; i++) {
     acc[i].high = acc[i].middle = acc[i].low = vdupq_n_s32(0);
   }
-  UNROLL for (int r = 0; r < rows; r++) {
+  UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
   for (size_t s = 0; s < t->segment_count; s++) {
-    w = add_grains(acc, x, t->segments[s], t->grains, w, highest, rows, quads);
+    w = add_k_groups(acc, x, t->segments[s], t->k_groups, w, highest, pixels, quads);
   }
-  UNROLL for (int i = 0; i < rows * quads; i++) {
+  UNROLL for (int i = 0; i < pixels * quads; i++) {
     const sums s = acc[i];
     const int32x4_t weights = vld1q_s32(t->panel->start + i % quads * LANES);
     vst1q_s64(t->wide + i * LANES,
-              joined(vget_low_s32(s.high), vget_low_s32(s.middle), vget_low_s32(s.low), vget_low_s32(weights)));
-    vst1q_s64(t->wide + i * LANES + 2,
-              joined(vget_high_s32(s.high), vget_high_s32(s.middle), vget_high_s32(s.low), vget_high_s32(weights)));
+              joined_sums(vget_low_s32(s.high), vget_low_s32(s.middle), vget_low_s32(s.low), vget_low_s32(weights)));
+    vst1q_s64(t->wide + i * LANES + 2, joined_sums(vget_high_s32(s.high), vget_high_s32(s.middle), vget_high_s32(s.low),
+                                                   vget_high_s32(weights)));
   }
 }
 
-INLINE void split(nmp_tile *t, const int rows, const int vectors) {
+INLINE void split(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->highest) {
-    tile(t, 1, rows, vectors);
+    tile(t, 1, pixels, vectors);
   } else {
-    tile(t, 0, rows, vectors);
+    tile(t, 0, pixels, vectors);
   }
 }
 
 TILES(TILES_3, split)
 
-static const nmp_product int16_product = {.element = 2,
-                                          .planes = 1,
-                                          .lanes = LANES,
-                                          .grain = GRAIN,
-                                          .load = load_words,
-                                          .ways = {{ROWS, split_tiles, finish_wide}, {2, nmp_neon_words, finish}},
-                                          .extremes = 1};
-NMP_BANDS_KERNEL(int16)
+static const nmp_gemm_product int16_product = {
+    .element = 2,
+    .planes = 1,
+    .lanes = LANES,
+    .k_group = K_GROUP,
+    .load = load_words,
+    .tiles = {{PIXELS, split_tiles, epilogue_int64}, {2, nmp_neon_words, epilogue}},
+    .extremes = 1};
+NMP_GEMM_KERNEL(int16)
 
 NMP_TARGET_END
 

@@ -1,32 +1,48 @@
 #include "arch/x86/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/split_words.h"
 
 #ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
 NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
 
-/* There is no instruction for bytes that does not saturate: int8 goes as int16, too. */
-#define DOT_BYTES(s, x, w) (s)
-#define DOT_WORDS(s, x, w) added(s, _mm256_madd_epi16(x, w))
+/* In this order. */
+/* clang-format off */
+#include "arch/x86/vector256.inc"
+#include "arch/x86/gemm_tiles.inc"
+#include "arch/x86/gemm_epilogue.inc"
+#include "arch/x86/gemm_blocks.inc"
+#include "arch/x86/gemm_gemv.inc"
+/* clang-format on */
 
-#include <immintrin.h>
+TILES(words, OF_WORDS, 0, PIXELS_6)
+TILES(split_planes, OF_SPLIT_PLANES, 0, PIXELS_3)
+TILES(wide_words, OF_WORDS, 1, PIXELS_2)
+TILES(wide_split_planes, OF_SPLIT_PLANES, 1, PIXELS_2)
+BLOCKS(words, OF_WORDS, 2, 6, 3)
+BLOCKS(split_planes, OF_SPLIT_PLANES, 1, 6, 3) /* 3 pixels of a run: an odd number, but more products for a load */
+GEMV(words, OF_WORDS)
+GEMV(split_planes, OF_SPLIT_PLANES)
 
-/* In the same register: compilers may add to another one, and copy each sum back. */
-static inline __m256i added(__m256i sum, __m256i products) {
-  __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
-  return sum;
-}
-
-#include "arch/x86/tile_256.inc"
-#define PLANES_RUNS 1 /* see conv_avxvnni.c */
-#include "arch/x86/tile_planes_block.inc"
-
-BLOCKS(6, 3, 0)
-PLANES_BLOCKS(6, 3)
-PRODUCTS(6, 3, 6, 2, 0, load_words_8, words_tiles, &blocks, &blocks, &planes_blocks, single_words)
+/* There is no instruction for bytes that does not saturate: int8 goes as words, too. */
+GEMM_KERNEL(int8, .element = 2, .planes = 1, .load = load_words_8,
+            .tiles = {{6, words_tiles, nmp_gemm_epilogue_any}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
+            .gemv = gemv_words)
+GEMM_KERNEL(int8_int16, .element = 2, .planes = 1, .load = load_words_8,
+            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
+            .gemv = gemv_words)
+GEMM_KERNEL(int16_int8, .element = 2, .planes = 1, .load = load_words_16,
+            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
+            .gemv = gemv_words, .gemv_as_is = 1)
+GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
+            .tiles = {{2, wide_split_planes_tiles, epilogue_int64}, {3, split_planes_tiles, epilogue}},
+            .blocks = &split_planes_blocks, .gemv = gemv_split_planes)
 
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avx2(const nmp_conv *c) {
-  return choose(c);
+  static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};
+  return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];
 }
 #endif

@@ -1,28 +1,58 @@
 #include "arch/x86/level.h"
-#include "conv/gemm/bands.h"
+#include "conv/gemm/split_words.h"
 
 #ifdef NMP_X86
+#include <immintrin.h>
+#include <string.h>
+
 NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 
-#define DOT_BYTES(s, x, w) _mm256_dpbusd_avx_epi32(s, x, w)
-#define DOT_WORDS(s, x, w) _mm256_dpwssd_avx_epi32(s, x, w)
+#define VNNI
+/* In this order. */
+/* clang-format off */
+#include "arch/x86/vector256.inc"
+#include "arch/x86/gemm_tiles.inc"
+#include "arch/x86/gemm_epilogue.inc"
+#include "arch/x86/gemm_blocks.inc"
+#include "arch/x86/gemm_gemv.inc"
+#include "arch/x86/gemm_split_words.inc"
+/* clang-format on */
 
-#define JOINED
-#include "arch/x86/tile_256.inc"
-#define JOIN_RUNS 1 /* which may have 3 pixels: an odd number, but more products for what is loaded */
-#include "arch/x86/tile_join_block.inc"
+TILES(bytes, OF_BYTES, 0, PIXELS_2)
+TILES(words, OF_WORDS, 0, PIXELS_6)
+TILES(split_planes, OF_SPLIT_PLANES, 0, PIXELS_3)
+TILES(split_words, OF_SPLIT_WORDS, 0, PIXELS_3)
+TILES(wide_words, OF_WORDS, 1, PIXELS_2)
+TILES(wide_split_planes, OF_SPLIT_PLANES, 1, PIXELS_2)
+TILES(wide_split_words, OF_SPLIT_WORDS, 1, PIXELS_3)
+BLOCKS(bytes, OF_BYTES, 2, 7, 3)
+BLOCKS(words, OF_WORDS, 2, 7, 3)
+BLOCKS(split_words, OF_SPLIT_WORDS, 1, 6, 3) /* 3 pixels of a run: an odd number, but more products for a load */
+GEMV(bytes, OF_BYTES)
+GEMV(words, OF_WORDS)
+GEMV(split_planes, OF_SPLIT_PLANES)
 
-TILES(TILES_2, bytes)
-SINGLE(bytes)
-BLOCKS(7, 3, 1)
-JOIN_BLOCKS(6, 3)
-JOIN_PRODUCT(3, &join_blocks)
-BLOCKS_NAMED(words_blocks, 7, 3, 0)
-PRODUCTS(6, 3, 2, 1, 0x80, load_bytes, bytes_tiles, &blocks, &words_blocks, NULL, single_bytes)
+GEMM_KERNEL(int8, .element = 1, .planes = 1, .zero = 0x80, .load = load_bytes,
+            .tiles = {{2, bytes_tiles, nmp_gemm_epilogue_any}, {2, bytes_tiles, epilogue}}, .blocks = &bytes_blocks,
+            .gemv = gemv_bytes, .gemv_as_is = 1)
+GEMM_KERNEL(int8_int16, .element = 2, .planes = 1, .load = load_words_8,
+            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
+            .gemv = gemv_words)
+GEMM_KERNEL(int16_int8, .element = 2, .planes = 1, .load = load_words_16,
+            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
+            .gemv = gemv_words, .gemv_as_is = 1)
+GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
+            .tiles = {{2, wide_split_planes_tiles, epilogue_int64}, {3, split_planes_tiles, epilogue}},
+            .gemv = gemv_split_planes)
+GEMM_SPLIT_WORDS_KERNEL(split_words, 3)
 
 NMP_TARGET_END
 
 const nmp_conv_kernel *nmp_conv_avxvnni(const nmp_conv *c) {
-  return nmp_join_fits(c) ? &join : choose(c);
+  static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};
+  if (nmp_split_words_claim(c)) {
+    return &split_words;
+  }
+  return nmp_conv_is_depthwise(c) ? nmp_conv_portable(c) : by_width[c->x_wide][c->w_wide];
 }
 #endif

@@ -38,15 +38,15 @@ static NMP_INLINE void chords(uint8_t *y, const int16_t *x, const int32_t *t, si
   const __m128i by = _mm_cvtsi32_si128(k), last = _mm_cvtsi32_si128(k + 8);
   for (size_t i = 0; i < n; i += LANES) {
     const __mmask16 some = (__mmask16)(n - i < LANES ? (1u << (n - i)) - 1 : 0xffff);
-    const vector p = add(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(some, x + i)), set32(32768));
-    const vector at = _mm512_srl_epi32(p, by), f = _mm512_and_si512(p, set32((1 << k) - 1));
+    const vector p = v_add(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(some, x + i)), v_set32(32768));
+    const vector at = _mm512_srl_epi32(p, by), f = _mm512_and_si512(p, v_set32((1 << k) - 1));
     const vector a = _mm512_i32gather_epi64(_mm512_castsi512_si256(at), t, 4);
     const vector b = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(at, 1), t, 4);
     const vector from = _mm512_permutex2var_epi32(a, ends, b);
-    const vector to = _mm512_permutex2var_epi32(a, add(ends, set32(1)), b);
-    vector v = add(_mm512_sll_epi32(from, by), _mm512_mullo_epi32(_mm512_sub_epi32(to, from), f));
-    v = _mm512_sra_epi32(add(v, set32(1 << (k + 7))), last);
-    v = _mm512_max_epi32(_mm512_min_epi32(v, set32(hi)), set32(lo));
+    const vector to = _mm512_permutex2var_epi32(a, v_add(ends, v_set32(1)), b);
+    vector v = v_add(_mm512_sll_epi32(from, by), _mm512_mullo_epi32(_mm512_sub_epi32(to, from), f));
+    v = _mm512_sra_epi32(v_add(v, v_set32(1 << (k + 7))), last);
+    v = _mm512_max_epi32(_mm512_min_epi32(v, v_set32(hi)), v_set32(lo));
     if (y_wide) {
       _mm512_mask_cvtepi32_storeu_epi16(y + 2 * i, some, v);
     } else {

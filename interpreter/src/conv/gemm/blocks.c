@@ -1,86 +1,85 @@
-/* Blocks of pixels times panels of weights, over a band. */
-#include "conv/gemm/bands.h"
+/* Blocks: sums stay in registers from the first product to the stored byte. */
+#include "conv/gemm/run.h"
 
-#ifdef NMP_BANDS
+#ifdef NMP_HAS_GEMM
 
-static size_t smaller(size_t a, size_t b) {
-  return a < b ? a : b;
-}
+#define STRETCH_BYTES 16384u /* of x and y, that stay in the cache from panel to panel */
 
-#define STRIP_BYTES 16384u /* of x and y, that stay in the cache from panel to panel */
-
-/* The pixels of y that a band computes; in the band, their windows are so many bytes from each other. */
-typedef struct field {
+/* How the output pixels of some lines are cut into blocks. The windows of two pixels beside each other, and of two
+ * below each other, are so many bytes apart in the padded rows.
+ */
+typedef struct block_grid {
   size_t lines, width, across, down;
   size_t runs, most;     /* of a block, pixels of a run */
-  size_t tiles;          /* blocks beside each other; none where a block is two lines */
+  size_t blocks;         /* beside each other; none where a block is two lines */
   size_t pixels, larger; /* of a block; so many blocks have one more in each run */
-} field;
+} block_grid;
 
-static field field_of(const nmp_band *b, size_t lines) {
-  const nmp_shape *s = b->s;
-  const size_t element = b->p->element, in = b->c->in;
-  field f = {.lines = lines,
-             .width = (size_t)s->h.out,
-             .across = (size_t)(s->h.stride / s->h_hop) * in * element,
-             .down = (size_t)(s->v.stride / s->v_hop) * s->row * element,
-             .runs = b->p->blocks->runs,
-             .most = b->p->blocks->most[b->c->out / b->c->groups > b->p->lanes]};
-  if (f.width == 1) {
-    f.across = f.down;
+static block_grid block_grid_of(const nmp_padded *padded, size_t lines) {
+  const nmp_conv *c = padded->c;
+  const nmp_gemm_blocks *blocks = padded->p->blocks;
+  block_grid g = {.lines = lines,
+                  .width = (size_t)padded->s->h.out,
+                  .across = nmp_padded_across(padded),
+                  .down = nmp_padded_down(padded),
+                  .runs = blocks->runs,
+                  .most = blocks->most[c->out / c->groups > padded->p->lanes]};
+  if (g.width == 1) {
+    g.across = g.down;
   }
-  if (f.width == 1 || f.down == f.width * f.across) {
-    f.width *= lines;
-    f.lines = 1;
+  if (g.width == 1 || g.down == g.width * g.across) {
+    g.width *= lines;
+    g.lines = 1;
   }
-  const size_t all = f.runs * f.most, pixels = (f.width + f.runs - 1) / f.runs; /* of all first runs */
-  f.tiles = f.runs == 2 && f.width <= f.most ? f.lines == 1 : (f.width + all - 1) / all;
-  f.pixels = f.runs * (f.tiles > 1 ? pixels / f.tiles : pixels);
-  f.larger = f.tiles > 1 ? pixels % f.tiles : 0;
-  return f;
+  const size_t all = g.runs * g.most, pixels = (g.width + g.runs - 1) / g.runs; /* of all first runs */
+  g.blocks = g.runs == 2 && g.width <= g.most ? g.lines == 1 : (g.width + all - 1) / all;
+  g.pixels = g.runs * (g.blocks > 1 ? pixels / g.blocks : pixels);
+  g.larger = g.blocks > 1 ? pixels % g.blocks : 0;
+  return g;
 }
 
 /* What all blocks of a call have in common. */
-typedef struct call {
-  const nmp_band *b;
-  field f;
+typedef struct block_call {
+  const nmp_padded *padded;
+  block_grid grid;
   size_t first, last; /* panels of a group */
   const uint8_t *x, *panels;
   uint8_t *y;
   size_t ahead; /* bytes from a panel to the weights to be fetched while it is used */
-} call;
+} block_call;
 
-/* A place in the field: pixels of a line. */
-typedef struct place {
+/* A pixel of a line. */
+typedef struct block_place {
   size_t line, pixel;
-} place;
+} block_place;
 
-static const uint8_t *x_at(const call *m, place p) {
-  return m->x + p.line * m->f.down + p.pixel * m->f.across;
+static const uint8_t *block_x(const block_call *m, block_place p) {
+  return m->x + p.line * m->grid.down + p.pixel * m->grid.across;
 }
 
-static size_t y_at(const call *m, place p) {
-  return ((p.line * m->f.width + p.pixel) * m->b->c->pitch) << m->b->c->y_wide;
+static uint8_t *block_y(const block_call *m, block_place p) {
+  return m->y + (((p.line * m->grid.width + p.pixel) * m->padded->c->pitch) << m->padded->c->y_wide);
 }
 
 /* `count` blocks, whose runs of `per` pixels are at two places in the first; some blocks by all panels at a time. */
-static void multiply_strip(call *m, nmp_block *block, place run0, place run1, size_t per, size_t count) {
-  const nmp_conv *c = m->b->c;
-  const nmp_blocks *blocks = m->b->p->blocks;
-  const size_t channels = c->out / c->groups, lanes = m->b->p->lanes;
+static void block_stretch(block_call *m, nmp_gemm_block *block, block_place run0, block_place run1, size_t per,
+                          size_t count) {
+  const nmp_conv *c = m->padded->c;
+  const nmp_gemm_blocks *blocks = m->padded->p->blocks;
+  const size_t channels = c->out / c->groups, lanes = m->padded->p->lanes;
   const size_t bytes = 2 * per * (block->x_step + block->y_step);
   size_t most = count;
-  const uint8_t *x[2] = {x_at(m, run0), x_at(m, run1)};
-  uint8_t *y[2] = {m->y + y_at(m, run0), m->y + y_at(m, run1)};
-  while (most > 1 && most * bytes > STRIP_BYTES) {
+  const uint8_t *x[2] = {block_x(m, run0), block_x(m, run1)};
+  uint8_t *y[2] = {block_y(m, run0), block_y(m, run1)};
+  while (most > 1 && most * bytes > STRETCH_BYTES) {
     most = (most + 1) / 2;
   }
   for (size_t n; count > 0; count -= n) {
-    n = block->count = smaller(count, most);
+    n = block->count = nmp_gemm_min(count, most);
     for (size_t k = m->first; k < m->last; k++) {
       const size_t channel = k * 2 * lanes, left = channels - channel;
-      block->panel = (const nmp_panel *)(const void *)(m->panels + k * m->b->s->panel_bytes);
-      block->channels = smaller(left, 2 * lanes);
+      block->panel = (const nmp_gemm_panel *)(const void *)(m->panels + k * m->padded->s->panel_bytes);
+      block->channels = nmp_gemm_min(left, 2 * lanes);
       block->next = (uintptr_t)(block->panel + 1) + m->ahead;
       for (size_t i = 0; i < 2; i++) {
         block->x[i] = x[i];
@@ -92,73 +91,73 @@ static void multiply_strip(call *m, nmp_block *block, place run0, place run1, si
       x[i] += n * block->x_hop;
       y[i] += n * block->y_hop;
     }
-    m->ahead += n * block->next_step * block->segment_count * block->grains;
+    m->ahead += n * block->next_step * block->segment_count * block->k_groups;
   }
 }
 
 /* `count` blocks of as many pixels each, beside each other. */
-static void multiply_part(call *m, nmp_block *block, place at, size_t pixels, size_t count) {
-  const size_t per = (pixels + m->f.runs - 1) / m->f.runs;
+static void block_beside(block_call *m, nmp_gemm_block *block, block_place at, size_t pixels, size_t count) {
+  const size_t per = (pixels + m->grid.runs - 1) / m->grid.runs;
   block->x_hop = pixels * block->x_step;
   block->y_hop = pixels * block->y_step;
-  multiply_strip(m, block, at, (place){at.line, at.pixel + pixels - per}, per, count);
+  block_stretch(m, block, at, (block_place){at.line, at.pixel + pixels - per}, per, count);
 }
 
 /* Blocks of two runs have an even number of pixels, since those are equally long; the last one may lack one. */
-static void multiply_line(call *m, nmp_block *block, size_t line) {
-  const size_t tiles = m->f.tiles ? m->f.tiles : 1, pixels = m->f.pixels, larger = m->f.larger;
-  const size_t runs = m->f.runs, odd = m->f.width % runs;
+static void block_line(block_call *m, nmp_gemm_block *block, size_t line) {
+  const size_t blocks = m->grid.blocks ? m->grid.blocks : 1, pixels = m->grid.pixels, larger = m->grid.larger;
+  const size_t runs = m->grid.runs, odd = m->grid.width % runs;
   if (larger > 0) {
-    multiply_part(m, block, (place){line, 0}, pixels + runs, larger);
+    block_beside(m, block, (block_place){line, 0}, pixels + runs, larger);
   }
-  multiply_part(m, block, (place){line, larger * (pixels + runs)}, pixels, tiles - larger - odd);
+  block_beside(m, block, (block_place){line, larger * (pixels + runs)}, pixels, blocks - larger - odd);
   if (odd) {
-    multiply_part(m, block, (place){line, m->f.width - (pixels - 1)}, pixels - 1, 1);
+    block_beside(m, block, (block_place){line, m->grid.width - (pixels - 1)}, pixels - 1, 1);
   }
 }
 
 /* All pixels by some panels: blocks are two lines where those are short, otherwise parts of a line. Meanwhile the
  * panels that come next are fetched, evenly.
  */
-static void multiply_panels(call *m, nmp_block *block) {
-  const field *f = &m->f;
-  const size_t pairs = f->tiles ? 0 : f->lines / 2, blocks = f->tiles ? f->tiles * f->lines : (f->lines + 1) / 2;
-  m->ahead = (m->last - m->first) * m->b->s->panel_bytes;
-  block->next_step = 2 * (size_t)m->b->p->lanes * m->b->p->grain / blocks;
+static void block_panels(block_call *m, nmp_gemm_block *block) {
+  const block_grid *g = &m->grid;
+  const size_t pairs = g->blocks ? 0 : g->lines / 2, blocks = g->blocks ? g->blocks * g->lines : (g->lines + 1) / 2;
+  m->ahead = (m->last - m->first) * m->padded->s->panel_bytes;
+  block->next_step = 2 * (size_t)m->padded->p->lanes * m->padded->p->k_group / blocks;
   if (pairs > 0) {
-    block->x_hop = 2 * f->down;
-    block->y_hop = 2 * f->width * block->y_step;
-    multiply_strip(m, block, (place){0, 0}, (place){1, 0}, f->width, pairs);
+    block->x_hop = 2 * g->down;
+    block->y_hop = 2 * g->width * block->y_step;
+    block_stretch(m, block, (block_place){0, 0}, (block_place){1, 0}, g->width, pairs);
   }
-  for (size_t line = 2 * pairs; line < f->lines; line++) {
-    multiply_line(m, block, line);
+  for (size_t line = 2 * pairs; line < g->lines; line++) {
+    block_line(m, block, line);
   }
 }
 
-void nmp_blocks_multiply(const nmp_band *b, size_t first, size_t last, size_t lines, uint8_t *y) {
-  const nmp_conv *c = b->c;
-  const nmp_shape *s = b->s;
+void nmp_gemm_run_blocks(const nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y) {
+  const nmp_conv *c = padded->c;
+  const nmp_gemm_shape *s = padded->s;
   const uint8_t *packed = (const uint8_t *)c->packed;
-  call m = {.b = b, .f = field_of(b, lines)};
-  const size_t at_once = NMP_BANDS_L1 / s->panel_bytes + 1;
-  nmp_block block = {.x_step = m.f.across,
-                     .y_step = (size_t)c->pitch << c->y_wide,
-                     .plane = b->plane,
-                     .segments = (const uint32_t *)(const void *)(packed + nmp_segments_at()),
-                     .segment_count = s->segments,
-                     .grains = s->grains,
-                     .lo = c->lo,
-                     .hi = c->hi,
-                     .y_wide = c->y_wide};
+  block_call m = {.padded = padded, .grid = block_grid_of(padded, lines)};
+  const size_t at_once = NMP_GEMM_L1 / s->panel_bytes + 1;
+  nmp_gemm_block block = {.x_step = m.grid.across,
+                          .y_step = (size_t)c->pitch << c->y_wide,
+                          .plane = padded->plane,
+                          .segments = (const uint32_t *)(const void *)(packed + nmp_gemm_segments_at()),
+                          .segment_count = s->segments,
+                          .k_groups = s->k_groups,
+                          .lo = c->lo,
+                          .hi = c->hi,
+                          .y_wide = c->y_wide};
   for (size_t panel = first, n; panel < last; panel += n) {
     const size_t group = c->groups > 1 ? panel / s->panels : 0;
     m.first = panel - group * s->panels;
-    n = smaller(smaller(at_once, last - panel), s->panels - m.first);
+    n = nmp_gemm_min(nmp_gemm_min(at_once, last - panel), s->panels - m.first);
     m.last = m.first + n;
-    m.x = b->bytes + group * (c->in / c->groups) * b->p->element;
-    m.panels = packed + nmp_panels_at(s) + group * s->group_bytes;
+    m.x = nmp_padded_group(padded, group);
+    m.panels = packed + nmp_gemm_panels_at(s) + group * s->group_bytes;
     m.y = y + ((group * (c->out / c->groups)) << c->y_wide);
-    multiply_panels(&m, &block);
+    block_panels(&m, &block);
   }
 }
 #endif

@@ -1,38 +1,39 @@
-#include "conv/gemm/join.h"
+#include "conv/gemm/split_words.h"
 
-#ifdef NMP_BANDS
+#ifdef NMP_HAS_GEMM
 #include <string.h>
 
 #define S_MAX ((int64_t)1 << 46) /* S / 2^16 fits into int32, and so it does on the way */
 
-int nmp_join_fits(const nmp_conv *c) {
+int nmp_split_words_claim(const nmp_conv *c) {
   return c->x_wide && c->w_wide && c->in / c->groups % 4 == 0 && c->k <= 1u << 15 && nmp_conv_pixels(c) > 1;
 }
 
-size_t nmp_join_lane(size_t grains) {
-  return grains * NMP_JOIN_GRAIN + (grains + NMP_JOIN_GRAINS - 1) / NMP_JOIN_GRAINS * sizeof(int32_t);
+size_t nmp_split_words_lane(size_t k_groups) {
+  return k_groups * NMP_SPLIT_WORDS_GROUP +
+         (k_groups + NMP_SPLIT_WORDS_GROUPS - 1) / NMP_SPLIT_WORDS_GROUPS * sizeof(int32_t);
 }
 
-void nmp_join_zeros(uint8_t *to, size_t n) {
-  static const uint8_t zeros[NMP_JOIN_GRAIN] = {0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80};
-  for (size_t i = 0; i < n; i += 4, to += NMP_JOIN_GRAIN) {
+void nmp_split_words_zeros(uint8_t *to, size_t n) {
+  static const uint8_t zeros[NMP_SPLIT_WORDS_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80};
+  for (size_t i = 0; i < n; i += 4, to += NMP_SPLIT_WORDS_GROUP) {
     memcpy(to, zeros, sizeof(zeros));
   }
 }
 
 /* The nearest that there is of 256ths. */
-static int32_t high_byte(int32_t w) {
+static int32_t split_high_byte(int32_t w) {
   const int32_t high = (w + 128) >> 8;
   return high > INT8_MAX ? INT8_MAX : high;
 }
 
 /* 4 products of a lane; returns the sum of wh. */
-static int32_t pack_grain(const int16_t *w, uint8_t *to, size_t lanes) {
+static int32_t split_pack_group(const int16_t *w, uint8_t *to, size_t lanes) {
   int32_t sum = 0;
   memcpy(to, w, 4);
   memcpy(to + lanes * 4, w + 2, 4);
   for (size_t i = 0; i < 4; i++) {
-    const int32_t high = high_byte(w[i]);
+    const int32_t high = split_high_byte(w[i]);
     to[lanes * 8 + i] = (uint8_t)high;
     sum += high;
   }
@@ -40,7 +41,8 @@ static int32_t pack_grain(const int16_t *w, uint8_t *to, size_t lanes) {
 }
 
 /* `most` is the sum of the magnitudes of the weights. A channel without weights may have any shift. */
-static int prove(const nmp_conv *c, size_t channel, int64_t most, size_t lane, nmp_panel *panel, int32_t *high) {
+static int split_fits(const nmp_conv *c, size_t channel, int64_t most, size_t lane, nmp_gemm_panel *panel,
+                      int32_t *high) {
   const int shift = most > 0 ? nmp_conv_shift(c, channel) : 0, unit = shift < 16 ? shift : 16;
   const int64_t bias = nmp_conv_bias(c, channel);
   if (shift < 0 || shift > 46 || bias > S_MAX >> shift || -bias > S_MAX >> shift) {
@@ -55,7 +57,7 @@ static int prove(const nmp_conv *c, size_t channel, int64_t most, size_t lane, n
   return largest < S_MAX && largest >> unit < INT32_MAX;
 }
 
-static int64_t sum_magnitudes(const int16_t *w, size_t n) {
+static int64_t split_sum_magnitudes(const int16_t *w, size_t n) {
   int64_t sum = 0;
   for (size_t i = 0; i < n; i++) {
     sum += w[i] < 0 ? -w[i] : w[i];
@@ -63,37 +65,38 @@ static int64_t sum_magnitudes(const int16_t *w, size_t n) {
   return sum;
 }
 
-static void start_channels(const nmp_conv *c, size_t first, size_t channels, nmp_panel *panel, int32_t *high) {
+static void split_starts(const nmp_conv *c, size_t first, size_t channels, nmp_gemm_panel *panel, int32_t *high) {
   const int16_t *w = (const int16_t *)c->w + first * c->k;
-  panel->proven = 1;
+  panel->fits_int32 = 1;
   for (size_t i = 0; i < channels; i++, w += c->k) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
     panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
-    panel->proven = panel->proven && prove(c, first + i, sum_magnitudes(w, c->k), i, panel, &high[i]);
+    panel->fits_int32 =
+        panel->fits_int32 && split_fits(c, first + i, split_sum_magnitudes(w, c->k), i, panel, &high[i]);
   }
-  for (size_t i = 0; i < channels && !panel->proven; i++) {
+  for (size_t i = 0; i < channels && !panel->fits_int32; i++) {
     panel->start[i] = high[i] = 0;
     panel->shift[i] = panel->scale_shift[i];
   }
 }
 
-void nmp_join_pack(const nmp_conv *c, size_t first, size_t channels, size_t lanes, nmp_panel *panel) {
-  const size_t per_channel = c->k, grains = per_channel / 4;
+void nmp_split_words_pack(const nmp_conv *c, size_t first, size_t channels, size_t lanes, nmp_gemm_panel *panel) {
+  const size_t per_channel = c->k, k_groups = per_channel / 4;
   const int16_t *w = (const int16_t *)c->w + first * per_channel;
   uint8_t *to = (uint8_t *)(panel + 1);
-  int32_t high[NMP_NR_MAX] = {0};
-  start_channels(c, first, channels, panel, high);
-  for (size_t done = 0, n; done < grains; done += n) {
-    int32_t sums[NMP_NR_MAX] = {0};
+  int32_t high[NMP_PANEL_CHANNELS] = {0};
+  split_starts(c, first, channels, panel, high);
+  for (size_t done = 0, n; done < k_groups; done += n) {
+    int32_t sums[NMP_PANEL_CHANNELS] = {0};
     uint8_t *increase = to;
-    n = grains - done < NMP_JOIN_GRAINS ? grains - done : NMP_JOIN_GRAINS;
+    n = k_groups - done < NMP_SPLIT_WORDS_GROUPS ? k_groups - done : NMP_SPLIT_WORDS_GROUPS;
     to += lanes * sizeof(int32_t);
     if (channels < lanes) {
-      memset(to, 0, n * lanes * NMP_JOIN_GRAIN);
+      memset(to, 0, n * lanes * NMP_SPLIT_WORDS_GROUP);
     }
-    for (size_t i = 0; i < n; i++, to += lanes * NMP_JOIN_GRAIN) {
+    for (size_t i = 0; i < n; i++, to += lanes * NMP_SPLIT_WORDS_GROUP) {
       for (size_t lane = 0; lane < channels; lane++) {
-        sums[lane] += pack_grain(w + lane * per_channel + (done + i) * 4, to + lane * 4, lanes);
+        sums[lane] += split_pack_group(w + lane * per_channel + (done + i) * 4, to + lane * 4, lanes);
       }
     }
     for (size_t lane = 0; lane < lanes; lane++) {

@@ -1,0 +1,82 @@
+#include "conv/gemm/load.h"
+
+#include "conv/gemm/split_words.h"
+
+#ifdef NMP_HAS_GEMM
+#include <string.h>
+
+#define SHORT_ROW 256 /* bytes of a padded row; to zero them all is faster than each row's ends */
+
+static void load_elements(const nmp_padded *padded, size_t element, const void *x, size_t n) {
+  padded->p->load(padded->bytes + element * padded->p->element, x, n, padded->plane);
+}
+
+static void load_padding(const nmp_padded *padded, size_t element, size_t pixels) {
+  const size_t in = padded->c->in, bytes = padded->p->element;
+  if (padded->zeroed) {
+    return;
+  }
+  for (size_t i = 0; i < pixels && padded->c->pad; i++) {
+    load_elements(padded, element + i * in, padded->c->pad, in);
+  }
+  if (nmp_is_split_words(padded->p) && !padded->c->pad) {
+    nmp_split_words_zeros(padded->bytes + element * bytes, pixels * in);
+    return;
+  }
+  for (size_t plane = 0; plane < padded->p->planes && !padded->c->pad && pixels > 0; plane++) {
+    memset(padded->bytes + plane * padded->plane + element * bytes, padded->p->zero, pixels * in * bytes);
+  }
+}
+
+/* One padded row from a row of x. */
+static void load_row(const nmp_padded *padded, size_t element, const uint8_t *x) {
+  const nmp_gemm_shape *s = padded->s;
+  const size_t in = padded->c->in, before = nmp_gemm_min((size_t)s->h.before, s->width);
+  if (s->h_hop == 1) {
+    const size_t inside = nmp_gemm_min((size_t)s->h.in, s->width - before);
+    load_padding(padded, element, before);
+    load_elements(padded, element + before * in, x, inside * in);
+    load_padding(padded, element + (before + inside) * in, s->width - before - inside);
+    return;
+  }
+  for (int32_t i = 0; i < (int32_t)s->width; i++, element += in) {
+    const int32_t ix = i * s->h_hop - s->h.before;
+    if (nmp_inside(&s->h, ix)) {
+      load_elements(padded, element, x + (((size_t)ix * in) << padded->c->x_wide), in);
+    } else {
+      load_padding(padded, element, 1);
+    }
+  }
+}
+
+static void load_slack(const nmp_padded *padded, size_t elements) {
+  for (size_t plane = 0; plane < padded->p->planes; plane++) {
+    memset(padded->bytes + plane * padded->plane + elements * padded->p->element, 0, NMP_PADDED_SLACK);
+  }
+}
+
+void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines) {
+  const nmp_gemm_shape *s = padded->s;
+  const size_t x_row = ((size_t)s->h.in * padded->c->in) << padded->c->x_wide, rows = nmp_gemm_padded_rows(s, lines);
+  const uint8_t *x = (const uint8_t *)padded->c->x + image * (size_t)s->v.in * x_row;
+  const int32_t top = (int32_t)line * s->v.stride - s->v.before;
+  const size_t bytes = s->row * padded->p->element;
+  padded->zeroed = !s->whole && !padded->c->pad && !nmp_is_split_words(padded->p) && bytes <= SHORT_ROW;
+  for (size_t plane = 0; plane < padded->p->planes && padded->zeroed; plane++) {
+    memset(padded->bytes + plane * padded->plane, padded->p->zero, rows * bytes);
+  }
+  for (size_t r = 0, n; r < rows; r += n) {
+    const int32_t iy = top + (int32_t)r * s->v_hop;
+    n = 1;
+    if (!nmp_inside(&s->v, iy)) {
+      load_padding(padded, r * s->row, s->width);
+    } else if (s->whole) {
+      n = nmp_gemm_min(rows - r, (size_t)(s->v.in - iy));
+      load_elements(padded, r * s->row, x + (size_t)iy * x_row, n * s->row);
+    } else {
+      load_row(padded, r * s->row, x + (size_t)iy * x_row);
+    }
+  }
+  load_slack(padded, rows * s->row);
+}
+#endif

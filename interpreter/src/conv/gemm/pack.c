@@ -1,0 +1,173 @@
+#include "conv/gemm/pack.h"
+
+#include "conv/gemm/split_words.h"
+
+#ifdef NMP_HAS_GEMM
+#include <string.h>
+
+#define WEIGHTS_AT_ONCE 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
+
+static void pack_sum_narrow(const int8_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int16_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int16_t w = weights[i], minus = (int16_t)-w;
+    some = (int16_t)(some + w);
+    some_most = (int16_t)(some_most + (w < minus ? minus : w));
+  }
+  *sum += some;
+  *most += some_most;
+}
+
+static void pack_sum_wide(const int16_t *weights, size_t n, int64_t *sum, int64_t *most) {
+  int32_t some = 0, some_most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int32_t w = weights[i];
+    some += w;
+    some_most += w < 0 ? -w : w;
+  }
+  *sum += some;
+  *most += some_most;
+}
+
+/* The sum of a channel's weights and that of their magnitudes. */
+static void pack_sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
+  *sum = *most = 0;
+  for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
+    n = nmp_gemm_min(end - i, WEIGHTS_AT_ONCE);
+    if (c->w_wide) {
+      pack_sum_wide((const int16_t *)c->w + i, n, sum, most);
+    } else {
+      pack_sum_narrow((const int8_t *)c->w + i, n, sum, most);
+    }
+  }
+}
+
+/* A channel without weights has its bias for a sum, whatever its shift is. */
+int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
+  const int split = p->planes == 2;
+  int64_t sum, most;
+  pack_sum_weights(c, channel, &sum, &most);
+  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
+  if (by < split || by > 30) {
+    return 0;
+  }
+  const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
+  const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
+  const int64_t x_most = c->x_wide && !split ? 32768 : 128;
+  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * sum : first); /* bytes of x are 128 too large */
+  *shift = by;
+  return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
+}
+
+/* Whether one of n weights is among `least` to `most`. */
+static int pack_has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
+  int found = 0;
+  for (size_t i = first; i < first + n; i++) {
+    const int32_t w = c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
+    found |= w >= least && w <= most;
+  }
+  return found;
+}
+
+static void pack_starts(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t channels,
+                        nmp_gemm_panel *panel) {
+  memset(panel, 0, sizeof(*panel));
+  if (p->extremes) {
+    panel->lowest = pack_has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
+    panel->highest = c->w_wide && pack_has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
+  }
+  panel->fits_int32 = 1;
+  for (size_t i = 0; i < channels; i++) {
+    panel->bias[i] = nmp_conv_bias(c, first + i);
+    panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
+    panel->fits_int32 = panel->fits_int32 && nmp_gemm_fits_int32(c, p, first + i, &panel->start[i], &panel->shift[i]);
+  }
+  for (size_t i = 0; i < channels && !panel->fits_int32; i++) {
+    int64_t sum, most;
+    pack_sum_weights(c, first + i, &sum, &most);
+    panel->start[i] = p->zero ? (int32_t)(-128 * sum) : c->x_wide && c->w_wide ? (int32_t)sum : 0;
+    panel->shift[i] = panel->scale_shift[i];
+  }
+}
+
+static void pack_widen(int16_t *to, const int8_t *from, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    to[i] = from[i];
+  }
+}
+
+/* n weights of a channel from number `at` on, as k-groups that are `step` bytes apart. */
+static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  int16_t wide[WEIGHTS_AT_ONCE];
+  const uint8_t *w = (const uint8_t *)c->w + (at << c->w_wide);
+  size_t bytes = n * p->element;
+  if (p->element == 2 && !c->w_wide) {
+    pack_widen(wide, (const int8_t *)w, n);
+    w = (const uint8_t *)wide;
+  }
+  for (; bytes >= 4 && p->k_group == 4; bytes -= 4, w += 4, to += step) {
+    memcpy(to, w, 4);
+  }
+  for (; bytes >= p->k_group; bytes -= p->k_group, w += p->k_group, to += step) {
+    memcpy(to, w, p->k_group);
+  }
+  memcpy(to, w, bytes);
+}
+
+/* Some k-groups of all channels at a time, so that what is written stays in the cache. */
+void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t at,
+                           size_t channels, uint8_t *to, size_t step) {
+  for (size_t i = 0; i < s->per_segment; i += WEIGHTS_AT_ONCE) {
+    for (size_t lane = 0; lane < channels; lane++) {
+      pack_k_groups(c, p, at + lane * c->k + i, nmp_gemm_min(WEIGHTS_AT_ONCE, s->per_segment - i),
+                    to + i * p->element / p->k_group * step + lane * p->k_group, step);
+    }
+  }
+}
+
+static void pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
+                       size_t channels, size_t vectors, nmp_gemm_panel *panel) {
+  uint8_t *to = (uint8_t *)(panel + 1);
+  const size_t step = vectors * p->lanes * p->k_group;
+  if (nmp_is_split_words(p)) {
+    memset(panel, 0, sizeof(*panel));
+    nmp_split_words_pack(c, first, channels, vectors * p->lanes, panel);
+    return;
+  }
+  pack_starts(c, p, first, channels, panel);
+  if (channels < vectors * p->lanes || s->per_segment * p->element % p->k_group != 0) {
+    memset(to, 0, s->segments * s->k_groups * step);
+  }
+  for (size_t segment = 0; segment < s->segments; segment++, to += s->k_groups * step) {
+    nmp_gemm_pack_segment(c, p, s, first * c->k + segment * s->per_segment, channels, to, step);
+  }
+}
+
+/* The distances of segments from an output pixel's address, in bytes. */
+static void pack_segments(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, uint32_t *to) {
+  const size_t columns = s->segments / (size_t)s->v.kernel;
+  for (size_t i = 0; i < s->segments; i++) {
+    const size_t ky = i / columns, kx = i % columns;
+    to[i] = (uint32_t)((ky * (size_t)s->v.dilation * s->row + kx * (size_t)s->h.dilation * c->in) * p->element);
+  }
+}
+
+void nmp_gemm_pack(const nmp_conv *c, const nmp_gemm_product *p, void *to) {
+  nmp_gemm_shape s = nmp_gemm_shape_of(c, p);
+  const size_t channels = c->out / c->groups, most = 2 * (size_t)p->lanes;
+  uint8_t *panels = (uint8_t *)to + nmp_gemm_panels_at(&s);
+  pack_segments(c, p, &s, (uint32_t *)(void *)((uint8_t *)to + nmp_gemm_segments_at()));
+  s.gemv = p->gemv != NULL && nmp_conv_is_direct(c) && nmp_conv_pixels(c) == 1 && nmp_gemv_pack(c, p, &s, panels);
+  /* In short segments blocks have no time for addresses. */
+  s.fits_int32 = p->blocks != NULL && s.k_groups > (p->planes == 2 ? 2 : 0);
+  for (size_t group = 0; group < c->groups && !s.gemv; group++) {
+    for (size_t panel = 0; panel < s.panels; panel++) {
+      const size_t n = nmp_gemm_min(most, channels - panel * most), vectors = n > p->lanes ? 2 : 1;
+      nmp_gemm_panel *at = (nmp_gemm_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes);
+      pack_panel(c, p, &s, group * channels + panel * most, n, vectors, at);
+      s.fits_int32 = s.fits_int32 && at->fits_int32;
+    }
+  }
+  memcpy(to, &s, sizeof(s));
+}
+#endif
