@@ -237,6 +237,19 @@ def test_quantization_flags(cli, flags: tuple[str, ...], dtypes: set[str]) -> No
         assert "percentile" in {tensor.method for tensor in model.tensors}
 
 
+def test_zero_points(cli) -> None:
+    """By default what a Relu makes starts below 0, and at 0 without."""
+    least = []
+    for flags in ((), ("--zero-points",), ("--no-zero-points",)):
+        assert cli(*CONVERT, *flags).code == 0
+        model = read(Path("model.nmp"))
+        made = [model.tensors[op.outputs[0]] for op in model.ops if op.kind == "conv2d"]
+        least.append({t.clip_min for t in made if t.observed_min == 0})
+    assert least[0] == least[1]
+    assert min(least[0]) < 0
+    assert least[2] == {0}
+
+
 def test_bias_bits(cli) -> None:
     assert cli(*CONVERT, "--bias-bits", "32").code == 0
     model = read(Path("model.nmp"))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from random_graphs import Maker
 from test_passes import assert_same_function
 
+from nmpconv.calib.observers import TensorStats
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import _intact, _places, verify
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float import FLOAT
 from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import origins
 
 BLOCK = 20
 
@@ -39,6 +44,49 @@ def check(seed: int) -> None:
 def test_random_graphs(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         check(seed)
+
+
+def between_tables(graph: Graph) -> Graph:
+    """With tables behind the inputs and before the outputs, so that few tensors are tied to those."""
+    tanh, made = LookupParams("tanh"), {name: f"{name}.tanh" for name in (*graph.inputs, *graph.outputs)}
+    first = [Node("lookup", made[name], (name,), (made[name],), tanh) for name in graph.inputs]
+    last = [Node("lookup", made[n], (n,), (made[n],), tanh) for n in graph.outputs if n not in graph.inputs]
+    renamed = {name: made[name] for name in graph.inputs}
+    nodes = [replace(node, inputs=tuple(renamed.get(n, n) for n in node.inputs)) for node in graph.nodes]
+    values = [replace(graph[name], name=new, clamp=None) for name, new in made.items()]
+    outputs = tuple(made[name] for name in graph.outputs)
+    return replace(graph.with_values(*values), nodes=(*first, *nodes, *last), outputs=outputs, source_shapes={})
+
+
+def check_origins(seed: int) -> int:
+    """How many activations have an origin: a random number for all that is free, and the function stays."""
+    before = Maker(seed).graph()
+    if not before.outputs:
+        return 0
+    for _, function in FLOAT:
+        before = function(before)
+    before = between_tables(before)
+    rng = np.random.default_rng(seed)
+    ends = {value.name: (rng.choice((-1.0, 0.0)), 1.0) for value in before.activations()}
+    stats = {name: TensorStats.of(np.linspace(*pair, 64, dtype=np.float32)[:, None]) for name, pair in ends.items()}
+    rows = origins.free(before, stats)
+    numbers = {number: rng.normal(0, 2) for row in rows.values() for number in row}
+    chosen = {name: float(sum(share * numbers[n] for n, share in row.items())) for name, row in rows.items()}
+    after = origins.store(before, chosen)
+    verify(after, "FLOAT", "origins")
+    assert_same_function(before, after, seed)
+    return sum(value.origin != 0 for value in after.activations())
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_random_graphs_with_origins(block: int) -> None:
+    assert sum(check_origins(seed) for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(3, 30))
+def test_many_random_graphs_with_origins(block: int) -> None:
+    assert sum(check_origins(seed) for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
 
 
 @pytest.mark.slow

@@ -120,20 +120,9 @@ def every_row() -> dict[str, Graph]:
     net.op("sub", "f k", "g")
     end("pairs", net, "g", *"roabsdefg")
     net = layers()
-    (taps_h, rows, v), (taps_w, columns, h) = (
-        table(linear(coordinates("half_pixel", n, 9, 9 / n), n)) for n in (6, 6)
-    )
-    net.op(
-        "resize",
-        "r",
-        "z",
-        taps_h=taps_h,
-        taps_w=taps_w,
-        rows=rows,
-        columns=columns,
-        row_weights=v,
-        column_weights=h,
-    )
+    taps, places, weights = table(linear(coordinates("half_pixel", 6, 9, 1.5), 6))
+    sides = {"rows": places, "columns": places, "row_weights": weights, "column_weights": weights}
+    net.op("resize", "r", "z", taps_h=taps, taps_w=taps, **sides)
     end("resize", net, "z", "r", "z")
     return nets
 
