@@ -22,6 +22,7 @@ from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
+from nmpconv.files import read_file
 from nmpconv.fit import Fitter, Prepared, Recipe, Unequal
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
@@ -82,6 +83,7 @@ class Options:
     load_profile: Path | None = None
     save_profile: Path | None = None
     max_images: int | None = None
+    max_pixels: int | None = None
 
     def preprocess_of(self, name: str) -> Preprocess | None:
         if self.preprocess is None or isinstance(self.preprocess, Preprocess):
@@ -208,7 +210,13 @@ def _open(graph: Graph, calib: Mapping[str, Path], options: Options) -> dict[str
     if missing:
         raise UsageError(f"no calibration source for input {missing[0]!r}", hint=f"give --calib {missing[0]}=SOURCE")
     return {
-        name: open_samples(calib[name], graph[name].shape, options.preprocess_of(name), input_name=name)
+        name: open_samples(
+            calib[name],
+            graph[name].shape,
+            options.preprocess_of(name),
+            input_name=name,
+            max_pixels=options.max_pixels,
+        )
         for name in graph.inputs
     }
 
@@ -343,13 +351,13 @@ def _metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dic
     config = {
         f.name: getattr(options, f.name)
         for f in fields(options)
-        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "preprocess", "target")
+        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "max_pixels", "preprocess", "target")
     }
     found = {"target": options.target} if options.target else {}
     return found | {
         "producer": f"nmpconv {__version__}",
         "source": model.name,
-        "source_sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
+        "source_sha256": hashlib.sha256(read_file(model)).hexdigest(),
         "config": json.dumps(config, sort_keys=True, default=str),
         "calibration": json.dumps({"images": images, "method": options.method, "recipe": str(recipe)}, sort_keys=True),
     }

@@ -56,13 +56,14 @@ def evaluate(
     reference: Path | None = None,
     limit: int | None = None,
     label_offset: int = 0,
+    max_pixels: int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
 
-    label_offset: added to every label to get the index of its class.
+    label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     """
-    feed = Feed(net, sources)
+    feed = Feed(net, sources, max_pixels)
     count = min(len(feed), limit or len(feed))
     scores = net.outputs[0]
     ranked = sum(dim > 1 for dim in scores.shape) == 1

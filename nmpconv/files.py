@@ -1,32 +1,87 @@
-"""Writing a file, or a new folder, whole or not at all."""
+"""Reading a regular file of a bounded size; writing a file, or a new folder, whole or not at all."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
-from nmpconv.errors import OutputError
+from nmpconv.errors import InputError, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+TEXT_MAX = 2**26  # bytes of a file that a person could have written
+BYTES_MAX = 2**31 - 1  # of any other one: protobuf and .nmp have offsets of 32 bits
+
+
+def read_file(path: Path | str, most: int = BYTES_MAX) -> bytes:
+    """The bytes of a regular file of at most ``most`` bytes; InputError for what is none."""
+    with open_file(path, most) as (file, size):
+        return file.read(size)
+
+
+@contextmanager
+def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[BufferedReader, int]]:
+    """A regular file of at most ``most`` bytes, open for reading, and its size; InputError for what is none.
+
+    The size is known before anything is read: a device or a sparse file has no end that memory would reach.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError("is not a regular file", where=str(path), hint="write what it gives to a file first")
+            if found.st_size > most:
+                raise InputError(f"has {found.st_size} bytes; at most {most} can be read", where=str(path))
+            yield file, found.st_size
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def read_text(path: Path | str, what: str) -> str:
+    """A text file, with or without a byte order mark. what: "profile" and so on, for the message of the InputError."""
+    try:
+        return read_file(path, TEXT_MAX).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not a {what}: byte {error.start} is not UTF-8 text", where=str(path)) from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a pipe would wait for somebody who writes to it. OSError, too, for a name that no file can have."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "no file can have this name")
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Writes to a temporary file next to ``path`` and renames it: no reader ever sees half a file.
+    """Writes to a temporary file in the folder of ``path`` and renames it: no reader ever sees half a file.
 
-    Raises OutputError, leaving nothing behind and an older file as it was.
+    A link is followed: the file that it leads to is replaced. What an earlier call for this path left behind when it
+    was killed is removed. Raises OutputError, leaving nothing behind and an older file as it was.
     """
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        path = Path(os.path.realpath(path))
+        _remove_stale(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
         with os.fdopen(handle, "wb") as file:
+            _lock(file.fileno())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = None
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+            temporary = None
     except OSError as error:
         raise OutputError(f"cannot write: {error.strerror or error}", where=str(path)) from error
     finally:
@@ -38,14 +93,20 @@ def write_file(path: Path, data: bytes) -> None:
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes files by relative path into a folder that is new or empty, by way of a temporary one beside it.
 
-    Raises OutputError, leaving nothing behind.
+    What an earlier call for this folder left behind when it was killed is removed. Raises OutputError, leaving nothing
+    behind.
     """
-    temporary = None
+    temporary = handle = None
     try:
         if folder.exists() and any(folder.iterdir()):
             raise OutputError("the folder is not empty", where=str(folder), hint="name a new one")
+        folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        _remove_stale(folder)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_prefix(folder)))
+        if fcntl is not None:
+            handle = os.open(temporary, os.O_RDONLY)
+            _lock(handle)
         for name, data in files.items():
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +117,42 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     except OSError as error:
         raise OutputError(f"cannot write: {error.strerror or error}", where=str(folder)) from error
     finally:
+        if handle is not None:
+            os.close(handle)
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _prefix(path: Path) -> str:
+    """Of the temporary files and folders for a path; short, whatever its name is."""
+    return f".nmpconv-{hashlib.sha256(path.name.encode(errors='surrogateescape')).hexdigest()[:16]}-"
+
+
+def _lock(handle: int) -> bool:
+    """Whether nobody else had a lock on the open file; it is held until the file is closed."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_stale(path: Path) -> None:
+    """Temporary files and folders for this path that no process holds."""
+    for found in path.parent.glob(f"{_prefix(path)}*"):
+        with suppress(OSError):
+            handle = os.open(found, os.O_RDONLY)
+            try:
+                if not _lock(handle):
+                    continue
+                if found.is_dir():
+                    shutil.rmtree(found)
+                else:
+                    found.unlink()
+            finally:
+                os.close(handle)
 
 
 def _umask() -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -80,6 +81,12 @@ class Preprocess:
     keeps (resize to size / crop, then crop), 1.0 for none; pad: the letterbox's pixel value.
     """
 
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "layout": ("nchw", "nhwc"),
+        "channel_order": ("rgb", "bgr", "gray"),
+        "resize": ("none", "shorter", "squash", "letterbox"),
+    }
+
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     range: tuple[float, float] = (0.0, 255.0)
@@ -116,7 +123,7 @@ class Value:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:

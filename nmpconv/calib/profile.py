@@ -29,7 +29,7 @@ import numpy as np
 from nmpconv.calib.histogram import BINS, Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
-from nmpconv.files import write_file
+from nmpconv.files import read_text, write_file
 from nmpconv.graph.text import graph_hash
 from nmpconv.ir import Graph
 
@@ -78,10 +78,7 @@ def save(path: str | Path, profile: Profile) -> None:
 
 def load(path: str | Path) -> Profile:
     """Read a profile; edited ranges clip the histogram and the channels. InputError naming the line that is wrong."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"not a readable profile: {error}", where=str(path)) from None
+    text = read_text(path, "profile")
     return replace(from_text(text, where=str(path)), path=str(path))
 
 

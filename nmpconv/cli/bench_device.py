@@ -21,11 +21,11 @@ RUNS = 3  # simulated boards count the same every time
 
 def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
     """cpu: the level of this machine that the device is verified against."""
-    from nmpconv.file.reader import read_bytes
+    from nmpconv.files import read_file
     from nmpconv.run import ondevice
     from nmpconv.run.runtime import load
 
-    data = read_bytes(model)
+    data = read_file(model)
     net = load(model, cpu=cpu)
     cases = given(net, sources) if sources else ondevice.cases(net)
     with show.progress() as progress, devices.opened(name, progress) as device:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.files import write_folder
+from nmpconv.files import read_file, write_folder
 
 NAME = "bundle"
 
@@ -36,7 +36,7 @@ def command(
         files = bundle(None)
     else:
         net = runtime.load(model, cpu="portable")  # refuses what no interpreter runs
-        data = model.read_bytes()
+        data = read_file(model)
         sizes = {"model_bytes": net.model.file_bytes, "arena_bytes": most(data)}
         files = bundle(data)
     write_folder(output, files)

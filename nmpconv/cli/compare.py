@@ -33,7 +33,7 @@ def command(
       nmpconv compare model.nmp --device sim:mps2-an386
     """
     from nmpconv.cli.bench_device import given
-    from nmpconv.file.reader import read_bytes
+    from nmpconv.files import read_file
     from nmpconv.run import ondevice
     from nmpconv.run.runtime import load
 
@@ -41,7 +41,7 @@ def command(
     cases = given(net, inputs) if inputs else ondevice.cases(net)
     ops = len(net.model.ops)
     with show.progress() as progress, devices.opened(device, progress) as found:
-        ondevice.load(found, net, read_bytes(model))
+        ondevice.load(found, net, read_file(model))
         for i, case in enumerate(cases):
             first = ondevice.first_difference(found, net, case)
             if first is not None:

@@ -75,6 +75,7 @@ def command(
         "input_shapes": options.shapes(input_shape or ()),
         "outputs": options.names(outputs or ()),
         "preprocess": preprocessing.chosen(),
+        "max_pixels": preprocessing.max_pixels,
         "target": target and target.value,
     }
 

@@ -139,9 +139,11 @@ class Preprocessing(Group):
         typer.Option(min=0.01, max=1, help="Resize to size / CROP, then cut the centre. [1]"),
     ] = None
 
+    max_pixels: options.MaxPixels = None
+
     def chosen(self) -> Preprocess | None:
         """The flags that were given over the defaults; None when none was given."""
-        found = {name: value for name, value in self.given().items() if value is not None}
+        found = {name: value for name, value in self.given().items() if value is not None and name != "max_pixels"}
         found |= {name: options.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if name in found}
         return Preprocess(**{"layout": "auto"} | found) if found else None
 

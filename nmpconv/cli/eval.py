@@ -25,6 +25,7 @@ def command(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
     label_offset: Annotated[int, typer.Option(help="Added to every label to get the index of its class.")] = 0,
+    max_pixels: options.MaxPixels = None,
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     json: options.Json = False,
@@ -50,6 +51,7 @@ def command(
             reference=reference,
             limit=limit,
             label_offset=label_offset,
+            max_pixels=max_pixels,
             progress=progress,
         )
     if json:

@@ -12,7 +12,8 @@ from nmpconv.cli import options, show
 from nmpconv.cli.memory import show_memory
 from nmpconv.cli.report import show_ram
 from nmpconv.file.memory import memory, to_json
-from nmpconv.file.reader import Model, Op, Port, Tensor, read, read_bytes
+from nmpconv.file.reader import Model, Op, Port, Tensor, read
+from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
 NAME = "inspect"
@@ -39,7 +40,7 @@ def command(
     """
     from nmpconv import targets  # not loaded for --help
 
-    found, data, machine = read(model), read_bytes(model), target and target.value
+    found, data, machine = read(model), read_file(model), target and target.value
     if json:
         wanted = targets.TARGETS if machine is None else (machine,)
         ram = [asdict(targets.needs(data, name)) for name in wanted]

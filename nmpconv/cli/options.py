@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.errors import InputError, OutputError, UsageError
+from nmpconv.files import read_text
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, or one image"
 
@@ -34,6 +35,12 @@ Cpu = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(metavar="N", help="Compute with up to N threads, 0: one per core; default: $NMP_THREADS or 1."),
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=178_956_970, metavar="N", help="Most pixels of an image; default: 67,108,864.", show_default=False
+    ),
 ]
 
 
@@ -146,11 +153,7 @@ def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
 
 def labels(path: Path) -> tuple[str, ...]:
     """Class names, one a line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read the labels: {reason}", where=str(path)) from None
+    text = read_text(path, "list of labels")
     found = tuple(row.strip() for row in text.rstrip().splitlines())
     if not found:
         raise InputError("the list of labels is empty", where=str(path), hint="one class name a line")

@@ -41,6 +41,7 @@ def command(
         ),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Write integers, not reals.")] = False,
+    max_pixels: options.MaxPixels = None,
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     device: options.DeviceName = None,
@@ -61,7 +62,7 @@ def command(
     path = output if output is not None or ranked else Path(f"{model.stem}.npz")
     if path is not None:
         options.check_output(path, model)
-    feeds = _feeds(net, inputs)
+    feeds = _feeds(net, inputs, max_pixels)
     files = [file for feed in feeds for file in feed.paths]
     samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
     results = [net.run(sample) for sample in samples] if device is None else _on_device(model, net, device, samples)
@@ -81,23 +82,23 @@ def command(
         show.line(f"{len(results)} sample(s) -> {path} ({', '.join(port.name for port in net.outputs)})")
 
 
-def _feeds(net: Net, values: Sequence[str]) -> list[Feed]:
+def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed]:
     """With one input, every source is one to run on; with several, each is one input's."""
     from nmpconv.run.feed import Feed
 
     groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
-    return [Feed(net, options.sources(group, "SOURCE")) for group in groups]
+    return [Feed(net, options.sources(group, "SOURCE"), max_pixels) for group in groups]
 
 
 def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
     """The outputs of every sample, computed by a device."""
     from nmpconv.cli.device import opened
-    from nmpconv.file.reader import read_bytes
+    from nmpconv.files import read_file
     from nmpconv.run import ondevice
 
     results = []
     with show.progress() as progress, opened(name, progress) as device:
-        ondevice.load(device, net, read_bytes(model))
+        ondevice.load(device, net, read_file(model))
         for i, sample in enumerate(samples):
             results.append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
             progress("run", i + 1, len(samples))

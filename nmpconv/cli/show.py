@@ -59,7 +59,7 @@ def _finite(value: Any) -> Any:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
     """A table of the result. A column whose name starts with '>' is aligned to the right; columns without any entry are
     left out."""
-    cells = [[clean(cell) for cell in row] for row in rows]
+    cells, title = [[clean(cell) for cell in row] for row in rows], clean(title)
     used = [i for i in range(len(columns)) if any(row[i] not in ("", NOTHING) for row in cells)]
     names = [columns[i].removeprefix(">") for i in used]
     right = [columns[i].startswith(">") for i in used]
@@ -73,7 +73,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
 
 
 def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
-    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    drawn = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
         longest = max(len(row[i]) for row in cells)
         least = None if to_right else min(longest, FOLD)
@@ -104,7 +110,7 @@ def _plain_table(title: str, names: list[str], right: list[bool], cells: list[li
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
     """Named facts, one a line."""
-    kept = [(name, clean(value)) for name, value in rows if value]
+    kept = [(clean(name), clean(value)) for name, value in rows if value]
     width = max((len(name) for name, _ in kept), default=0)
     for name, value in kept:
         first, *more = value.splitlines()

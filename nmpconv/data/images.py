@@ -7,18 +7,20 @@ Pillow's bilinear with its support scaled when it shrinks. An image that has the
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Preprocess
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-RESIZES = ("none", "shorter", "squash", "letterbox")
 CHANNELS = (1, 3)
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # what is inside of a file, whatever its name says
+PIXELS_MAX = 2**26  # of an image, decoded or resized
 
 
 def guess_layout(shape: tuple[int, ...]) -> str | None:
@@ -56,8 +58,8 @@ def _check(pre: Preprocess, channels: int) -> None:
             )
     if not all(value > 0 for value in pre.std):
         raise UsageError(f"{list(pre.std)}: every value must be above 0", where="--std")
-    if pre.resize not in RESIZES:
-        raise UsageError(f"{pre.resize!r} is none of {', '.join(RESIZES)}", where="--resize")
+    if pre.resize not in (resizes := Preprocess.CHOICES["resize"]):
+        raise UsageError(f"{pre.resize!r} is none of {', '.join(resizes)}", where="--resize")
     if not 0 < pre.crop <= 1:
         raise UsageError(f"{pre.crop} is not in (0, 1]", where="--crop")
     if pre.crop != 1 and pre.resize not in ("shorter", "squash"):
@@ -66,20 +68,41 @@ def _check(pre: Preprocess, channels: int) -> None:
         raise UsageError(f"gray for an input of {channels} channels", where="--channel-order")
 
 
-def load(path: Path, size: tuple[int, int, int], preprocess: Preprocess) -> np.ndarray:
-    """The file as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray; InputError naming the file when it cannot be."""
+def load(path: Path, size: tuple[int, int, int], preprocess: Preprocess, max_pixels: int | None = None) -> np.ndarray:
+    """The file as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray.
+
+    max_pixels: how many it may have, PIXELS_MAX by default. InputError naming the file for what is no such image.
+    """
+    most = max_pixels or PIXELS_MAX
     try:
-        with Image.open(path) as image:
-            image.load()
-            decoded = _decode(image, "L" if size[2] == 1 else "RGB")
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a decoder, about what it can read all the same
+            with Image.open(path, formats=FORMATS) as image:
+                _check_pixels(image.width, image.height, most, str(path))
+                image.load()
+                decoded = _decode(image, "L" if size[2] == 1 else "RGB")
+    except UnidentifiedImageError:
+        found = f"not a readable image: none of {', '.join(FORMATS)}"
+        raise InputError(found, where=str(path), hint="replace or remove the file") from None
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # whatever a decoder trips over
         raise InputError(f"not a readable image: {error}", where=str(path), hint="replace or remove the file") from None
-    return fit(decoded, size, preprocess, where=str(path))
+    return fit(decoded, size, preprocess, where=str(path), max_pixels=most)
+
+
+def _check_pixels(width: int, height: int, most: int, where: str) -> None:
+    if width * height > most:
+        raise InputError(
+            f"an image of {width}x{height}, {width * height} pixels; {most} are allowed",
+            where=where,
+            hint="shrink it, or give --max-pixels",
+        )
 
 
 def _decode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I"):
-        levels = np.asarray(image).astype(np.int64)
+        levels = np.asarray(image).astype(np.int32)
         if levels.min() < 0 or levels.max() > 65535:
             raise ValueError(f"levels {levels.min()} to {levels.max()}; 0 to 65535 are allowed")
         image = Image.fromarray(((levels + 128) // 257).astype(np.uint8))
@@ -90,7 +113,14 @@ def _decode(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def fit(image: Image.Image, size: tuple[int, int, int], preprocess: Preprocess, *, where: str = "") -> np.ndarray:
+def fit(
+    image: Image.Image,
+    size: tuple[int, int, int],
+    preprocess: Preprocess,
+    *,
+    where: str = "",
+    max_pixels: int = PIXELS_MAX,
+) -> np.ndarray:
     """An L or RGB image resized and cropped to uint8 [H,W,C].
 
     none:      must have the size. squash: both sides to size / crop, then the centre.
@@ -113,6 +143,7 @@ def fit(image: Image.Image, size: tuple[int, int, int], preprocess: Preprocess, 
             if preprocess.resize == "shorter":
                 scale = max(outer_w / w, outer_h / h)
                 outer_w, outer_h = max(round(w * scale), width), max(round(h * scale), height)
+                _check_pixels(outer_w, outer_h, max(max_pixels, width * height), where)
             image = _resize(image, outer_w, outer_h)
             left, top = (outer_w - width) // 2, (outer_h - height) // 2
             image = image.crop((left, top, left + width, top + height))

@@ -22,7 +22,7 @@ class Samples:
     kind:       "image": samples[i] is uint8 [H,W,C], RGB or gray, of the model's size;
                 "array": samples[i] is float32 of ``shape``, taken as the model's input as it is.
     shape:      the ONNX input's, batch 1. preprocess: set for images only.
-    labels:     one class number a sample, or None.
+    labels:     one class number a sample, or None. max_pixels: see `images.load`.
     """
 
     kind: str
@@ -31,6 +31,7 @@ class Samples:
     source: Source
     indices: tuple[int, ...]
     labels: tuple[int, ...] | None = None
+    max_pixels: int | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -50,7 +51,7 @@ class Samples:
         size = images.image_shape(self.shape, self.preprocess)
         path = self.source.image(index)
         if path is not None:
-            return images.load(path, size, self.preprocess)
+            return images.load(path, size, self.preprocess, self.max_pixels)
         pixels = self.source.array(index)
         pixels = pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != size[2]:
@@ -76,7 +77,12 @@ class Samples:
 
 
 def open_samples(
-    path: str | Path, shape: Sequence[int], preprocess: Preprocess | None, *, input_name: str = ""
+    path: str | Path,
+    shape: Sequence[int],
+    preprocess: Preprocess | None,
+    *,
+    input_name: str = "",
+    max_pixels: int | None = None,
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
@@ -84,7 +90,7 @@ def open_samples(
     `label`, a .txt with one path a line, one image, a .npy (one sample or a stack [n, ...]), or a .npz (its only array,
     or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when
     ``preprocess`` is given; all other arrays are the model's input as they are. Images without
-    ``preprocess`` get the defaults.
+    ``preprocess`` get the defaults. max_pixels: see `images.load`.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)
@@ -98,7 +104,7 @@ def open_samples(
             return Samples("array", shape, None, source, indices, labels)
     preprocess = images.with_layout(preprocess or Preprocess(layout="auto"), shape)
     images.image_shape(shape, preprocess, where=str(path))
-    return Samples("image", shape, preprocess, source, indices, labels)
+    return Samples("image", shape, preprocess, source, indices, labels, max_pixels)
 
 
 def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:

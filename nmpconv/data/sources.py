@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
+from nmpconv.files import BYTES_MAX, open_file, read_text
 
 LISTED = 5  # problems that one message lists
 
@@ -81,6 +83,8 @@ def open_source(path: Path, input_name: str, shape: tuple[int, ...]) -> Source:
         return _folder(path)
     if not path.exists():
         raise InputError("no such file or folder", where=str(path))
+    if not path.is_file():
+        raise InputError("is neither a folder nor a regular file", where=str(path))
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return _csv(path)
@@ -128,14 +132,14 @@ def _folder(path: Path) -> Source:
 
 
 def _csv(path: Path) -> Source:
-    rows = csv.reader(_text(path).splitlines())
-    header = [cell.strip() for cell in next(rows, [])]
+    rows = csv.reader(read_text(path, "list of files").splitlines())
+    header = [cell.strip() for cell in next(_csv_rows(rows, path), [])]
     if "file" not in header:
         raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=str(path))
     file_at, label_at = header.index("file"), header.index("label") if "label" in header else None
     entries: list[tuple[int, str]] = []
     labels: list[int] = []
-    for row in rows:
+    for row in _csv_rows(rows, path):
         if not any(cell.strip() for cell in row):
             continue
         if len(row) <= max(file_at, label_at or 0):
@@ -150,8 +154,16 @@ def _csv(path: Path) -> Source:
     return Files(_resolve(path, entries), None if label_at is None else labels)
 
 
+def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
+    """rows: a csv.reader. Source of its errors: a field of more than 131,072 characters, a quote without an end."""
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InputError(f"not a readable .csv file: {error}", where=f"{path}:{rows.line_num}") from None
+
+
 def _list(path: Path) -> Source:
-    lines = [(i, line.strip()) for i, line in enumerate(_text(path).splitlines(), 1)]
+    lines = [(i, line.strip()) for i, line in enumerate(read_text(path, "list of files").splitlines(), 1)]
     return Files(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
 
 
@@ -176,24 +188,20 @@ def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
     return [file for _, _, file in resolved]
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"not a readable text file: {error}", where=str(path)) from None
-
-
 def _load_npy(path: Path) -> np.ndarray:
+    """The array, mapped from its file: memory is not needed for what is not read."""
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"not a readable .npy file: {error}", where=str(path)) from None
+        with np.errstate(all="ignore"):  # of sizes in a header that lies
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except Exception as error:  # whatever numpy trips over in a header
+        raise InputError(f"not a readable .npy file: {_reason(error)}", where=str(path)) from None
 
 
 def _npz(path: Path, input_name: str) -> Source:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = [name for name in archive.files if name != "labels"]
+        with open_file(path) as (file, _), zipfile.ZipFile(file) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+            names = [name for name in members if name != "labels"]
             name = input_name if input_name in names else names[0] if len(names) == 1 else None
             if name is None:
                 raise InputError(
@@ -201,17 +209,45 @@ def _npz(path: Path, input_name: str) -> Source:
                     where=str(path),
                     hint=f"name the array {input_name!r}" if input_name else "",
                 )
-            array = archive[name]
-            labels = archive["labels"] if "labels" in archive.files else None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"not a readable .npz file: {error}", where=str(path)) from None
+            array = _member(archive, members[name], path)
+            labels = _member(archive, members["labels"], path) if "labels" in members else None
+    except InputError:
+        raise
+    except Exception as error:  # whatever zipfile, a decompressor or numpy trips over
+        raise InputError(f"not a readable .npz file: {_reason(error)}", where=str(path)) from None
     if labels is None:
         return _stack(path, array)
-    if labels.ndim != 1 or len(labels) != len(array) or labels.dtype.kind not in "iu":
+    if labels.ndim != 1 or labels.shape != array.shape[:1] or labels.dtype.kind not in "iu":
         raise InputError(
-            f"labels of {labels.dtype} {list(labels.shape)}; integers [{len(array)}] are allowed", where=str(path)
+            f"labels of {labels.dtype} {list(labels.shape)}; integers {list(array.shape[:1])} are allowed",
+            where=str(path),
         )
     return _stack(path, array, labels.tolist())
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
+    """An array of an archive, once its header, the archive's list and the bytes that there are agree on its size."""
+    size = archive.getinfo(name).file_size
+    if size > BYTES_MAX:
+        raise InputError(
+            f"{name} has {size} bytes; at most {BYTES_MAX} can be read",
+            where=str(path),
+            hint="give a .npy, which is read piece by piece",
+        )
+    with archive.open(name) as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read_header:
+            raise ValueError(f"{name} has a header of version {version}")
+        shape, by_columns, dtype = read_header[version](stream)
+        if dtype.hasobject or any(n < 0 for n in shape) or size - stream.tell() != prod(shape) * dtype.itemsize:
+            raise ValueError(f"{name} has {size} bytes, its header says {dtype} {list(shape)}")
+        flat = np.frombuffer(stream.read(), dtype)
+    return flat.reshape(shape, order="F" if by_columns else "C")
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
 def _stack(path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> Source:

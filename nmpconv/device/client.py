@@ -159,8 +159,9 @@ class Device:
             self.set_inputs(self._inputs)
         raise DeviceError(f"the device was reset {RECOVERIES} times during a run", where=self.name)
 
-    def _patience(self, progress: bytes) -> float:
-        op = int.from_bytes(progress[:4], "little")
+    def _patience(self, op: int) -> float | None:
+        if op >= self._ops:
+            return None
         return OP_SECONDS + MAC_SECONDS * (self._macs[op] if op < len(self._macs) else 0)
 
     def _load_seconds(self) -> float:

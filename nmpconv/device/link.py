@@ -130,17 +130,18 @@ class Link:
         kind: Type,
         payload: bytes = b"",
         *,
-        patience: Callable[[bytes], float] | None = None,
+        patience: Callable[[int], float | None] | None = None,
         quiet: float | None = None,
     ) -> bytes:
-        """The answer to one request. patience: seconds that the device may be silent after this PROGRESS."""
+        """The answer to one request. patience: seconds that the device may be silent before this op; None for an op
+        that is none of the model's."""
         return self.ask_all([(kind, payload)], patience=patience, quiet=quiet)[0]
 
     def ask_all(
         self,
         requests: Sequence[Request],
         *,
-        patience: Callable[[bytes], float] | None = None,
+        patience: Callable[[int], float | None] | None = None,
         quiet: float | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[bytes]:
@@ -149,7 +150,7 @@ class Link:
         waiting = deque(range(len(requests)))
         flying: dict[int, _Flight] = {}
         done = 0
-        step = b""  # the last PROGRESS: only another one is a sign of life
+        step = -1  # the op of the last PROGRESS: only a later one is a sign of life, so every wait ends
         self.heard = time.monotonic()
         while waiting or flying:
             while waiting and len(flying) < self.window:
@@ -161,8 +162,9 @@ class Link:
                 if flight is None:
                     continue
                 if frame.type == protocol.PROGRESS and patience is not None:
-                    if frame.payload != step:
-                        step, quiet, self.heard = frame.payload, patience(frame.payload), time.monotonic()
+                    op = int.from_bytes(frame.payload[:4], "little")
+                    if op > step and (seconds := patience(op)) is not None:
+                        step, quiet, self.heard = op, seconds, time.monotonic()
                 elif frame.type == protocol.REFUSED and (why := protocol.refusal(frame.payload)):
                     raise Refused(why, self.line.name)
                 elif frame.type == flight.frame.type | protocol.REPLY:

@@ -5,15 +5,18 @@ Checks identifier, version, checksum and structure; whether the ops can run is f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmpconv.errors import InputError, ModelError
+from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, OP_TABLES, TABLES
 from nmpconv.file.flat import Table, unpack
+from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
 _DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
@@ -89,17 +92,9 @@ class Model:
         return sum(t.data.nbytes for t in self.tensors if t.data is not None)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file; InputError when it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read: {error.strerror or error}", where=str(path)) from error
-
-
 def read(source: Path | str | bytes | memoryview) -> Model:
     """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused)."""
-    data = source if isinstance(source, bytes | memoryview) else read_bytes(Path(source))
+    data = source if isinstance(source, bytes | memoryview) else read_file(source)
     try:
         return _model(unpack(data), len(data))
     except ModelError as error:
@@ -110,17 +105,21 @@ def read(source: Path | str | bytes | memoryview) -> Model:
 
 def _model(root: Table, file_bytes: int) -> Model:
     tensors = tuple(_tensor(table) for table in root["tensors"])
+    inputs, outputs = (tuple(_port(table, tensors) for table in root[side]) for side in ("inputs", "outputs"))
     return Model(
         version=(root["major"], root["minor"]),
         name=root["name"] or "",
         tensors=tensors,
         ops=tuple(_op(table, len(tensors)) for table in root["ops"]),
-        inputs=tuple(_port(table, len(tensors)) for table in root["inputs"]),
-        outputs=tuple(_port(table, len(tensors)) for table in root["outputs"]),
+        inputs=inputs,
+        outputs=outputs,
         arena_bytes=root["arena_bytes"],
         labels=tuple(root["labels"] or ()),
         metadata={entry["key"]: entry["value"] for entry in root["metadata"] or ()},
-        test_vectors=tuple((_blobs(v["inputs"]), _blobs(v["outputs"])) for v in root["test_vectors"] or ()),
+        test_vectors=tuple(
+            (_blobs(v["inputs"], inputs, tensors), _blobs(v["outputs"], outputs, tensors))
+            for v in root["test_vectors"] or ()
+        ),
         file_bytes=file_bytes,
     )
 
@@ -165,25 +164,35 @@ def _op(table: Table, tensors: int) -> Op:
     return Op(_KINDS.get(member, member), table["name"], inputs, outputs, params, table["macs"], table["live_end"])
 
 
-def _port(table: Table, tensors: int) -> Port:
-    _check_index(table["tensor"], tensors, table["name"])
-    found = table["preprocess"]
-    return Port(
-        name=table["name"],
-        tensor=table["tensor"],
-        preprocess=None if found is None else _preprocess(found),
-        pixels=table["pixels"],
-        source_shape=_ints(table["source_shape"]),
-    )
+def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
+    name, shape = table["name"], _ints(table["source_shape"])
+    _check_index(table["tensor"], len(tensors), name)
+    size = prod(tensors[table["tensor"]].shape)
+    if shape and (min(shape) < 1 or prod(shape) != size):
+        raise ModelError(f"port {name!r} has the source shape {list(shape)}, its tensor has {size} elements")
+    channels = tensors[table["tensor"]].shape[-1:]  # NHWC
+    preprocess = None if table["preprocess"] is None else _preprocess(table["preprocess"], name, channels)
+    return Port(name, table["tensor"], preprocess, table["pixels"], shape)
 
 
-def _preprocess(table: Table) -> Preprocess:
+def _preprocess(table: Table, port: str, channels: tuple[int, ...]) -> Preprocess:
     """Fields that are absent keep the defaults of Preprocess; lists become tuples of floats."""
     given: dict[str, Any] = {key: value for key, value in table.items() if value is not None}
     for key, value in given.items():
         if isinstance(value, np.ndarray):
             given[key] = tuple(float(x) for x in value)
-    return Preprocess(**given)
+    found = Preprocess(**given)
+    right = {
+        **{key: getattr(found, key) in allowed for key, allowed in Preprocess.CHOICES.items()},
+        "mean": len(found.mean) in (1, *channels) and all(map(isfinite, found.mean)),
+        "std": len(found.std) in (1, *channels) and all(isfinite(x) and x > 0 for x in found.std),
+        "range": len(found.range) == 2 and all(map(isfinite, found.range)),
+        "crop": 0 < found.crop <= 1,
+        "pad": 0 <= found.pad <= 255,
+    }
+    if wrong := [key for key, is_right in right.items() if not is_right]:
+        raise ModelError(f"port {port!r} has a preprocessing with {wrong[0]} {getattr(found, wrong[0])!r}")
+    return found
 
 
 def _check_index(index: int, tensors: int, where: str) -> None:
@@ -195,5 +204,10 @@ def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
     return () if vector is None else tuple(vector.tolist())
 
 
-def _blobs(items: list[Table] | None) -> tuple[bytes, ...]:
-    return tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())
+def _blobs(items: list[Table] | None, ports: Sequence[Port], tensors: Sequence[Tensor]) -> tuple[bytes, ...]:
+    """The bytes of one test vector for each port."""
+    found = tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())
+    wanted = [tensors[port.tensor].nbytes for port in ports]
+    if [len(data) for data in found] != wanted:
+        raise ModelError(f"a test vector has {[len(data) for data in found]} bytes, its ports have {wanted}")
+    return found

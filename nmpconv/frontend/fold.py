@@ -12,14 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.node import OnnxNode
 
-_RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 _IR_VERSION = 8
-
-
-def can_fold(node: onnx.NodeProto) -> bool:
-    """Whether the node is a function of its inputs: no dice, no subgraph that reads other tensors."""
-    has_graph = any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
-    return not has_graph and node.op_type not in _RANDOM
 
 
 def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) -> dict[str, np.ndarray]:

@@ -12,8 +12,9 @@ import onnx
 
 from nmpconv.errors import InputError, Invalid, Unsupported
 from nmpconv.fixed import RANK_MAX
+from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.check import Tensor
-from nmpconv.frontend.fold import can_fold, fold
+from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.ir import Given, Graph, Node, Value
@@ -60,6 +61,7 @@ class Importer:
         self._elements = dict(elements)  # ONNX tensor -> its type in the model
         self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
         self._current: tuple[OnnxNode, Op] | None = None
+        self._budget = Budget(sum(array.size for array in constants.values()))
 
     # -- driven by the walk -------------------------------------------------------------------------------------------
 
@@ -97,6 +99,9 @@ class Importer:
             inputs = self.constants
         else:
             return False
+        self._budget.take(
+            OnnxNode.of(node, opset), {name: Tensor.of(inputs[name]) for name in node.input if name}, found
+        )
         results = fold(node, inputs, opset)
         self.constants.update(results)
         self._reserved.difference_update(results)

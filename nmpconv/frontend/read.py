@@ -11,6 +11,8 @@ import onnx.inliner
 from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.errors import InputError
+from nmpconv.files import BYTES_MAX, read_file
+from nmpconv.frontend import functions
 from nmpconv.frontend.order import sort
 
 OPSET_MIN = 7
@@ -21,10 +23,7 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """The model with all weights in memory, nodes in order, local functions inlined; InputError for no such file."""
     file = Path(path)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    data = read_file(file)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -35,13 +34,15 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
         ) from error
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
+    functions.check(model, str(path))
     sort(model, str(path))
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     opset(model, str(path))
+    room = BYTES_MAX
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _load_external(tensor, file.parent, str(path))
+            room -= _load_external(tensor, file.parent, str(path), room)
     return model
 
 
@@ -68,20 +69,25 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 yield attribute.t
 
 
-def _load_external(tensor: onnx.TensorProto, folder: Path, where: str) -> None:
-    """Move the tensor's bytes into the tensor; only regular files inside of the folder are opened."""
-    info = ExternalDataInfo(tensor)
-    location, offset = Path(info.location), info.offset or 0
+def _load_external(tensor: onnx.TensorProto, folder: Path, where: str, room: int) -> int:
+    """Move the tensor's bytes into the tensor; only regular files inside of the folder are opened.
+
+    room: the most bytes that it may have. Returns how many it has.
+    """
 
     def refuse(found: str) -> InputError:
         hint = "external data must lie in the model's folder"
         return InputError(f"tensor '{tensor.name}' {found}", where=where, hint=hint)
 
-    root = folder.resolve()
+    try:
+        info = ExternalDataInfo(tensor)
+        location, offset = Path(info.location), info.offset or 0
+        target = (folder.resolve() / location).resolve()
+    except (OSError, ValueError) as error:  # numbers that are none; names that no file can have
+        raise refuse(f"names its data in a way that cannot be read: {error}") from error
     if location.is_absolute() or ".." in location.parts:
         raise refuse(f"has its data outside of the model's folder: {info.location}")
-    target = (root / location).resolve()
-    if not target.is_relative_to(root):
+    if not target.is_relative_to(folder.resolve()):
         raise refuse(f"has its data behind a link that leads out of the model's folder: {info.location}")
     if not target.is_file():
         raise refuse(f"has its data in a file that does not exist: {info.location}")
@@ -89,8 +95,11 @@ def _load_external(tensor: onnx.TensorProto, folder: Path, where: str) -> None:
     length = available if info.length is None else info.length
     if offset < 0 or length < 0 or length > available:
         raise refuse(f"needs bytes {offset} to {offset + length} of {info.location}, which has {offset + available}")
+    if length > room:
+        raise InputError(f"its external data has more than {BYTES_MAX} bytes", where=where, hint="a smaller model")
     with target.open("rb") as stream:
         stream.seek(offset)
         tensor.raw_data = stream.read(length)
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]
+    return length

@@ -17,10 +17,11 @@ Arrays = dict[str, np.ndarray]
 class Feed:
     """Samples for every input of a model, prepared as the file says.
 
-    Raises UsageError for sources that do not fit the inputs' names, InputError for what cannot be fed.
+    max_pixels: see `nmpconv.data.images.load`. Raises UsageError for sources that do not fit the inputs' names,
+    InputError for what cannot be fed.
     """
 
-    def __init__(self, net: Net, sources: Mapping[str, Path]) -> None:
+    def __init__(self, net: Net, sources: Mapping[str, Path], max_pixels: int | None = None) -> None:
         self._ports = {port.name: port for port in net.inputs}
         names = list(self._ports)
         if set(sources) == {""} and len(names) == 1:
@@ -31,7 +32,7 @@ class Feed:
                 f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
                 hint="give NAME=SOURCE once per input",
             )
-        self._samples = {name: self._open(name, sources[name]) for name in names}
+        self._samples = {name: self._open(name, sources[name], max_pixels) for name in names}
         lengths = {name: len(samples) for name, samples in self._samples.items()}
         if len(set(lengths.values())) != 1:
             found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
@@ -64,9 +65,10 @@ class Feed:
         """The inputs' shapes in the ONNX model."""
         return {name: samples.shape for name, samples in self._samples.items()}
 
-    def _open(self, name: str, source: Path) -> Samples:
+    def _open(self, name: str, source: Path, max_pixels: int | None) -> Samples:
         port = self._ports[name]
-        samples = open_samples(source, port.source_shape or port.shape, port.preprocess, input_name=name)
+        shape = port.source_shape or port.shape
+        samples = open_samples(source, shape, port.preprocess, input_name=name, max_pixels=max_pixels)
         if samples.kind == "image" and not port.pixels:
             raise InputError(
                 f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from nmpconv import _nmp, fixed
 from nmpconv.errors import InputError, ModelError, NmpError, UsageError
 from nmpconv.file import reader
+from nmpconv.files import open_file
 from nmpconv.ir import Preprocess
 
 ALIGN = 64  # of the model's and the arena's memory
@@ -235,15 +236,10 @@ def _cores() -> int:
 def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
     """The bytes of a model, where the interpreter wants them, and nowhere else."""
     if not isinstance(source, bytes):
-        try:
-            with Path(source).open("rb") as file:
-                model = _aligned(os.fstat(file.fileno()).st_size)
-                count, rest = file.readinto(model.data), file.read()
-            if count == len(model) and not rest:
-                return model
-            source = model[:count].tobytes() + rest
-        except OSError as error:
-            raise InputError(f"cannot read: {error.strerror or error}", where=str(source)) from error
+        with open_file(source) as (file, size):
+            model = _aligned(size)
+            count = file.readinto(model.data)
+        return model[:count]
     model = _aligned(len(source))
     model[:] = np.frombuffer(source, np.uint8)
     return model

@@ -146,7 +146,7 @@ def test_what_is_no_profile(text: str, message: str) -> None:
 
 
 def test_unreadable_and_unwritable_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a readable profile"):
+    with pytest.raises(InputError, match="cannot be read"):
         profiles.load(tmp_path / "gone.txt")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not a readable profile"):

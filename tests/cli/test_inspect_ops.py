@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +12,7 @@ import cli_files
 import pytest
 
 from nmpconv import __version__
+from nmpconv.cli import show
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Node
 from nmpconv.ops import OPS
@@ -146,3 +149,22 @@ def test_no_command_shows_the_help(cli) -> None:
     ran = cli()
     assert "convert" in ran.out + ran.err
     assert ran.code == 2
+
+
+def test_metadata_cannot_steer_a_terminal(cli) -> None:
+    Path("m.nmp").write_bytes(to_bytes(cli_files.nmp_graph(), {"a\x1b[2J": "b\x1b]0;c\x07"}))
+    ran = cli("inspect", "m.nmp")
+    assert ran.code == 0 and r"a\x1b[2J" in ran.out
+    assert "\x1b" not in ran.out and "\x07" not in ran.out
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_titles_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    show.table(("file",), [["x"]], title="[/x]\x07.png")
+    assert r"[/x]\x07.png" in terminal.getvalue()

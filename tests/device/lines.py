@@ -235,6 +235,27 @@ class Busy(Old):
         return Frame(protocol.PROGRESS, frame.seq, bytes(4))
 
 
+class Counting(Old):
+    """Firmware that answers HELLO and then sends PROGRESS with ever new numbers."""
+
+    name = "counting"
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._step, self._op, self._seq = step, 0, 0
+
+    def answer(self, frame: Frame) -> Frame:
+        self._seq = frame.seq
+        if frame.type == Type.HELLO:
+            return hello(frame)
+        return Frame(protocol.PROGRESS, frame.seq, (self._op % (1 << 32)).to_bytes(4, "little"))
+
+    def read(self, seconds: float) -> bytes:
+        self._op += self._step
+        progress = Frame(protocol.PROGRESS, self._seq, (self._op % (1 << 32)).to_bytes(4, "little"))
+        return super().read(seconds) + protocol.encode(progress)
+
+
 class Stuck(Old):
     """Firmware that answers everything, and keeps nothing of an upload."""
 

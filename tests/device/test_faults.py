@@ -169,6 +169,17 @@ def test_an_upload_that_does_not_move(model: bytes, net: Net, monkeypatch: pytes
         ondevice.load(Device(lines.Stuck()), net, model)
 
 
+@pytest.mark.parametrize("step", [1, -1, 1 << 20])
+def test_progress_without_end(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Only the ops of the model, in their order, are a sign of life."""
+    monkeypatch.setattr(Link, "quiet", 0.3)
+    monkeypatch.setattr(client, "OP_SECONDS", 0.3)
+    device = Device(lines.Counting(step))
+    device._ops = 5
+    with soon(), pytest.raises(DeviceError, match="stopped answering"):
+        device.run()
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_answers_that_make_no_sense(
     model: bytes, net: Net, inputs: Inputs, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import math
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import pytest
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flat, reader
 from nmpconv.file.writer import to_bytes
-from nmpconv.files import write_file
+from nmpconv.files import read_file, write_file
 from nmpconv.ir import Preprocess
 
 VECTORS = [([bytes(32)], [bytes(6)]), ([bytes(range(32))], [b"abcdef"])]
@@ -67,7 +71,7 @@ def test_everything_comes_back(data: bytes) -> None:
 def test_defaults_of_preprocess_survive() -> None:
     """A value that is the schema's default is absent in the file and still comes back."""
     graph = nets.small_net()
-    given = Preprocess(mean=(), std=(1.0,), crop=0.0, pad=0, layout="nhwc")
+    given = Preprocess(pad=0, layout="nhwc")
     model = reader.read(to_bytes(replace(graph, preprocess={"x": given}), {}))
     assert model.inputs[0].preprocess == given
 
@@ -109,7 +113,7 @@ def test_an_unknown_optional_field_is_ignored(data: bytes, monkeypatch: pytest.M
 
 def test_reader_says_what_is_wrong(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.nmp"
-    with pytest.raises(InputError, match=r"m\.nmp: cannot read: No such file"):
+    with pytest.raises(InputError, match=r"m\.nmp: cannot be read: No such file"):
         reader.read(path)
     path.write_bytes(b"PK\x03\x04 something else")
     with pytest.raises(ModelError, match=r"m\.nmp: this is not a \.nmp file"):
@@ -119,6 +123,85 @@ def test_reader_says_what_is_wrong(data: bytes, tmp_path: Path) -> None:
         reader.read(path)
     with pytest.raises(ModelError, match=r"has format version 2\.3, this program reads 1\.x"):
         reader.read(flat.pack({**flat.unpack(data), "major": 2, "minor": 3}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("layout", "auto"),
+        ("channel_order", "cmyk"),
+        ("resize", "\x1b[2J"),
+        ("mean", (0.0, 0.0, 0.0)),
+        ("mean", (math.nan,)),
+        ("std", (0.0,)),
+        ("range", (0.0,)),
+        ("range", (0.0, math.inf)),
+        ("crop", 1.5),
+        ("pad", 256),
+    ],
+)
+def test_preprocessing_is_verified(field: str, value: object) -> None:
+    given = replace(Preprocess(), **{field: value})
+    with pytest.raises(ModelError, match=f"port 'x' has a preprocessing with {field}"):
+        reader.read(to_bytes(replace(nets.small_net(), preprocess={"x": given}), {}))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 4), (1, -2, -4, 4), (2**31 - 1, 2**31 - 1)])
+def test_source_shapes_are_verified(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError, match="port 'x' has the source shape"):
+        reader.read(to_bytes(replace(nets.small_net(), source_shapes={"x": shape}), {}))
+
+
+@pytest.mark.parametrize("vector", [([bytes(31)], [bytes(6)]), ([bytes(32)], []), ([bytes(32)] * 2, [bytes(6)])])
+def test_test_vectors_are_verified(vector: tuple[list[bytes], list[bytes]]) -> None:
+    with pytest.raises(ModelError, match="a test vector has"):
+        reader.read(to_bytes(nets.small_net(), {}, [vector]))
+
+
+def test_only_regular_files_of_a_bounded_size(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_file("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_file(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no file can have this name"):
+        read_file("a\0b")
+    (tmp_path / "ten").write_bytes(bytes(10))
+    assert read_file(tmp_path / "ten", 10) == bytes(10)
+    with pytest.raises(InputError, match="has 10 bytes; at most 9 can be read"):
+        read_file(tmp_path / "ten", 9)
+
+
+def test_what_a_killed_call_left_is_removed(tmp_path: Path) -> None:
+    """By the next one for the same path; what another process holds, or is for another path, stays."""
+    path = tmp_path / "m.nmp"
+    script = (
+        "import os, sys; from pathlib import Path; from nmpconv.files import read_file, write_file\n"
+        "os.fsync = lambda handle: os.kill(os.getpid(), 9)\n"
+        "write_file(Path(sys.argv[1]), b'half')"
+    )
+    for name in ("m.nmp", "other.nmp"):
+        subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], check=False)
+    assert len(os.listdir(tmp_path)) == 2
+    write_file(path, b"new")
+    left = [name for name in os.listdir(tmp_path) if name != "m.nmp"]
+    assert path.read_bytes() == b"new" and len(left) == 1
+    with (tmp_path / left[0]).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_file(tmp_path / "other.nmp", b"new")
+        assert left[0] in os.listdir(tmp_path)
+    write_file(tmp_path / "other.nmp", b"newer")
+    assert sorted(os.listdir(tmp_path)) == ["m.nmp", "other.nmp"]
+
+
+def test_long_names_and_links(tmp_path: Path) -> None:
+    long = tmp_path / ("n" * 250)
+    write_file(long, b"x")
+    assert long.read_bytes() == b"x"
+    (tmp_path / "link").symlink_to("target")
+    write_file(tmp_path / "link", b"behind")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"behind"
 
 
 def test_write_file_replaces_whole(tmp_path: Path) -> None:

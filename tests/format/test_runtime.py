@@ -141,7 +141,7 @@ def test_cpu_levels(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refusals(data: bytes, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="cannot be read"):
         runtime.load(tmp_path / "none.nmp")
     path = tmp_path / "m.nmp"
     path.write_bytes(data[: len(data) // 2])
