@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -36,6 +35,8 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
 
     The size is known before anything is read: a device or a sparse file has no end that memory would reach.
     """
+    if "\0" in str(path):
+        raise InputError("no file can have this name", where=str(path))
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             found = os.fstat(file.fileno())
@@ -57,9 +58,7 @@ def read_text(path: Path | str, what: str) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opening a pipe would wait for somebody who writes to it. OSError, too, for a name that no file can have."""
-    if "\0" in path:
-        raise OSError(errno.EINVAL, "no file can have this name")
+    """Opening a pipe would wait for somebody who writes to it."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -166,5 +166,5 @@ class _Terminal(io.StringIO):
 def test_titles_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    show.table(("file",), [["x"]], title="[/x]\x07.png")
+    show.table(("file",), [["x" * 40]], title="[/x]\x07.png")
     assert r"[/x]\x07.png" in terminal.getvalue()

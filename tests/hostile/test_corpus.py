@@ -10,10 +10,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from hostile.corpus import CASES, Case
+from hostile import corpus_data, corpus_onnx
+from hostile.cases import Case
 
 from nmpconv.errors import ExitCode
 
+CASES = [*corpus_onnx.CASES, *corpus_data.CASES]
 SECONDS = 20  # alone a refusal takes below two; tests run beside others
 MEMORY = 512 * 2**20  # of the process, besides what Python and the libraries take
 REFUSED = {ExitCode.USAGE, ExitCode.INPUT, ExitCode.UNSUPPORTED, ExitCode.MODEL}

@@ -58,7 +58,8 @@ def test_floors(name: str, bits: str, zoo: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_floors_with_few_images(name: str, zoo: Path) -> None:
-    (row,) = HARNESS.measure(zoo, name, ["16"], FEW, FEW)
+    # 16 bits leave more room where fewer images were seen: 8 would cost 5 dB.
+    (row,) = HARNESS.measure(zoo, name, ["16"], FEW, 2 * FEW)
     assert row.misses(HARNESS.FLOORS[name]["16"]) == [], row
 
 

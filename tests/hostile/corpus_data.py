@@ -1,0 +1,204 @@
+"""Files of other kinds that ask for too much, lie, or are not what their name says: see the docstrings."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from hostile.cases import Cases, dry, model
+from onnx import helper
+from PIL import Image
+
+CASES = case = Cases()
+
+
+@case
+def device_model(folder: Path) -> list[str]:
+    """A device in place of a model."""
+    return ["convert", "/dev/zero", "--dry-run"]
+
+
+@case
+def sparse_model(folder: Path) -> list[str]:
+    """Five gigabytes of nothing in place of a model."""
+    with (folder / "m.onnx").open("wb") as file:
+        file.truncate(5 * 10**9)
+    return dry(folder / "m.onnx")
+
+
+@case
+def device_nmp(folder: Path) -> list[str]:
+    """A device in place of a converted model."""
+    return ["inspect", "/dev/zero"]
+
+
+@case
+def sparse_nmp(folder: Path) -> list[str]:
+    """Five gigabytes of nothing in place of a converted model."""
+    with (folder / "m.nmp").open("wb") as file:
+        file.truncate(5 * 10**9)
+    return ["inspect", str(folder / "m.nmp")]
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def _calibrated(folder: Path, name: str, data: bytes, *flags: str) -> list[str]:
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    (folder / name).write_bytes(data)
+    return ["convert", str(path), "--calib", str(folder / name), "-o", str(folder / "out.nmp"), *flags]
+
+
+@case
+def postscript(folder: Path) -> list[str]:
+    """An EPS that is called a PNG: Pillow would start Ghostscript."""
+    text = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n(%pipe%touch ran) (w) file\n%%EOF\n"
+    return _calibrated(folder, "a.png", text.encode())
+
+
+@case
+def many_pixels(folder: Path) -> list[str]:
+    """A PNG of a hundred million pixels in a few kilobytes."""
+    buffer = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(buffer, "PNG")
+    return _calibrated(folder, "a.png", buffer.getvalue())
+
+
+@case
+def long_picture(folder: Path) -> list[str]:
+    """A PNG of one by sixty million pixels, whose shorter side is to become eight."""
+    buffer = io.BytesIO()
+    Image.new("1", (60_000_000, 1)).save(buffer, "PNG")
+    return _calibrated(folder, "a.png", buffer.getvalue(), "--resize", "shorter")
+
+
+@case
+def cut_picture(folder: Path) -> list[str]:
+    """A PNG that is cut short."""
+    buffer = io.BytesIO()
+    Image.effect_noise((64, 64), 50).save(buffer, "PNG")
+    return _calibrated(folder, "a.png", buffer.getvalue()[:500])
+
+
+@case
+def pipe_picture(folder: Path) -> list[str]:
+    """A pipe that nobody writes to, called a list of files."""
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    os.mkfifo(folder / "list.csv")
+    return ["convert", str(path), "--calib", str(folder / "list.csv"), "-o", str(folder / "out.nmp")]
+
+
+def _npy_header(text: str) -> bytes:
+    body = text.encode("latin1").ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
+
+
+def _npz(folder: Path, entry: bytes, method: int = zipfile.ZIP_STORED, name: str = "x.npy") -> list[str]:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr(name, entry)
+    return _calibrated(folder, "a.npz", buffer.getvalue())
+
+
+@case
+def lying_npz(folder: Path) -> list[str]:
+    """An archive whose array says that it has 2^40 elements."""
+    return _npz(folder, _npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**40},), }}") + bytes(64))
+
+
+@case
+def negative_npz(folder: Path) -> list[str]:
+    """An archive whose array has a negative size."""
+    return _npz(folder, _npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-4, -4), }") + bytes(64))
+
+
+@case
+def bomb_npz(folder: Path) -> list[str]:
+    """An archive of three gigabytes of zeros in three megabytes."""
+    size = 3 * 2**30
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w", force_zip64=True) as f,
+    ):
+        f.write(_npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({size // 4},), }}"))
+        block = bytes(2**24)
+        for _ in range(size // 2**24):
+            f.write(block)
+    return _calibrated(folder, "a.npz", buffer.getvalue())
+
+
+@case
+def strange_npz(folder: Path) -> list[str]:
+    """An archive whose array has a type that is no Python."""
+    return _npz(folder, _npy_header("{'descr': [(((((, 'fortran_order': False, 'shape': (4,), }") + bytes(64))
+
+
+@case
+def objects_npz(folder: Path) -> list[str]:
+    """An archive with pickled objects, which could run anything."""
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.array([{}, []], dtype=object))
+    return _calibrated(folder, "a.npz", buffer.getvalue())
+
+
+@case
+def method_npz(folder: Path) -> list[str]:
+    """An archive with a compression that does not exist."""
+    command = _npz(folder, _npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (16,), }") + bytes(64))
+    data = bytearray((folder / "a.npz").read_bytes())
+    data[8] = 77
+    data[data.index(b"PK\x01\x02") + 10] = 77
+    (folder / "a.npz").write_bytes(bytes(data))
+    return command
+
+
+@case
+def bools_npy(folder: Path) -> list[str]:
+    """An array of no dimension and of truth values."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.array(True))
+    return _calibrated(folder, "a.npy", buffer.getvalue())
+
+
+@case
+def encoded_npy(folder: Path) -> list[str]:
+    """An array with a header that is not text."""
+    return _calibrated(folder, "a.npy", b"\x93NUMPY\x03\x00\x10\x00\x00\x00" + bytes(range(128, 256)))
+
+
+@case
+def lying_npy(folder: Path) -> list[str]:
+    """An array file whose header says 2^62 elements."""
+    return _calibrated(
+        folder, "a.npy", _npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**62}, 4), }}")
+    )
+
+
+@case
+def huge_field(folder: Path) -> list[str]:
+    """A table with one field of a megabyte."""
+    return _calibrated(folder, "a.csv", b"file,label\n" + b"a" * 2**20 + b",1\n")
+
+
+@case
+def not_text(folder: Path) -> list[str]:
+    """A table that is not text."""
+    return _calibrated(folder, "a.csv", b"file\n\xff\xfe\x00.png\n")
+
+
+@case
+def device_labels(folder: Path) -> list[str]:
+    """A device in place of class names."""
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    return [*dry(path), "--labels", "/dev/zero"]
+
+
+@case
+def markup_name(folder: Path) -> list[str]:
+    """A file whose name is markup and steers a terminal."""
+    (folder / "[").mkdir()
+    return _calibrated(folder, "[/x]\x1b[31m.png", b"no picture")
