@@ -209,6 +209,12 @@ static void set_lines(channel *ch, int32_t top, int32_t bottom) {
   ch->start = (sum){ch->all_start, 0};
   for (size_t i = 0; i < 3 && ch->pad; i++) {
     const int32_t a = ch->w[i], b = ch->w[3 + i], c = ch->w[6 + i], p = ch->pad;
+    if (ch->kind == INT8) {
+      const int32_t inside = (a + b + c) * p;
+      ch->start.low += (ch->all[i] + ch->all[3 + i] + ch->all[6 + i]) * p - inside;
+      ch->columns[i].low = inside;
+      continue;
+    }
     ch->start = add(ch->start, p, p, p, ch->all[i] - a, ch->all[3 + i] - b, ch->all[6 + i] - c, ch->kind);
     ch->columns[i] = add((sum){0, 0}, p, p, p, a, b, c, ch->kind);
   }
