@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +101,14 @@ def expected_sqnr_db(
 
     origin: what the integer 0 stands for.
     """
-    return _db(_relative_errors(stats, np.array([2.0**exponent]), bits, function, origin)[0])
+    return best_sqnr_db(stats, [exponent], bits, function, origin)
+
+
+def best_sqnr_db(
+    stats: TensorStats, exponents: Sequence[float], bits: int, function: Function | None = None, origin: float = 0.0
+) -> float:
+    """That of the best of these exponents."""
+    return _db(float(_relative_errors(stats, np.array([2.0**e for e in exponents]), bits, function, origin).min()))
 
 
 def _db(error: float) -> float:

@@ -93,6 +93,7 @@ def _tensor_json(tensor: Tensor) -> dict[str, Any]:
         "dtype": tensor.dtype,
         "shape": list(tensor.shape),
         "exponent": _exponent(tensor),
+        "origin": tensor.origin,
         "axis": tensor.axis,
         "clip_min": tensor.clip_min,
         "clip_max": tensor.clip_max,
@@ -144,7 +145,7 @@ def _show(model: Model, constants: bool) -> None:
         [_op_row(i, op, model) for i, op in enumerate(model.ops)],
         title="Ops",
     )
-    columns = ("tensor", "type", "shape", ">exponent", ">clip", ">observed", "method")
+    columns = ("tensor", "type", "shape", ">exponent", ">clip", ">origin", ">observed", "method")
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
     show.table(columns, [_tensor_row(tensor) for tensor in listed], title="Tensors" if constants else "Activations")
     show.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
@@ -195,6 +196,7 @@ def _tensor_row(tensor: Tensor) -> list[str]:
         show.shape(tensor.shape),
         show.exponents(tensor.exponents),
         show.span(tensor.clip_min, tensor.clip_max),
+        f"{tensor.origin:.4g}" if tensor.origin else show.NOTHING,
         seen,
         tensor.method or show.NOTHING,
     ]

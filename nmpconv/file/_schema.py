@@ -95,6 +95,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("method", 9, "scalar", "byte", 0, False),
         Field("data", 10, "vector", "ubyte", 0, False),
         Field("offset", 11, "scalar", "uint", 0, False),
+        Field("origin", 12, "scalar", "float", 0, False),
     ),
     "Conv2D": (
         Field("stride_h", 0, "scalar", "int", 1, False),

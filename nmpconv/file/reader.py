@@ -26,7 +26,10 @@ _KINDS = {table: op for op, table in OP_TABLES.items()}
 
 @dataclass(frozen=True)
 class Tensor:
-    """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed."""
+    """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed.
+
+    origin: what the value is less than that of the float model, observed_* being of the latter.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -40,6 +43,7 @@ class Tensor:
     method: str | None
     data: np.ndarray | None
     offset: int | None
+    origin: float = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -151,6 +155,7 @@ def _tensor(table: Table) -> Tensor:
         method=None if method == "none" else method,
         data=data,
         offset=table["offset"] if data is None else None,
+        origin=table["origin"],
     )
 
 

@@ -90,6 +90,7 @@ def _tensor(value: Value) -> dict[str, Any]:
         table["method"] = ENUMS["Method"][seen.method.upper() or "NONE"]
     if value.data is None:
         table["offset"] = _offset(value)
+        table["origin"] = float(np.float32(value.origin))
     else:
         little = np.ascontiguousarray(value.data, np.dtype(value.dtype).newbyteorder("<"))
         table["data"] = np.frombuffer(little.tobytes(), np.uint8)

@@ -18,6 +18,7 @@ from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.passes.quantize import origins
 from nmpconv.run import runtime
 
 BITS = (8, 16)
@@ -108,4 +109,5 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
     )
     floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
     result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)
-    return runtime.load(result.data), result.graph, floats
+    found = {v.name: v.origin for v in result.graph.activations() if v.origin and v.name in floats.values}
+    return runtime.load(result.data), result.graph, origins.store(floats, found)

@@ -109,7 +109,8 @@ def _rounding(value: Value, q: Array, users: list[Node]) -> Array:
     step = 2.0**quant.exponent
     seen = value.observed
     assert seen is not None, value.name
-    above, below = seen.max - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - seen.min
+    least, most = seen.min - value.origin, seen.max - value.origin
+    above, below = most - INT_MAX[quant.bits] * step, INT_MIN[quant.bits] * step - least
     if {node.op for node in users} != {"lookup"}:
         assert max(above, below) <= step * (1 + 1e-6), f"{value.name}: [{seen.min}, {seen.max}] on 2^{quant.exponent}"
     beyond = np.where(q == INT_MAX[quant.bits], above, np.where(q == INT_MIN[quant.bits], below, 0.0))
@@ -120,6 +121,7 @@ def _farthest(result: Array, value: Value) -> Array:
     """How far the real number can be at most: it lies in the range that calibration saw on the same data."""
     seen = value.observed
     assert seen is not None
+    result = result + value.origin
     return np.maximum(np.abs(result - seen.min), np.abs(result - seen.max))
 
 

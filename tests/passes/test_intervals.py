@@ -76,3 +76,14 @@ def test_intervals_hold(seed: int) -> None:
             assert (q.min(axis=0) >= interval.lo).all()
             assert (q.max(axis=0) <= interval.hi).all()
     assert found["a"].constant[seed % 8]
+
+
+def test_a_tensor_without_dimensions() -> None:
+    values = {name: Value(name, (), "int8", quant=Quant(8, (E,), -128, 127)) for name in "xy"}
+    values["x"] = Value("x", (), "int8", quant=Quant(8, (E,), -7, 9))
+    for op in ("requantize", "add"):
+        inputs = ("x",) if op == "requantize" else ("x", "x")
+        graph = Graph("net", ("x",), ("y",), (Node(op, "n", inputs, ("y",), OPS[op].Params()),), values)
+        y = intervals.run(graph)["y"]
+        times = len(inputs)
+        assert (y.lo.tolist(), y.hi.tolist()) == ([-7 * times], [9 * times])

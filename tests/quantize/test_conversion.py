@@ -128,8 +128,10 @@ def test_default(made: Callable[..., Result]) -> None:
     assert {"logits", "y"} <= wide
     assert not wide & {"x", "r1", "r2", "c3", "s"}
     assert [len(t.exponents) for t in weights] == [6, 6, 6, 5]
-    r1 = result.graph["r1"]
-    assert active["r1"].clip_min == -r1.origin / 2.0 ** active["r1"].exponents[0] < 0
+    r1 = active["r1"]
+    assert r1.clip_min == -r1.origin / 2.0 ** r1.exponents[0] < 0
+    assert {name: t.origin for name, t in active.items()} == {name: result.graph[name].origin for name in active}
+    assert found.tensors[found.inputs[0].tensor].origin == found.tensors[found.outputs[0].tensor].origin == 0
     assert parts(made(zero_points=False))[1]["r1"].clip_min == 0
     assert len(made(test_vectors=2).report.notes) == 6
     scores = [float(re.search(r"(-?[\d.]+) dB", note)[1]) for note in result.report.notes]

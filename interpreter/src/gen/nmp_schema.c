@@ -80,6 +80,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 1}, /* Tensor.method */
     {FB_KIND_VECTOR, 1}, /* Tensor.data */
     {FB_KIND_SCALAR, 4}, /* Tensor.offset */
+    {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
     {FB_KIND_UNION | FB_REQUIRED, 28}, /* Op.params */
@@ -149,14 +150,14 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     59, /* Lrn */
     63, /* CumSum */
     66, /* Tensor */
-    78, /* Op */
-    85, /* Preprocess */
-    93, /* Port */
-    98, /* Bytes */
-    99, /* TestVector */
-    101, /* Entry */
-    103, /* Model */
-    115, /* the end */
+    79, /* Op */
+    86, /* Preprocess */
+    94, /* Port */
+    99, /* Bytes */
+    100, /* TestVector */
+    102, /* Entry */
+    104, /* Model */
+    116, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -123,6 +123,10 @@ static inline uint32_t fb_tensor_offset(const uint8_t *table) {
   return fb_u32(table, 11, 0);
 }
 
+static inline uint32_t fb_tensor_origin(const uint8_t *table) {
+  return fb_u32(table, 12, 0);
+}
+
 static inline const char *fb_op_name(const uint8_t *table) {
   return fb_string(table, 0);
 }

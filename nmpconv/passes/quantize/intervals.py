@@ -62,8 +62,11 @@ def _reference(graph: Graph, node: Node, found: Mapping[str, Interval], corner: 
     inputs = []
     for value, side in zip(graph.ins(node), corner, strict=True):
         quant = quant_of(value)
-        q = np.broadcast_to(found[value.name][side], value.shape) if value.data is None else value.data
-        inputs.append(QArray(np.ascontiguousarray(q, quant.dtype), quant))
+        q = value.data
+        if q is None:
+            bound = found[value.name][side]
+            q = np.broadcast_to(bound if value.shape else bound[0], value.shape)
+        inputs.append(QArray(np.array(q, quant.dtype, order="C"), quant))
     (y,) = OPS[node.op].reference(node.params, inputs, graph.outs(node))
     return y.astype(np.int64).reshape(-1, y.shape[-1] if y.ndim else 1)
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.exponent import Function, best_sqnr_db, expected_sqnr_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Value
@@ -191,8 +191,7 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
 def _best_db(stats: TensorStats, origin: float, function: Function | None) -> float:
     """What the best int8 grid with this origin reaches."""
     top = smallest_exponent(stats.min - origin, stats.max - origin, 8)
-    tried = (expected_sqnr_db(stats, top - k, 8, function, origin) for k in range(STEPS_DOWN + 1))
-    return min(max(tried), EXACT_DB)
+    return min(best_sqnr_db(stats, [top - k for k in range(STEPS_DOWN + 1)], 8, function, origin), EXACT_DB)
 
 
 def filled_db(stats: TensorStats, factor: float, function: Function | None) -> float:
