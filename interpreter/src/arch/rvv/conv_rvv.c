@@ -1,7 +1,7 @@
 /* Dense convolutions with RISC-V's vectors: a vector of output channels of six pixels at a time. Weights are packed
  * channel beside channel, so that a factor of a pixel times a vector of them is one instruction.
  *
- * 1. Sums that fit 32 bits, as the weights of the file prove: int8 x int8 always.
+ * 1. Sums that fit 32 bits, as conv/fits_int32.h proves: int8 x int8 always.
  * 2. Other sums are 64 bits wide. Two products of int16 are added up in 32 bits first, where no weight is -32768.
  *
  * Fewer than four pixels are left to the portable way, which reads the weights in place.
@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "conv/fits_int32.h"
 #include "conv/patch.h"
 
 /* With vectors a few bytes take fewer instructions than a call. */
@@ -41,16 +42,9 @@ static int32_t weight(const nmp_conv *c, size_t i) {
   return c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
 }
 
-/* All sums are below 2^31, whatever x is. */
-static int fits_32(const nmp_conv *c) {
-  const int64_t x_most = c->x_wide ? 32768 : 128;
+static int fits_int32(const nmp_conv *c) {
   for (size_t i = 0; i < c->out && (c->x_wide || c->w_wide); i++) {
-    int64_t all = 0;
-    for (size_t j = 0; j < c->k; j++) {
-      const int32_t w = weight(c, i * c->k + j);
-      all += w < 0 ? -w : w;
-    }
-    if (all * x_most > INT32_MAX) {
+    if (!nmp_fits_int32(0, nmp_x_most(c) * nmp_sum_weights(c, i).magnitudes)) {
       return 0;
     }
   }
@@ -62,7 +56,7 @@ static enum nmp_rvv_sums sums_of(const nmp_conv *c) {
   for (size_t i = 0; i < (size_t)c->out * c->k && c->x_wide && c->w_wide; i++) {
     lowest |= weight(c, i) == INT16_MIN;
   }
-  return fits_32(c) ? NMP_RVV_32 : lowest ? NMP_RVV_64 : NMP_RVV_PAIRS;
+  return fits_int32(c) ? NMP_RVV_32 : lowest ? NMP_RVV_64 : NMP_RVV_PAIRS;
 }
 
 /* [group][k][out / groups]; of depthwise convolutions [k][out]. */
