@@ -1,24 +1,21 @@
 #include "nmp.h"
 
-#include <string.h>
-
-#include "core/model.h"
+#include "core/steps.h"
 #include "dispatch.h"
 #include "gen/nmp_schema.h"
 
-#if NMP_PREPARED
+#if NMP_KEEP_STEPS
 #include "core/fuse/fuse.h"
 #endif
 
-/* The arena: this handle, the decoded ops, packed weights (where each op's begin, then they), the activations. An op's
- * scratch lies behind those that are alive while it runs.
+/* The arena: this handle, with NMP_KEEP_STEPS the steps and packed weights, the activations. An op's scratch lies behind
+ * those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
-  const nmp_op *ops;        /* with NMP_KEEP_OPS */
-  struct nmp_chain *chains; /* with NMP_PREPARED: those that begin with each op */
-  uint8_t *packed;          /* NULL: the CPU reads weights as they are in the file */
-  const uint32_t *starts;   /* of each op's weights in packed */
+#if NMP_KEEP_STEPS
+  nmp_step *steps;
+#endif
   const char *cpu;
 #if !NMP_FIXED_CPU
   nmp_kernels kernels;
@@ -31,6 +28,11 @@ struct nmp_net {
 #else
 #define KERNELS(net) (&(net)->kernels)
 #endif
+#if NMP_KEEP_STEPS
+#define STEPS(net) ((net)->steps)
+#else
+#define STEPS(net) NULL
+#endif
 
 /* To cache lines where there is a cache. */
 #define UNIT(address) ((address) > 4 ? 64u : NMP_ALIGN)
@@ -40,9 +42,9 @@ static uint64_t align(uint64_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/* Bytes of the handle by those of an address, in a build with NMP_FIXED_CPU that keeps no ops. */
-#define HANDLE(address) ((address) > 4 ? 192u : 96u)
-#if NMP_FIXED_CPU && !NMP_KEEP_OPS
+/* Bytes of the handle by those of an address, in a build with NMP_FIXED_CPU that keeps no steps. */
+#define HANDLE(address) ((address) > 4 ? 192u : 80u)
+#if NMP_FIXED_CPU && !NMP_KEEP_STEPS
 typedef char
     handle_is_known[(sizeof(nmp_net) + UNIT(sizeof(void *)) - 1) / UNIT(sizeof(void *)) * UNIT(sizeof(void *)) ==
                             HANDLE(sizeof(void *))
@@ -58,66 +60,24 @@ static nmp_status refuse(nmp_fault *fault, nmp_rule rule) {
   return nmp_fail(fault, -1, -1, rule);
 }
 
-#if NMP_PREPARED
-static uint64_t chain_bytes(const nmp_model *m) {
-  return align(m->ops.count * sizeof(nmp_chain));
-}
-
-/* What chains need besides; their places where `chains` is not NULL. */
-static void find_chains(const nmp_net *net, nmp_needs *needs, nmp_chain *chains) {
-  const nmp_model *m = &net->model;
-  uint64_t budget = nmp_chain_budget(m);
-  for (uint32_t i = 0; i < m->ops.count;) {
-    const nmp_chain chain = nmp_chain_at(m, KERNELS(net), &net->options, i, &budget);
-    const uint32_t count = chain.count < 2 ? 1 : chain.count;
-    if (chains) {
-      memset(&chains[i], 0, count * sizeof(chain));
-      chains[i] = chain;
-    } else if (count > 1) {
-      const size_t bytes = chain.scratch + chain.copy, end = chain.at + bytes;
-      needs->scratch = bytes > needs->scratch ? (uint32_t)bytes : needs->scratch;
-      needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
-    }
-    i += count;
-  }
-}
-
-/* Runs the ops that are run together with op i, if they end before `last`; returns how many. */
-static uint32_t run_chain(nmp_net *net, uint32_t i, uint32_t last) {
-  const uint32_t n = nmp_together(net, i);
-  if (n == 1 || n > last - i) {
-    return 0;
-  }
-  nmp_chain_run(&net->chains[i], &net->ops[i], net->model.arena);
-  return n;
-}
-#else
-static uint64_t chain_bytes(const nmp_model *m) {
-  (void)m;
-  return 0;
-}
-
-static uint32_t run_chain(nmp_net *net, uint32_t i, uint32_t last) {
-  (void)net;
-  (void)i;
-  (void)last;
-  return 0;
-}
-#endif
-
 /* The offset of what comes after each part of the arena. */
 typedef struct layout {
-  uint64_t ops, chains, packed, activations, end;
+  uint64_t steps, packed, activations, end;
 } layout;
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   layout at;
-  at.ops = align(sizeof(nmp_net));
-  at.chains = at.ops + (NMP_KEEP_OPS ? align(m->ops.count * sizeof(nmp_op)) : 0);
-  at.packed = at.chains + chain_bytes(m);
-  at.activations = at.packed + (needs->packed ? align(m->ops.count * sizeof(uint32_t)) + needs->packed : 0);
+  at.steps = align(sizeof(nmp_net));
+  at.packed = at.steps + (NMP_KEEP_STEPS ? align((uint64_t)m->ops.count * sizeof(nmp_step)) : 0);
+  at.activations = at.packed + needs->packed;
   at.end = at.activations + needs->arena;
   return at;
+}
+
+/* The model finds the kernels and options of its net, wherever that lies. */
+static void bind(nmp_net *net) {
+  net->model.kernels = KERNELS(net);
+  net->model.options = &net->options;
 }
 
 /* Opens and checks the file with the net's kernels and options. */
@@ -127,8 +87,9 @@ static nmp_status check_file(nmp_net *net, const void *file, size_t bytes, nmp_n
         fault, NMP_RULE(NMP_E_ARGUMENT, "alignment of the model", (int64_t)((uintptr_t)file % NMP_ALIGN), NMP_ALIGN));
   }
   nmp_model *m = &net->model;
-  const nmp_status status = nmp_model_open(m, KERNELS(net), (const uint8_t *)file, bytes, fault);
-  return status == NMP_OK ? nmp_model_check(m, KERNELS(net), &net->options, needs, fault) : status;
+  bind(net);
+  const nmp_status status = nmp_model_open(m, (const uint8_t *)file, bytes, fault);
+  return status == NMP_OK ? nmp_model_check(m, needs, fault) : status;
 }
 
 /* All but what the arena needs besides activations, which depends on the machine. */
@@ -151,7 +112,7 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   const nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0, 0, 0};
+  *at = (layout){0, 0, 0, 0};
   net->options = options ? *options : defaults;
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
   if (net->cpu == NULL) {
@@ -161,8 +122,8 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   if (status != NMP_OK) {
     return status;
   }
-#if NMP_PREPARED
-  find_chains(net, &needs, NULL);
+#if NMP_KEEP_STEPS
+  nmp_fuse(m, &needs, NULL);
 #endif
   *at = lay_out(m, &needs);
   if (at->end > SIZE_MAX) {
@@ -189,9 +150,9 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 /* Bytes of scratch of the first `count` ops. */
 static void scratch_of_ops(const nmp_net *net, uint32_t *scratch, size_t count) {
   for (uint32_t i = 0; i < count && i < net->model.ops.count; i++) {
-    nmp_op op = {.kernels = KERNELS(net), .threads = &net->options};
+    nmp_op op;
     nmp_model_op(&net->model, i, &op);
-    scratch[i] = nmp_op_table[op.kind]->scratch ? (uint32_t)nmp_op_table[op.kind]->scratch(&op) : 0;
+    scratch[i] = op.type->scratch ? (uint32_t)op.type->scratch(&op) : 0;
   }
 }
 
@@ -219,38 +180,6 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
 }
 #endif
 
-/* The op, with everything that a run needs. */
-static void decode(const nmp_net *net, uint32_t i, nmp_op *op) {
-  nmp_model_op(&net->model, i, op);
-  op->packed = NMP_PACKED_WEIGHTS && net->packed ? net->packed + net->starts[i] : NULL;
-  op->scratch = net->model.arena + nmp_model_live_end(&net->model, i);
-  op->kernels = KERNELS(net);
-  op->threads = &net->options;
-}
-
-static void pack(nmp_net *net, uint8_t *area) {
-  uint32_t *starts = (uint32_t *)(void *)area, start = 0;
-  nmp_op op;
-  net->starts = starts;
-  net->packed = area + align(net->model.ops.count * sizeof(uint32_t));
-  for (uint32_t i = 0; i < net->model.ops.count; i++) {
-    starts[i] = start;
-    decode(net, i, &op);
-    const uint32_t bytes = (uint32_t)nmp_model_packed(&op);
-    if (bytes > 0) {
-      nmp_op_table[op.kind]->pack(&op, net->packed + start);
-    }
-    start += bytes;
-  }
-}
-
-static void keep_ops(nmp_net *net, nmp_op *ops) {
-  for (uint32_t i = 0; i < net->model.ops.count; i++) {
-    decode(net, i, &ops[i]);
-  }
-  net->ops = ops;
-}
-
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault) {
   nmp_net made;
@@ -271,21 +200,13 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   }
   uint8_t *base = (uint8_t *)arena;
   made.model.arena = base + at.activations;
-  made.packed = NULL;
-  made.starts = NULL;
-  made.ops = NULL;
-  made.chains = NULL;
   *net = (nmp_net *)arena;
   **net = made;
-  if (NMP_PACKED_WEIGHTS && at.activations > at.packed) {
-    pack(*net, base + at.packed);
-  }
-  if (NMP_KEEP_OPS) {
-    keep_ops(*net, (nmp_op *)(void *)(base + at.ops));
-  }
-#if NMP_PREPARED
-  (*net)->chains = (nmp_chain *)(void *)(base + at.chains);
-  find_chains(*net, NULL, (*net)->chains);
+  bind(*net);
+#if NMP_KEEP_STEPS
+  (*net)->steps = (nmp_step *)(void *)(base + at.steps);
+  nmp_steps_make(&(*net)->model, (*net)->steps, base + at.packed);
+  nmp_fuse(&(*net)->model, NULL, (*net)->steps);
 #endif
   return NMP_OK;
 }
@@ -334,26 +255,14 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
   if (net == NULL || first > last || last > net->model.ops.count) {
     return NMP_E_ARGUMENT;
   }
-  for (uint32_t i = first, n; i < last; i += n) {
-    n = run_chain(net, i, last);
-    if (n > 0) {
-      continue;
-    }
-    n = 1;
-    nmp_op decoded;
-    const nmp_op *op = NMP_KEEP_OPS ? &net->ops[i] : &decoded;
-    if (!NMP_KEEP_OPS) {
-      decode(net, i, &decoded);
-    }
-    nmp_op_table[op->kind]->run(op);
-  }
+  nmp_steps_run(&net->model, STEPS(net), first, last);
   return NMP_OK;
 }
 
 uint32_t nmp_together(const nmp_net *net, uint32_t op) {
-#if NMP_PREPARED
-  if (net && op < net->model.ops.count && net->chains[op].count > 1) {
-    return net->chains[op].count;
+#if NMP_KEEP_STEPS
+  if (net && op < net->model.ops.count) {
+    return net->steps[op].fused.count;
   }
 #endif
   (void)net;

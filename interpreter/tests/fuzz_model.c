@@ -102,6 +102,8 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
   nmp_model m;
   nmp_kernels kernels;
   nmp_kernels_portable(&kernels);
+  m.kernels = &kernels;
+  m.options = NULL;
   nmp_status status = nmp_inspect(file, bytes, NULL, &info, &fault);
   if (status != NMP_OK || info.arena_bytes > ARENA_LIMIT || info.work > WORK_LIMIT) {
     return status;
@@ -111,7 +113,7 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
     fail("an arena one byte short was taken", 0);
   }
   if (nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) != NMP_OK ||
-      nmp_model_open(&m, &kernels, file, bytes, &fault) != NMP_OK) {
+      nmp_model_open(&m, file, bytes, &fault) != NMP_OK) {
     fail("create and inspect differ", 0);
   }
   nmp_view input;

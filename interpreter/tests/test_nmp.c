@@ -124,12 +124,14 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   nmp_model m;
   nmp_kernels kernels;
   nmp_kernels_portable(&kernels);
+  m.kernels = &kernels;
+  m.options = NULL;
   expect(nmp_inspect(file, bytes, &options, &info, &fault) == NMP_OK && fault.what == NULL, level);
   uint8_t *arena = aligned(info.arena_bytes + GUARD);
   memset(arena, 0x5a, info.arena_bytes + GUARD);
   expect(nmp_create(&net, file, bytes, arena, info.arena_bytes, &options, NULL) == NMP_OK, "every CPU level");
   expect(strcmp(nmp_cpu(net), level) == 0, "the level that was asked for");
-  expect(nmp_model_open(&m, &kernels, file, bytes, &fault) == NMP_OK, "open");
+  expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
   test_vectors(net, &m, info.ops);
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");

@@ -77,7 +77,6 @@ def _choices(model: Model) -> str:
     choices = {
         "NMP_FIXED_CPU": 1,
         "NMP_NO_RVV": 1,
-        "NMP_KEEP_OPS": 0,
         "NMP_FAULT_DETAILS": 0,
         "NMP_ACTIVATION_BITS": _only_bits(values),
         "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in weights]),

@@ -15,11 +15,6 @@
 #endif
 #endif
 
-/* 1: ops are decoded once, at create, where memory is plenty. 0: each time that they run. */
-#ifndef NMP_KEEP_OPS
-#define NMP_KEEP_OPS (UINTPTR_MAX > UINT32_MAX)
-#endif
-
 /* RISC-V with vectors: version 1.0 of the extension, or a Zve64x part of it. NMP_NO_RVV leaves them out. */
 #if defined(__riscv_v_intrinsic) && defined(__riscv_v_elen) && !defined(NMP_NO_RVV)
 #if __riscv_v_elen >= 64
@@ -27,17 +22,16 @@
 #endif
 #endif
 
-/* 1: kernels may keep weights in an order of their own in the arena. Levels of microcontrollers do not. */
-#ifndef NMP_PACKED_WEIGHTS
+/* 1: the steps of a run are made once, at create, and kept in the arena with weights in the order of the kernels, where
+ * memory is plenty. 0: a step is made when it is its turn, and weights are read as they are in the file.
+ */
+#ifndef NMP_KEEP_STEPS
 #ifdef NMP_RVV
-#define NMP_PACKED_WEIGHTS 1
+#define NMP_KEEP_STEPS 1
 #else
-#define NMP_PACKED_WEIGHTS (!NMP_FIXED_CPU)
+#define NMP_KEEP_STEPS (!NMP_FIXED_CPU)
 #endif
 #endif
-
-/* 1: what convolutions decide before they run is kept with their weights, for PCs. */
-#define NMP_PREPARED (!NMP_FIXED_CPU && NMP_KEEP_OPS && NMP_PACKED_WEIGHTS)
 
 /* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
  * before. */

@@ -26,6 +26,7 @@ struct nmp_conv {
   uint32_t exponent_step; /* 0: one exponent for all channels */
   int32_t lo, hi;
   const nmp_kernels *kernels;
+  int64_t over;       /* where x and y overlap: the bytes from the start of x to that of y */
   void *scratch;      /* of all workers, of one of them in run() */
   const void *packed; /* what pack() wrote */
 };

@@ -41,10 +41,15 @@ static void input_at(const nmp_op *op, uint32_t i, nmp_tensor *t) {
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   const uint8_t *table = fb_element(m->ops, i);
   const fb_vector inputs = fb_op_inputs(table);
-  op->kind = (enum nmp_op_kind)fb_op_params_type(table);
+  const uint8_t kind = fb_op_params_type(table);
+  op->type = nmp_op_table[kind];
   op->input_count = inputs.count;
   op->output_count = 1;
-  if (NMP_PREPARED) {
+  op->scratch = m->arena ? m->arena + nmp_model_live_end(m, i) : NULL;
+  op->kernels = m->kernels;
+  op->threads = m->options;
+  if (NMP_KEEP_STEPS) {
+    op->call = NULL;
     op->placed = 0;
   }
   op->model = m;
@@ -54,7 +59,7 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
     nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k), &op->in[k]);
   }
   nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
-  nmp_op_decode[op->kind](fb_op_params(table), &op->params);
+  nmp_op_decode[kind](fb_op_params(table), &op->params);
 }
 
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {

@@ -1,6 +1,7 @@
 #include "core/model.h"
 
 #include "base/fixed.h"
+#include "core/steps.h"
 #include "dispatch.h"
 #include "gen/nmp_schema.h"
 
@@ -44,8 +45,7 @@ static int has_identifier(const uint8_t *file) {
   return 1;
 }
 
-nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
-                          nmp_fault *fault) {
+nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault) {
   if (bytes < 8 || !has_identifier(file)) {
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_NOT_NMP, "file identifier", 0, 0));
   }
@@ -64,8 +64,7 @@ nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_VERSION, "major version", major, NMP_FORMAT_MAJOR));
   }
   const uint8_t *stored = fb_slot(m->root, FB_SLOT_CHECKSUM);
-  (void)kernels; /* unused where they are fixed */
-  uint32_t crc = stored ? checksum(NMP_IN_USE(kernels).crc, file, bytes, stored) : 0;
+  uint32_t crc = stored ? checksum(NMP_IN_USE(m->kernels).crc, file, bytes, stored) : 0;
   if (stored == NULL || crc != fb_load32(stored)) {
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_CHECKSUM, "checksum", fb_model_checksum(m->root), crc));
   }
@@ -219,13 +218,6 @@ static uint64_t work_of(const nmp_op_type *type, const nmp_op *op) {
   return work;
 }
 
-size_t nmp_model_packed(const nmp_op *op) {
-  const nmp_op_type *type = nmp_op_table[op->kind];
-  const size_t bytes = NMP_PACKED_WEIGHTS && type->packed ? type->packed(op) : 0;
-  return (bytes + NMP_PACK_ALIGN - 1) / NMP_PACK_ALIGN * NMP_PACK_ALIGN;
-}
-
-/* op has the kernels and threads, and room for the rest. */
 static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs, nmp_fault *fault) {
   const uint8_t *table = fb_element(m->ops, i);
   uint8_t kind = fb_op_params_type(table);
@@ -259,7 +251,7 @@ static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs
                     NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
   }
   needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
-  const size_t packed = nmp_model_packed(op);
+  const size_t packed = nmp_step_packed(op);
   if (packed > NMP_BYTES_MAX - needs->packed) {
     return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
   }
@@ -286,14 +278,9 @@ static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fa
   return NMP_OK;
 }
 
-nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
-                           nmp_fault *fault) {
+nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
   nmp_op op;
-  op.scratch = NULL;
-  op.packed = NULL;
-  op.kernels = kernels;
-  op.threads = threads;
   needs->packed = 0;
   needs->arena = m->arena_bytes;
   needs->scratch = 0;

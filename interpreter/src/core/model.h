@@ -16,6 +16,9 @@ typedef struct nmp_model {
   uint8_t *arena; /* activations; NULL before create */
   fb_vector tensors, ops, inputs, outputs;
   uint32_t bytes, arena_bytes;
+  /* What its ops are computed with, set by whoever opens it. */
+  const nmp_kernels *kernels;
+  const nmp_options *options;
 } nmp_model;
 
 /* What verification found out, and how many steps it has left. */
@@ -33,14 +36,12 @@ static inline uint8_t nmp_dtype_bits(int8_t dtype) {
 }
 
 /* Verifies identifier, version, checksum and structure. bytes may be anything, file is aligned. */
-nmp_status nmp_model_open(nmp_model *m, const nmp_kernels *kernels, const uint8_t *file, size_t bytes,
-                          nmp_fault *fault);
+nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_fault *fault);
 
 /* Verifies meaning: tensors, ports, ops, plan. Afterwards nothing that is decoded needs a check. What is needed depends
  * on the kernels and the threads.
  */
-nmp_status nmp_model_check(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, nmp_needs *needs,
-                           nmp_fault *fault);
+nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
 
 /* core/plan_check.c: every read finds what was produced; everything lies inside the arena. */
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
@@ -48,9 +49,6 @@ nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault
 /* decode.c */
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
-
-/* Bytes of the op's packed weights, a multiple of NMP_PACK_ALIGN. */
-size_t nmp_model_packed(const nmp_op *op);
 
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
 

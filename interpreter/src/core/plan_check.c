@@ -74,7 +74,7 @@ static int may_overlap(const nmp_model *m, uint32_t i, nmp_needs *needs) {
     return 0;
   }
   nmp_model_op(m, i, &op);
-  return type->overlap(&op, (int64_t)op.out[0].offset - op.in[0].offset);
+  return type->overlap(&op);
 }
 
 /* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */

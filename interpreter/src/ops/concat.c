@@ -39,7 +39,7 @@ static int64_t part(const nmp_op *op, uint32_t k) {
 }
 
 static int is_placed(const nmp_op *op, uint32_t n) {
-  return NMP_PREPARED && n < 32 && (op->placed >> n & 1);
+  return NMP_KEEP_STEPS && n < 32 && (op->placed >> n & 1);
 }
 
 static void run(const nmp_op *op) {

@@ -1,15 +1,13 @@
 /* x [..., K], w [O, K], b [O] -> [..., O]: a 1x1 convolution over a row of pixels */
 #include "ops/common/weighted.h"
 
-static nmp_conv decode(const nmp_op *op) {
-  nmp_conv c;
-  nmp_conv_fill(&c, op);
-  const int32_t pixels = op->in[0].size == c.k ? 1 : (int32_t)(op->in[0].size / c.k);
-  c.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
-  c.h = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
-  c.images = 1;
-  c.groups = 1;
-  return c;
+static void conv(const nmp_op *op, nmp_conv *c) {
+  nmp_conv_fill(c, op);
+  const int32_t pixels = op->in[0].size == c->k ? 1 : (int32_t)(op->in[0].size / c->k);
+  c->v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+  c->h = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
+  c->images = 1;
+  c->groups = 1;
 }
 
 static nmp_rule check(const nmp_op *op) {
@@ -24,45 +22,14 @@ static nmp_rule check(const nmp_op *op) {
     NMP_REQUIRE(x->shape[i] == y->shape[i], "dimension of the output", y->shape[i], x->shape[i]);
   }
   NMP_TRY(nmp_check_weights(op, w->shape[0], w->shape[1]));
-  const nmp_conv c = decode(op);
+  nmp_conv c;
+  conv(op, &c);
   return nmp_conv_check(&c);
-}
-
-static size_t scratch(const nmp_op *op) {
-  const nmp_conv c = decode(op);
-  return nmp_conv_scratch(op, &c);
-}
-
-static size_t packed(const nmp_op *op) {
-  const nmp_conv c = decode(op);
-  return NMP_PREPARED ? nmp_conv_prepared(&c) : nmp_conv_packed(&c);
-}
-
-static void pack(const nmp_op *op, void *to) {
-  const nmp_conv c = decode(op);
-  if (NMP_PREPARED) {
-    nmp_conv_prepare(op, &c, to);
-  } else {
-    nmp_conv_pack(&c, to);
-  }
 }
 
 static uint64_t work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (uint32_t)op->in[1].shape[1];
 }
 
-static void run(const nmp_op *op) {
-  if (NMP_PREPARED) {
-    nmp_conv_run_prepared(op);
-    return;
-  }
-  const nmp_conv c = decode(op);
-  nmp_conv_run(op, &c);
-}
-
-const nmp_op_type nmp_fully_connected_type = {.check = check,
-                                              .scratch = scratch,
-                                              .run = run,
-                                              .work = work,
-                                              .packed = NMP_PACKED_WEIGHTS ? packed : NULL,
-                                              .pack = NMP_PACKED_WEIGHTS ? pack : NULL};
+const nmp_op_type nmp_fully_connected_type = {
+    .check = check, .scratch = nmp_conv_scratch, .run = nmp_conv_run, .conv = conv, .work = work};

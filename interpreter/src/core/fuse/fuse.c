@@ -1,34 +1,39 @@
 #include "core/fuse/fuse.h"
 
+#if NMP_KEEP_STEPS
 #include "core/fuse/fuse_concat.h"
 #include "core/fuse/fuse_rows.h"
 
-uint64_t nmp_chain_budget(const nmp_model *m) {
-  return 4096 + 16 * (uint64_t)m->bytes;
-}
-
-nmp_chain nmp_chain_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
-                       uint64_t *budget) {
-  size_t scratch = 0;
-  const uint32_t views = nmp_views_at(m, kernels, threads, op, budget, &scratch);
-  nmp_chain chain = {.count = views, .views = views > 0, .scratch = scratch};
-  if (views == 0) {
-    chain = nmp_chain_rows_at(m, kernels, threads, op, budget);
+/* What begins with this op, with its place in the arena. */
+static nmp_fused fused_at(const nmp_model *m, uint32_t op, uint64_t *budget) {
+  nmp_fused fused = nmp_fuse_concat(m, op, budget);
+  if (fused.count == 1) {
+    fused = nmp_fuse_rows(m, op, budget);
   }
-  for (uint32_t i = 0; i < chain.count; i++) {
+  for (uint32_t i = 0; i < fused.count; i++) {
     const uint32_t end = nmp_model_live_end(m, op + i);
-    chain.at = end > chain.at ? end : chain.at;
+    fused.at = end > fused.at ? end : fused.at;
   }
-  if (chain.scratch > NMP_BYTES_MAX / 4 || chain.at + chain.scratch + chain.copy > NMP_BYTES_MAX) {
-    chain.count = 0;
+  if (fused.bytes > NMP_BYTES_MAX / 4 || fused.at + fused.bytes > NMP_BYTES_MAX) {
+    fused.count = 1;
   }
-  return chain;
+  fused.scratch = m->arena ? m->arena + fused.at : NULL;
+  return fused;
 }
 
-void nmp_chain_run(const nmp_chain *chain, const nmp_op *ops, uint8_t *arena) {
-  if (chain->views) {
-    nmp_views_run(ops, chain->count, arena + chain->at);
-  } else {
-    nmp_chain_rows_run(chain, ops, arena);
+void nmp_fuse(const nmp_model *m, nmp_needs *needs, nmp_step *steps) {
+  uint64_t budget = 4096 + 16 * (uint64_t)m->bytes; /* the same finds the same */
+  for (uint32_t i = 0; i < m->ops.count;) {
+    const nmp_fused fused = fused_at(m, i, &budget);
+    if (needs && fused.count > 1) {
+      const size_t end = fused.at + fused.bytes;
+      needs->scratch = fused.bytes > needs->scratch ? (uint32_t)fused.bytes : needs->scratch;
+      needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
+    }
+    if (steps) {
+      steps[i].fused = fused;
+    }
+    i += fused.count;
   }
 }
+#endif

@@ -1,6 +1,6 @@
-/* Ops that threads run together: a convolution and what follows it row by row, such as a pointwise convolution, an
- * addition or a table. Each thread takes some rows through all of them, so that threads meet once, and what lies
- * between two ops stays in a cache of the core and is not written to its place in the arena. For PCs.
+/* Row fusion: ops that threads run together, a convolution and what follows it row by row, such as a pointwise
+ * convolution, an addition or a table. Each thread takes some rows through all of them, so that threads meet once, and
+ * what lies between two ops stays in a cache of the core and is not written to its place in the arena. For hosts.
  *
  * One thread runs op after op: where sums are computed by vectors, rows that go through several ops took 0 to 5 %
  * longer than whole ops did, since memory is read ahead anyway and kernels take many rows at a time with less ado.
@@ -8,13 +8,9 @@
 #ifndef NMP_CORE_FUSE_FUSE_ROWS_H
 #define NMP_CORE_FUSE_FUSE_ROWS_H
 
-#include "core/fuse/fuse.h"
+#include "core/steps.h"
 
-/* The chain of rows that begins with this op of a verified model, but for its place in the arena. */
-nmp_chain nmp_chain_rows_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t op,
-                            uint64_t *budget);
-
-/* ops: the first one and those that follow it, prepared. */
-void nmp_chain_rows_run(const nmp_chain *chain, const nmp_op *ops, uint8_t *arena);
+/* What begins with this op of a verified model, but for its place in the arena. */
+nmp_fused nmp_fuse_rows(const nmp_model *m, uint32_t op, uint64_t *budget);
 
 #endif

@@ -3,16 +3,6 @@
 #include "gen/nmp_schema.h"
 #include "ops/common/check.h"
 
-nmp_op nmp_op_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t i) {
-  nmp_op op;
-  op.kernels = kernels;
-  op.threads = threads;
-  op.scratch = NULL;
-  op.packed = NULL;
-  nmp_model_op(m, i, &op);
-  return op;
-}
-
 size_t nmp_tensor_bytes(const nmp_tensor *t) {
   return t->size * nmp_bytes(t);
 }

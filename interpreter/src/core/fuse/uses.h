@@ -4,9 +4,6 @@
 
 #include "core/model.h"
 
-/* An op of a verified model before there is an arena. */
-nmp_op nmp_op_at(const nmp_model *m, const nmp_kernels *kernels, const nmp_options *threads, uint32_t i);
-
 /* Whether somebody besides op `reader` reads what op `maker` makes. */
 int nmp_is_wanted(const nmp_model *m, uint32_t maker, uint32_t reader, uint64_t *budget);
 

@@ -1,6 +1,6 @@
-/* What an op is in C: a row of three functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
+/* What an op is in C: a row of functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
  *
- * model.c decodes an op of the file into an nmp_op: pointers into the file and the arena, and plain numbers.
+ * core/decode.c turns an op of the file into an nmp_op: pointers into the file and the arena, and plain numbers.
  */
 #ifndef NMP_OPS_COMMON_OP_H
 #define NMP_OPS_COMMON_OP_H
@@ -27,8 +27,9 @@ typedef struct nmp_tensor {
 } nmp_tensor;
 
 typedef struct nmp_op nmp_op;
+typedef struct nmp_op_type nmp_op_type;
 struct nmp_op {
-  enum nmp_op_kind kind;
+  const nmp_op_type *type;
   uint32_t input_count, output_count;
   nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
   nmp_tensor out[1];
@@ -36,10 +37,11 @@ struct nmp_op {
   const void *model, *table;                                     /* for input_at */
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
   void *scratch;
-  const void *packed; /* what pack wrote */
   const nmp_kernels *kernels;
   const nmp_options *threads; /* parallel may be NULL */
-  uint32_t placed;            /* bit k: input k of a concatenation lies in out already; with NMP_PREPARED */
+  /* With NMP_KEEP_STEPS: */
+  const struct nmp_conv_call *call; /* of a convolution (weighted.h) */
+  uint32_t placed;                  /* bit k: input k of a concatenation lies in out already */
 };
 
 /* A rule that the file breaks, and the status of that; or NMP_OK. With NMP_FAULT_DETAILS it says what, with what was
@@ -60,26 +62,23 @@ typedef struct nmp_rule {
 #endif
 #define NMP_FINE NMP_RULE(NMP_OK, NULL, 0, 0)
 
-/* check, scratch, work and packed are called once, before there is an arena: only constants have data, and scratch and
- * packed are NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
+/* check, scratch, part, overlap and work are called once, before there is an arena: only constants have data, and
+ * scratch is NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
  * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
  */
-typedef struct nmp_op_type {
+struct nmp_op_type {
   nmp_rule (*check)(
       const nmp_op *op); /* everything that run relies on: counts, ranks, shapes, widths, exponents, shifts */
   size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
-  uint8_t in_place; /* out may lie exactly on in[0] */
-  uint8_t by_rows;  /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
+  void (*conv)(const nmp_op *op, struct nmp_conv *c); /* which convolution it is; NULL: none */
+  uint8_t in_place;                                   /* out may lie exactly on in[0] */
+  uint8_t by_rows; /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
   int64_t (*part)(const nmp_op *op, uint32_t k);
-  /* Whether out may share bytes with in[0] when it begins `at` bytes after it; scratch, work and run see to it by their
-   * offsets. NULL: never.
-   */
-  int (*overlap)(const nmp_op *op, int64_t at);
+  /* Whether out may share bytes with in[0] as they lie; scratch and run see to it by their offsets. NULL: never. */
+  int (*overlap)(const nmp_op *op);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
-  size_t (*packed)(const nmp_op *op); /* bytes of weights in the order of a CPU's kernels; NULL: none */
-  void (*pack)(const nmp_op *op, void *to);
-} nmp_op_type;
+};
 
 #endif

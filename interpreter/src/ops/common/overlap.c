@@ -2,12 +2,10 @@
  * asked of the order in which a kernel reads and writes. Lines are rows, or pixels where a pixel sees only one. Bands
  * begin at the first line and go down when the result lies before the input, at the last one and go up when it lies
  * behind. Each is as large as it can be without touching what it or a later one reads.
- *
- * A kernel that packs its weights may have laid out the whole convolution with them: it gets a copy of the input.
  */
 #include "ops/common/overlap.h"
 
-#include <string.h>
+#include "dispatch.h"
 
 #define BANDS_MAX 64 /* of a legal plan */
 
@@ -23,21 +21,17 @@ typedef struct band {
   int32_t first, last;
 } band;
 
-static size_t align(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 static int is_pointwise(const nmp_axis *a) {
   return a->kernel == 1 && a->stride == 1 && a->before == 0 && a->after == 0;
 }
 
-static lines lines_of(const nmp_conv *c, int64_t at) {
+static lines lines_of(const nmp_conv *c) {
   const uint32_t x = (uint32_t)c->in << c->x_wide, y = (uint32_t)c->out << c->y_wide;
   if (is_pointwise(&c->v) && is_pointwise(&c->h)) {
     const int32_t pixels = c->v.out * c->h.out;
-    return (lines){{pixels, pixels, 1, 1, 1, 0, 0}, x, y, at, 1, 0};
+    return (lines){{pixels, pixels, 1, 1, 1, 0, 0}, x, y, c->over, 1, 0};
   }
-  return (lines){c->v, x * (uint32_t)c->h.in, y * (uint32_t)c->h.out, at, 0, 0};
+  return (lines){c->v, x * (uint32_t)c->h.in, y * (uint32_t)c->h.out, c->over, 0, 0};
 }
 
 /* The input lines [read_from, read_to) are those that output lines [first, last) see. */
@@ -88,9 +82,14 @@ static band next_even(const lines *l, int32_t done) {
   return b;
 }
 
-/* With the direction that is legal, if one is. */
-static int direct(lines *l) {
-  l->up = 0;
+/* The lines in the direction that is legal, if one is. */
+static int open(const nmp_conv *c, lines *l) {
+  *l = lines_of(c);
+  /* Every window holds a line. */
+  const int seen = nmp_pixel(&l->v, 0, l->v.kernel - 1) >= 0 && nmp_pixel(&l->v, l->v.out - 1, 0) < l->v.in;
+  if (c->images != 1 || !seen) {
+    return 0;
+  }
   if (!is_whole(l)) {
     l->up = 1;
     return is_whole(l);
@@ -98,11 +97,9 @@ static int direct(lines *l) {
   return 1;
 }
 
-int nmp_overlap_legal(const nmp_conv *c, int64_t at) {
-  lines l = lines_of(c, at);
-  /* Every window holds a line. */
-  const int seen = nmp_pixel(&l.v, 0, l.v.kernel - 1) >= 0 && nmp_pixel(&l.v, l.v.out - 1, 0) < l.v.in;
-  return c->images == 1 && seen && direct(&l);
+int nmp_overlap_legal(const nmp_conv *c) {
+  lines l;
+  return open(c, &l);
 }
 
 /* The band as a convolution of its own. */
@@ -121,59 +118,52 @@ static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
   return p;
 }
 
-static int packs(const nmp_conv *c, const lines *l) {
-  int found = nmp_conv_packed(c) > 0;
-  for (int32_t done = 0; done < l->v.out && !found;) {
-    const band b = next_even(l, done);
-    const nmp_conv p = part(c, l, b);
-    found = nmp_conv_packed(&p) > 0;
+static const nmp_conv_kernel *kernel_of(const nmp_conv *c) {
+  return NMP_IN_USE(c->kernels).conv(c);
+}
+
+static size_t scratch_of(const nmp_conv *c) {
+  const nmp_conv_kernel *kernel = kernel_of(c);
+  return kernel->scratch ? kernel->scratch(c) : 0;
+}
+
+int nmp_overlap_packs(const nmp_conv *c) {
+  lines l;
+  int found = kernel_of(c)->packed != NULL;
+  for (int32_t done = 0, legal = open(c, &l); legal && done < l.v.out && !found;) {
+    const band b = next_even(&l, done);
+    const nmp_conv p = part(c, &l, b);
+    found = kernel_of(&p)->packed != NULL;
     done += b.last - b.first;
   }
   return found;
 }
 
-static size_t input_bytes(const nmp_op *op) {
-  return op->in[0].size * nmp_bytes(&op->in[0]);
-}
-
-static int64_t distance(const nmp_op *op) {
-  return (int64_t)op->out[0].offset - op->in[0].offset;
-}
-
-size_t nmp_overlap_scratch(const nmp_op *op, const nmp_conv *c) {
-  lines l = lines_of(c, distance(op));
+/* None where the plan is to be refused. */
+static size_t scratch(const nmp_conv *c) {
+  lines l;
   size_t most = 0;
-  if (!nmp_overlap_legal(c, l.at)) {
-    return 0; /* to be refused */
-  }
-  direct(&l);
-  if (packs(c, &l)) {
-    return align(input_bytes(op)) + nmp_conv_scratch(op, c);
-  }
-  for (int32_t done = 0; done < l.v.out;) {
+  for (int32_t done = 0, legal = open(c, &l); legal && done < l.v.out;) {
     const band b = next_even(&l, done);
     const nmp_conv p = part(c, &l, b);
-    const size_t bytes = nmp_conv_scratch(op, &p);
+    const size_t bytes = scratch_of(&p);
     most = bytes > most ? bytes : most;
     done += b.last - b.first;
   }
   return most;
 }
 
-void nmp_overlap_run(const nmp_op *op, const nmp_conv *c) {
-  lines l = lines_of(c, distance(op));
-  direct(&l);
-  if (packs(c, &l)) {
-    nmp_conv apart = *c;
-    apart.x = memcpy(op->scratch, c->x, input_bytes(op));
-    apart.scratch = (uint8_t *)op->scratch + align(input_bytes(op));
-    nmp_conv_run(op, &apart);
-    return;
-  }
+static void run(const nmp_conv *c, size_t task, size_t tasks) {
+  lines l;
+  (void)task;
+  (void)tasks;
+  (void)open(c, &l);
   for (int32_t done = 0; done < l.v.out;) {
     const band b = next_even(&l, done);
     const nmp_conv p = part(c, &l, b);
-    nmp_conv_run(op, &p);
+    kernel_of(&p)->run(&p, 0, 1);
     done += b.last - b.first;
   }
 }
+
+const nmp_conv_kernel nmp_overlap_kernel = {.scratch = scratch, .run = run};

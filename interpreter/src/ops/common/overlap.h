@@ -1,14 +1,19 @@
-/* A convolution whose result shares bytes with its input: FORMAT.md says which plans are legal. */
+/* A convolution whose result shares bytes with its input, `over` bytes after the input's first one: FORMAT.md says which
+ * plans are legal.
+ */
 #ifndef NMP_OPS_COMMON_OVERLAP_H
 #define NMP_OPS_COMMON_OVERLAP_H
 
-#include "ops/common/weighted.h"
+#include "conv/conv.h"
 
-/* The result may begin this many bytes after the input does. */
-int nmp_overlap_legal(const nmp_conv *c, int64_t at);
+int nmp_overlap_legal(const nmp_conv *c);
 
-/* As nmp_conv_scratch and nmp_conv_run, in bands of lines where the two overlap. */
-size_t nmp_overlap_scratch(const nmp_op *op, const nmp_conv *c);
-void nmp_overlap_run(const nmp_op *op, const nmp_conv *c);
+/* Whether a kernel packs the weights of the convolution or of one of its bands. It may have laid out all of the
+ * convolution with them, so that it cannot be run band by band: it gets a copy of the input.
+ */
+int nmp_overlap_packs(const nmp_conv *c);
+
+/* Runs the kernel of each band, one after the other; for those that do not pack. */
+extern const nmp_conv_kernel nmp_overlap_kernel;
 
 #endif

@@ -1,5 +1,9 @@
 #include "ops/common/weighted.h"
 
+#include <string.h>
+
+#include "ops/common/overlap.h"
+
 static int base_shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent;
 }
@@ -47,7 +51,9 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->hi = y->hi;
   c->kernels = op->kernels;
   c->scratch = op->scratch;
-  c->packed = op->packed;
+  if (NMP_CONV_OVERLAP) {
+    c->over = (int64_t)y->offset - x->offset;
+  }
 }
 
 nmp_rule nmp_conv_check(const nmp_conv *c) {
@@ -55,90 +61,101 @@ nmp_rule nmp_conv_check(const nmp_conv *c) {
   return NMP_FINE;
 }
 
-static size_t tasks_of(const nmp_op *op, const nmp_conv_kernel *kernel, const nmp_conv *c) {
-  return op->threads->parallel && op->threads->threads > 1 && kernel->tasks ? kernel->tasks(c, op->threads->threads)
-                                                                            : 1;
+/* To lines of a cache: workers do not share them. */
+static size_t align(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
 }
 
-/* Tasks that run at the same time. */
-static size_t workers_of(const nmp_op *op, size_t tasks) {
-  return tasks > 1 ? op->threads->threads : 1;
+static size_t input_bytes(const nmp_op *op) {
+  return op->in[0].size * nmp_bytes(&op->in[0]);
 }
 
-/* Workers do not share lines of a cache. */
-static size_t scratch_of(const nmp_conv_kernel *kernel, const nmp_conv *c) {
-  return (kernel->scratch(c) + 63) / 64 * 64;
+/* The result shares bytes with the input. */
+static int overlaps(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  return NMP_CONV_OVERLAP && op->type->overlap && x->offset < y->offset + y->size * nmp_bytes(y) &&
+         y->offset < x->offset + input_bytes(op);
 }
 
-size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
-  return kernel->scratch ? workers_of(op, tasks_of(op, kernel, c)) * scratch_of(kernel, c) : 0;
+static size_t worker_bytes(const nmp_conv_call *call) {
+  return call->kernel->scratch ? align(call->kernel->scratch(&call->conv)) : 0;
 }
 
-size_t nmp_conv_packed(const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
-  return kernel->packed ? kernel->packed(c) : 0;
+#if NMP_KEEP_STEPS
+static size_t tasks_of(const nmp_op *op, const nmp_conv_call *call) {
+  const nmp_options *t = op->threads;
+  return t->parallel && t->threads > 1 && call->kernel->tasks ? call->kernel->tasks(&call->conv, t->threads) : 1;
 }
 
-void nmp_conv_pack(const nmp_conv *c, void *to) {
-  NMP_IN_USE(c->kernels).conv(c)->pack(c, to);
+nmp_conv_call nmp_conv_decide(const nmp_op *op) {
+  nmp_conv_call call;
+  nmp_conv *c = &call.conv;
+  op->type->conv(op, c);
+  c->packed = NULL;
+  const int over = overlaps(op), copied = over && nmp_overlap_packs(c);
+  call.kernel = over && !copied ? &nmp_overlap_kernel : NMP_IN_USE(c->kernels).conv(c);
+  call.tasks = tasks_of(op, &call);
+  call.worker = worker_bytes(&call);
+  call.copy = copied ? input_bytes(op) : 0;
+  return call;
 }
 
-/* What a task needs to find its share. */
-typedef struct shares {
-  const nmp_conv *conv;
-  const nmp_conv_kernel *kernel;
-  size_t tasks;
-} shares;
-
-static void run_share(void *context, size_t task, size_t worker) {
-  const shares *s = (const shares *)context;
-  nmp_conv c = *s->conv;
-  c.scratch = s->kernel->scratch ? (uint8_t *)c.scratch + worker * scratch_of(s->kernel, &c) : NULL;
-  s->kernel->run(&c, task, s->tasks);
+size_t nmp_conv_scratch(const nmp_op *op) {
+  const nmp_conv_call call = nmp_conv_decide(op);
+  return align(call.copy) + (call.tasks > 1 ? op->threads->threads : 1) * call.worker;
 }
 
-static void run_shares(const nmp_op *op, const nmp_conv *c, const nmp_conv_kernel *kernel, size_t tasks) {
-  if (tasks > 1) {
-    shares s = {c, kernel, tasks};
-    op->threads->parallel(op->threads->pool, run_share, &s, tasks);
+size_t nmp_conv_packed(const nmp_conv_call *call) {
+  return call->kernel->packed ? call->kernel->packed(&call->conv) : 0;
+}
+
+void nmp_conv_pack(nmp_conv_call *call, void *to) {
+  if (call->kernel->pack) {
+    call->kernel->pack(&call->conv, to);
+    call->conv.packed = to;
+  }
+}
+
+static void run_task(void *context, size_t task, size_t worker) {
+  const nmp_conv_call *call = (const nmp_conv_call *)context;
+  nmp_conv c = call->conv;
+  c.scratch = (uint8_t *)c.scratch + worker * call->worker;
+  call->kernel->run(&c, task, call->tasks);
+}
+
+void nmp_conv_call_run(const nmp_conv_call *call, const nmp_options *threads) {
+  nmp_conv_call apart;
+  if (call->copy) {
+    apart = *call;
+    apart.conv.x = memcpy(call->conv.scratch, call->conv.x, call->copy);
+    apart.conv.scratch = (uint8_t *)call->conv.scratch + align(call->copy);
+    call = &apart;
+  }
+  if (call->tasks > 1) {
+    threads->parallel(threads->pool, run_task, (void *)(uintptr_t)call, call->tasks);
   } else {
-    kernel->run(c, 0, 1);
+    call->kernel->run(&call->conv, 0, 1);
   }
 }
 
-void nmp_conv_run(const nmp_op *op, const nmp_conv *c) {
-  const nmp_conv_kernel *kernel = NMP_IN_USE(c->kernels).conv(c);
-  run_shares(op, c, kernel, tasks_of(op, kernel, c));
+void nmp_conv_run(const nmp_op *op) {
+  nmp_conv_call_run(op->call, op->threads);
+}
+#else
+static void decide(const nmp_op *op, nmp_conv_call *call) {
+  op->type->conv(op, &call->conv);
+  call->kernel = overlaps(op) ? &nmp_overlap_kernel : NMP_IN_USE(call->conv.kernels).conv(&call->conv);
 }
 
-#define PREPARED ((sizeof(nmp_prepared) + 63) / 64 * 64)
-
-size_t nmp_conv_prepared(const nmp_conv *c) {
-  return PREPARED + nmp_conv_packed(c);
+size_t nmp_conv_scratch(const nmp_op *op) {
+  nmp_conv_call call;
+  decide(op, &call);
+  return worker_bytes(&call);
 }
 
-void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to) {
-  nmp_prepared *p = (nmp_prepared *)to;
-  p->conv = *c;
-  p->conv.packed = (uint8_t *)to + PREPARED;
-  p->kernel = NMP_IN_USE(c->kernels).conv(c);
-  p->tasks = tasks_of(op, p->kernel, c);
-  if (p->kernel->pack) {
-    p->kernel->pack(c, (uint8_t *)to + PREPARED);
-  }
+void nmp_conv_run(const nmp_op *op) {
+  nmp_conv_call call;
+  decide(op, &call);
+  call.kernel->run(&call.conv, 0, 1);
 }
-
-void nmp_conv_run_prepared(const nmp_op *op) {
-  const nmp_prepared *p = (const nmp_prepared *)op->packed;
-  run_shares(op, &p->conv, p->kernel, p->tasks);
-}
-
-void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch, void *scratch) {
-  const nmp_prepared *p = (const nmp_prepared *)op->packed;
-  nmp_conv c = p->conv;
-  c.y = y;
-  c.pitch = pitch;
-  c.scratch = scratch;
-  run_shares(op, &c, p->kernel, p->tasks);
-}
+#endif

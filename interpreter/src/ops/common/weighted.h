@@ -1,4 +1,4 @@
-/* What ops with weights have in common: the checks of weights and biases, and a convolution that is run in shares. */
+/* What ops with weights have in common: the checks of weights and biases, and how a convolution is run. */
 #ifndef NMP_OPS_COMMON_WEIGHTED_H
 #define NMP_OPS_COMMON_WEIGHTED_H
 
@@ -14,30 +14,33 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 /* This build has a kernel for it; after nmp_check_weights. */
 nmp_rule nmp_conv_check(const nmp_conv *c);
 
-size_t nmp_conv_scratch(const nmp_op *op, const nmp_conv *c);
-size_t nmp_conv_packed(const nmp_conv *c);
-void nmp_conv_pack(const nmp_conv *c, void *to);
-void nmp_conv_run(const nmp_op *op, const nmp_conv *c);
+/* Members of an nmp_op_type that has `conv`: the one way of all convolutions, also of those whose result is written over
+ * their input.
+ */
+size_t nmp_conv_scratch(const nmp_op *op);
+void nmp_conv_run(const nmp_op *op);
 
-/* conv2d.c: an op as a convolution. */
-nmp_conv nmp_conv_of(const nmp_op *op);
-
-/* It is run by nmp_conv_run_prepared. */
-int nmp_conv_is_prepared(const nmp_op *op);
-
-/* A convolution with everything that a run decides, in front of its packed weights; where memory is plenty. */
-typedef struct nmp_prepared {
+/* A convolution with everything that is decided before it runs. */
+typedef struct nmp_conv_call {
   nmp_conv conv;
   const nmp_conv_kernel *kernel;
+#if NMP_KEEP_STEPS
   size_t tasks;
-} nmp_prepared;
+  size_t worker; /* bytes of scratch of each of the workers */
+  size_t copy;   /* bytes of the input; not 0: it is copied to the scratch first, since the result is written over it */
+#endif
+} nmp_conv_call;
 
-/* As nmp_conv_packed, nmp_conv_pack and nmp_conv_run, where op->packed is of these. */
-size_t nmp_conv_prepared(const nmp_conv *c);
-void nmp_conv_prepare(const nmp_op *op, const nmp_conv *c, void *to);
-void nmp_conv_run_prepared(const nmp_op *op);
+#if NMP_KEEP_STEPS
+nmp_conv_call nmp_conv_decide(const nmp_op *op);
 
-/* The same with result and scratch elsewhere, by a kernel that is pitched. */
-void nmp_conv_run_into(const nmp_op *op, void *y, uint32_t pitch, void *scratch);
+/* Bytes of weights in the order of the kernel. */
+size_t nmp_conv_packed(const nmp_conv_call *call);
+
+/* Writes them and keeps where they are. */
+void nmp_conv_pack(nmp_conv_call *call, void *to);
+
+void nmp_conv_call_run(const nmp_conv_call *call, const nmp_options *threads);
+#endif
 
 #endif

@@ -1,0 +1,53 @@
+/* What a run does, step after step: an op, or ops that are run as one.
+ *
+ * With NMP_KEEP_STEPS all of them are made when a net is created, with what each decides before it runs; planners
+ * (core/fuse/) find the ops that are run as one. Otherwise a step is an op, and is made when it is its turn.
+ */
+#ifndef NMP_CORE_STEPS_H
+#define NMP_CORE_STEPS_H
+
+#include "core/model.h"
+#include "ops/common/weighted.h"
+
+typedef struct nmp_step nmp_step;
+
+/* Ops that are run as one. */
+typedef struct nmp_fused {
+  uint32_t count;   /* of ops; 1: it is an op by itself, and the rest is unused */
+  uint32_t at;      /* where its scratch begins in the arena */
+  size_t bytes;     /* of the scratch */
+  uint8_t *scratch; /* NULL before there is an arena */
+  void (*run)(const nmp_step *first);
+  struct nmp_by_rows {     /* of row fusion: */
+    size_t tasks;          /* that share the rows */
+    size_t rows, at_once;  /* of the result; of them, between two ops */
+    size_t buffer, worker; /* bytes: of the rows between two ops; of a worker's scratch */
+    size_t copy;           /* bytes of the result, where it must not be written before all is read */
+  } by_rows;
+} nmp_fused;
+
+struct nmp_step {
+  nmp_op op;
+  nmp_conv_call call; /* of a convolution */
+  nmp_fused fused;    /* the ops from this one on */
+};
+
+#if NMP_KEEP_STEPS
+/* Bytes of the op's weights in the order of its kernel, a multiple of NMP_PACK_ALIGN. */
+size_t nmp_step_packed(const nmp_op *op);
+
+/* All ops of a model with an arena, each by itself. Their weights go to `packed`, where their kernels want that. */
+void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed);
+#else
+static inline size_t nmp_step_packed(const nmp_op *op) {
+  (void)op;
+  return 0;
+}
+#endif
+
+/* Runs ops [first, last): those that are run as one by themselves where some of them are not to be run. Without
+ * NMP_KEEP_STEPS there are no steps to be given.
+ */
+void nmp_steps_run(const nmp_model *m, const nmp_step *steps, uint32_t first, uint32_t last);
+
+#endif
