@@ -145,9 +145,12 @@ def _show(model: Model, constants: bool) -> None:
         [_op_row(i, op, model) for i, op in enumerate(model.ops)],
         title="Ops",
     )
-    columns = ("tensor", "type", "shape", ">exponent", ">clip", ">origin", ">observed", "method")
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
-    show.table(columns, [_tensor_row(tensor) for tensor in listed], title="Tensors" if constants else "Activations")
+    show.table(
+        ("tensor", "type", "shape", ">exponent", ">clip", ">origin", ">observed", "method"),
+        [_tensor_row(tensor) for tensor in listed],
+        title="Tensors" if constants else "Activations",
+    )
     show.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
 
 

@@ -118,7 +118,8 @@ def _without_border(to: Importer, name: str) -> tuple[str, Border]:
     outside, inside = pad.params.pads[:4], pad.params.pads[4:]
     if any(outside) or len(inside) not in (2, 4):
         raise Unsupported("its input has a border of -inf along other axes than height and width", hint="its own pads")
-    return pad.inputs[0], Border(*(0,) * (4 - len(inside)), *inside, -math.inf)
+    top, bottom, left, right = (0,) * (4 - len(inside)) + tuple(inside)
+    return pad.inputs[0], Border(top, bottom, left, right, -math.inf)
 
 
 def _lower_reduction(node: OnnxNode, to: Importer) -> None:
