@@ -257,10 +257,10 @@ def _choose(
 
     With fewer than 6 images: the first. An equalization that changes the float function is left out; where none of the
     recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
-    BALANCED_16_DB.
+    BALANCED_16_DB. The best one is tried without zero points, too.
     """
-    wide = fewest_bits(fitter.graph, fitter.bits) == 16 and fitter.weight_bits == 16
-    handicap = {"vector": BALANCED_16_DB} if wide else {}
+    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
+    handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
     notes: list[str] = []
     lost: set[str] = set()
 
@@ -277,6 +277,11 @@ def _choose(
             scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
             notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
             ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
+            if fitter.zero_points and narrow and ranked:
+                best, plain = ranked[0], fitter.without_zero_points()
+                without = plain.scores([best], lambda done, total: progress("choose", done, total), leave_out)
+                notes += [f"{best}, no zero points: {score:.2f} dB on held-out images" for score in without.values()]
+                fitter = plain if without.get(best, 0.0) > scores[best] else fitter
         for recipe in ranked:
             if recipe.equalize in lost:
                 continue

@@ -78,7 +78,11 @@ class Fitter:
         zero_points: bool = True,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding, self._zero_points = method, rounding, zero_points
+        self._method, self._rounding, self.zero_points = method, rounding, zero_points
+
+    def without_zero_points(self) -> Fitter:
+        """The same where no tensor has an origin."""
+        return Fitter(self.graph, self.stats, self.bits, self._method, self._rounding, self.images, False)
 
     @property
     def weight_bits(self) -> int:
@@ -90,7 +94,7 @@ class Fitter:
         trace(graph, "FLOAT", "equalize")
         graph = trace(powers.run(graph, bits), "FLOAT", "powers")
         notes: tuple[str, ...] = ()
-        if self._zero_points:
+        if self.zero_points:
             stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")
             try:
                 self._guard("zero points", stored, images[:GUARD_IMAGES])
@@ -166,7 +170,7 @@ class Fitter:
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
             graph = equalize.vector(graph, stats, bits)
             stats = observe(FloatEngine(graph, names), images, names)
-        free = origins.free(graph, stats) if self._zero_points else ()
+        free = origins.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free)
         self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES])
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits

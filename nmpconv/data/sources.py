@@ -193,6 +193,8 @@ def _load_npy(path: Path) -> np.ndarray:
     try:
         with np.errstate(all="ignore"):  # of sizes in a header that lies
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (MemoryError, ImportError):
+        raise
     except Exception as error:  # whatever numpy trips over in a header
         raise InputError(f"not a readable .npy file: {_reason(error)}", where=str(path)) from None
 
@@ -211,7 +213,7 @@ def _npz(path: Path, input_name: str) -> Source:
                 )
             array = _member(archive, members[name], path)
             labels = _member(archive, members["labels"], path) if "labels" in members else None
-    except InputError:
+    except (InputError, MemoryError, ImportError):
         raise
     except Exception as error:  # whatever zipfile, a decompressor or numpy trips over
         raise InputError(f"not a readable .npz file: {_reason(error)}", where=str(path)) from None

@@ -24,7 +24,7 @@ def written(folder: Path, image: Image.Image, name: str = "x.png") -> Path:
 
 def test_an_image_of_the_right_size_is_not_touched(tmp_path: Path) -> None:
     path = written(tmp_path, Image.fromarray(RGB))
-    for resize in images.RESIZES:
+    for resize in Preprocess.CHOICES["resize"]:
         assert (images.load(path, (8, 10, 3), Preprocess(resize=resize)) == RGB).all()
     assert (images.load(path, (8, 10, 3), Preprocess(resize="shorter", crop=0.5)) == RGB).all()
 

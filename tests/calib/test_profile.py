@@ -149,7 +149,7 @@ def test_unreadable_and_unwritable_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         profiles.load(tmp_path / "gone.txt")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a readable profile"):
+    with pytest.raises(InputError, match="not a profile: byte 0 is not UTF-8 text"):
         profiles.load(tmp_path / "bytes.txt")
     with pytest.raises(OutputError, match="cannot write"):
         profiles.save(tmp_path / "no" / "p.txt", made())
