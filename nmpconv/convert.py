@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -278,10 +279,11 @@ def _choose(
             notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
             ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
             if fitter.zero_points and narrow and ranked:
-                best, plain = ranked[0], fitter.without_zero_points()
-                without = plain.scores([best], lambda done, total: progress("choose", done, total), leave_out)
-                notes += [f"{best}, no zero points: {score:.2f} dB on held-out images" for score in without.values()]
-                fitter = plain if without.get(best, 0.0) > scores[best] else fitter
+                plain, other = fitter.without_zero_points(), replace(ranked[0], zero_points=False)
+                without = plain.scores([other], lambda done, total: progress("choose", done, total), leave_out)
+                notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in without.items()]
+                if without.get(other, -math.inf) > scores[ranked[0]]:
+                    fitter, ranked[0] = plain, other
         for recipe in ranked:
             if recipe.equalize in lost:
                 continue

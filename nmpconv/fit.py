@@ -39,13 +39,19 @@ class Unequal(VerifyError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to quantize. equalize: none, scalar or vector; gptq: round weights with second moments."""
+    """One way to quantize.
+
+    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were tried
+    and left out.
+    """
 
     equalize: str
     gptq: bool
+    zero_points: bool = True
 
     def __str__(self) -> str:
-        return f"equalize {self.equalize}, {'gptq' if self.gptq else 'nearest'} rounding"
+        rounding = "gptq" if self.gptq else "nearest"
+        return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
 
 
 @dataclass(frozen=True)
