@@ -20,12 +20,13 @@ INPUTS, CLASSES = 2000, 12
 
 @pytest.fixture(scope="session")
 def agent(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
-    """The program; NMP_AGENT_MEMORY names the file that is its model's memory."""
+    """The program, with portable kernels as a board has one level; NMP_AGENT_MEMORY names the file that is its model's
+    memory."""
     need_tool("gcc")
     need_tool("make")
     out = tmp_path_factory.mktemp("firmware")
     command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run([*command, "DEFINES=-DNMP_FIXED_CPU=1"], check=True, capture_output=True)
     return out / "host.elf"
 
 
