@@ -47,6 +47,7 @@ REPORT_IMAGES = 32
 SAME_IMAGES = 4  # that the float graph is compared with the user's model on
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 # Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
+HELD_OUT = 6  # images that are enough to hold a third of them out
 BALANCED_16_DB = 3.0
 
 
@@ -141,7 +142,9 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     )
     images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
     method = Method(options.method, options.percentile)
-    fitter = Fitter(graph, stats, bits, method, rounding, images, options.zero_points)
+    # A few images tell too little of a range to fill the type with it, and none of them can be held out.
+    zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points)
     recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
@@ -256,42 +259,46 @@ def _choose(
 ) -> tuple[Recipe, Prepared, tuple[str, ...]]:
     """The recipe that is best on held-out images, prepared on all, and what was considered.
 
-    With fewer than 6 images: the first. An equalization that changes the float function is left out; where none of the
-    recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
+    With fewer than HELD_OUT images: the first. An equalization that changes the float function is left out; where none
+    of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
     BALANCED_16_DB. The best one is tried without zero points, too.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
     notes: list[str] = []
-    lost: set[str] = set()
+    lost: set[tuple[str, bool]] = set()  # equalization, zero points
+    fitters = {True: fitter, False: fitter.without_zero_points()}
 
-    def leave_out(mode: str, error: Unequal) -> None:
-        lost.add(mode)
-        notes.append(f"equalize {mode} left out: {error.message}")
+    def leave_out(mode: str, error: Unequal, zero_points: bool = True) -> None:
+        lost.add((mode, zero_points))
+        notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
 
     modes = dict.fromkeys(recipe.equalize for recipe in recipes)
     plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
     roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
     for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
         ranked = list(tier)
-        if len(tier) > 1 and len(fitter.images) >= 6:
+        if len(tier) > 1 and len(fitter.images) >= HELD_OUT:
             scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
             notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
             ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
             if fitter.zero_points and narrow and ranked:
-                plain, other = fitter.without_zero_points(), replace(ranked[0], zero_points=False)
-                without = plain.scores([other], lambda done, total: progress("choose", done, total), leave_out)
+                best, plain = ranked[0], replace(ranked[0], zero_points=False)
+                without = fitters[False].scores(
+                    [plain],
+                    lambda done, total: progress("choose", done, total),
+                    lambda mode, error: leave_out(mode, error, False),
+                )
                 notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in without.items()]
-                if without.get(other, -math.inf) > scores[ranked[0]]:
-                    fitter, ranked[0] = plain, other
+                ranked = [plain, *ranked] if without.get(plain, -math.inf) > scores[best] else ranked
         for recipe in ranked:
-            if recipe.equalize in lost:
+            if (recipe.equalize, recipe.zero_points) in lost:
                 continue
             try:
-                prepared = fitter.prepare(recipe.equalize, fitter.images, trace)
+                prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
                 return recipe, prepared, (*notes, *prepared.notes)
             except Unequal as error:
-                leave_out(recipe.equalize, error)
+                leave_out(recipe.equalize, error, recipe.zero_points)
     raise AssertionError("equalize none keeps every function")
 
 

@@ -29,5 +29,5 @@ def _moved(old: Histogram, origin: float, peak: float) -> Histogram:
         below[0], below[-1] = 0, old.counts.sum()
         counts = np.diff(np.rint(below).astype(np.int64))
     if old.zeros:
-        counts[int(np.floor(-origin / new.width)) + HALF] += old.zeros
+        counts[np.clip(int(np.floor(-origin / new.width)) + HALF, 0, BINS - 1)] += old.zeros
     return replace(new, counts=counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+import numpy as np
 import onnx
 
 from nmpconv.errors import Unsupported
@@ -70,6 +71,9 @@ class Budget:
         made = sum(_elements(node, inputs, found.get(name)) for name in node.outputs if name)
         read = sum(prod(inputs[name].shape or ()) for name in node.inputs if name)
         self._work -= read + made * _terms(node, inputs, made) * (SLOW if node.op_type in _SLOW else 1)
+        if node.op_type == "Constant":  # as good as an initializer
+            given = SHARE * np.size(next(iter(node.attributes.values()), 0))
+            self._elements, self._work = self._elements + given, self._work + given
         if node.op_type not in _VIEWS:
             self._elements -= made
         if self._elements < 0 or self._work < 0:

@@ -9,7 +9,7 @@ import onnx
 from nmpconv.errors import InputError
 from nmpconv.frontend.order import subgraphs
 
-NODES_MAX = 10_000  # of a whole model; large published CNNs have two to four thousand
+NODES_MAX = 10_000  # of a whole model, constants apart; large published CNNs have two to four thousand
 _Key = tuple[str, str, str]  # domain, name, overload
 
 
@@ -27,8 +27,9 @@ def check(model: onnx.ModelProto, where: str) -> None:
         counts[key] = _count(functions[key].node, counts)
     total = _count(model.graph.node, counts)
     if total > NODES_MAX:
+        hint = "convert it in parts, or simplify it first"
         inlined = " once its local functions are inlined" if functions else ""
-        raise InputError(f"has {_about(total)} nodes{inlined}; at most {NODES_MAX} can be read", where=where)
+        raise InputError(f"has {_about(total)} nodes{inlined}; at most {NODES_MAX} can be read", where=where, hint=hint)
 
 
 def _callees_first(functions: dict[_Key, onnx.FunctionProto], where: str) -> Iterable[_Key]:
@@ -61,7 +62,7 @@ def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterable[_Key]:
 
 
 def _count(nodes: Iterable[onnx.NodeProto], counts: dict[_Key, int]) -> int:
-    return sum(counts.get(key, 1) for key in _calls(nodes))
+    return sum(counts.get(key, key[1] != "Constant") for key in _calls(nodes))
 
 
 def _about(count: int) -> str:

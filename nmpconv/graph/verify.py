@@ -128,6 +128,7 @@ def _origins(graph: Graph) -> Broken:
     for node in graph.nodes:
         kind = OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
         found = [value.origin for value in graph.ins(node) if not value.is_const]
+        near = 1e-9 * max(map(abs, found), default=0.0)  # sums may cancel
         for y in (value.origin for value in graph.outs(node)):
             wanted = {
                 Origins.NONE: [0.0] * len(found) + [0.0],
@@ -137,7 +138,9 @@ def _origins(graph: Graph) -> Broken:
                 Origins.RESULT: [0.0] * len(found) + [y],
                 Origins.ANY: [*found, y],
             }[kind]
-            if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip([*found, y], wanted, strict=True)):
+            if not all(
+                math.isclose(a, b, rel_tol=1e-6, abs_tol=near) for a, b in zip([*found, y], wanted, strict=True)
+            ):
                 yield node.name, f"origins {found} of its operands and {y} of its result: {kind.value}"
 
 

@@ -41,7 +41,7 @@ class Add(Aligned):
     def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
         """A constant takes up both."""
         data = {i: v.data.astype(np.float64) + (x - y) for i, v in enumerate(graph.ins(node)) if v.data is not None}
-        return with_constants(node, {i: ("operand", array) for i, array in data.items() if x != y})
+        return with_constants(node, graph, {i: ("operand", array) for i, array in data.items() if x != y})
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A Sum is a chain."""

@@ -151,7 +151,9 @@ class Lrn(Op):
         p, x = node.params, node.inputs[0]
         pads = [0, (p.size - 1) // 2, 0, p.size // 2]
         squares = to.node("Mul", (x, x))
-        if p.size >= 2 * graph[x].shape[-1] - 1:
+        if p.size == 1:
+            mean = squares
+        elif p.size >= 2 * graph[x].shape[-1] - 1:
             total = to.node("ReduceSum", (squares, to.const((-1,))))
             mean = to.node("Mul", (total, to.const(np.float32(1 / p.size))))
         else:

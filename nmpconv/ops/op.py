@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -165,7 +166,7 @@ class Op:
             for i, v in enumerate(graph.ins(node))
             if v.data is not None
         }
-        return with_constants(node, moved if y else {})
+        return with_constants(node, graph, moved if y else {})
 
     def corners(self, inputs: int) -> Sequence[Sequence[int]]:
         """Which ends (0 low, 1 high) of the inputs' intervals the output has its extremes at; (): it is not known."""
@@ -220,16 +221,30 @@ class Op:
         raise NotImplementedError
 
 
-def with_constants(node: Node, data: Mapping[int, tuple[str, np.ndarray]]) -> tuple[Node, list[Value]]:
+def with_constants(node: Node, graph: Graph, data: Mapping[int, tuple[str, np.ndarray]]) -> tuple[Node, list[Value]]:
     """The node with these (role, data) as its inputs of these numbers, and the constants, in float32.
 
-    Constants may be shared, so each new one gets the name of its consumer.
+    Constants may be shared, so each new one gets the name of its consumer, or that and a number if the name is taken.
     """
-    made = {i: Value(f"{node.name}.{role}", x.shape, data=x.astype(np.float32)) for i, (role, x) in data.items()}
+    made = {
+        i: Value(_unused(f"{node.name}.{role}", node, graph), x.shape, data=x.astype(np.float32))
+        for i, (role, x) in data.items()
+    }
     names = list(node.inputs) + [""] * (max(made, default=0) + 1 - len(node.inputs))
     for i, value in made.items():
         names[i] = value.name
     return replace(node, inputs=tuple(names)), list(made.values())
+
+
+def _unused(name: str, node: Node, graph: Graph) -> str:
+    """The name, or name~1, name~2 and so on: of no value of the graph but a constant of this node alone."""
+
+    def taken(candidate: str) -> bool:
+        readers = [other for other in graph.nodes if candidate in other.inputs]
+        return candidate in graph.values and not (graph[candidate].is_const and readers == [node])
+
+    numbered = (f"{name}~{i}" for i in count(1))
+    return next(candidate for candidate in chain((name,), numbered) if not taken(candidate))
 
 
 def quant_of(value: Value) -> Quant:

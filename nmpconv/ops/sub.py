@@ -35,7 +35,7 @@ class Sub(Aligned):
         """A constant takes up both: (a - x) - (b - x + y), or (a - x - y) - (b - x)."""
         moves = (-x - y, y - x)
         data = {i: v.data.astype(np.float64) + moves[i] for i, v in enumerate(graph.ins(node)) if v.data is not None}
-        return with_constants(node, {i: ("operand", array) for i, array in data.items() if moves[i]})
+        return with_constants(node, graph, {i: ("operand", array) for i, array in data.items() if moves[i]})
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A constant is subtracted by adding its negative, which may merge into a layer."""

@@ -35,7 +35,7 @@ class Weighted(Op):
         padding = self.padding(node.params, graph.ins(node))
         if x and padding is not None:
             moved[3] = ("pad", padding.astype(np.float64) - x)
-        return with_constants(node, moved if x or y else {})
+        return with_constants(node, graph, moved if x or y else {})
 
     def padding(self, params: Any, inputs: Sequence[Value]) -> np.ndarray | None:
         """What factors beside the elements of x are, per input channel [C]; None: there are none beside them."""

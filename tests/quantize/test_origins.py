@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from nmpconv.calib.exponent import expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
+from nmpconv.convert import Options, Result, convert, plan
 from nmpconv.fit import Fitter, integer_outputs
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify
@@ -25,6 +28,10 @@ from nmpconv.passes.quantize import drop_channels, exponents, origins
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.rounding import run as rounded
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frontend"))
+
+from onnx_text import build
 
 EXACT_DB = 100.0
 
@@ -308,3 +315,28 @@ def test_expected_error_is_the_real_one(bits: int, origin: float) -> None:
     q = np.clip(np.floor((x - origin) / step + 0.5), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     real = sqnr_db(x, q * step + origin)
     assert expected_sqnr_db(TensorStats.of(x), np.log2(step), bits, origin=origin) == pytest.approx(real, abs=0.3)
+
+
+def converted(text: str, folder: Path, images: int, **options: object) -> Result:
+    """A model of the ONNX text form on random images."""
+    build(text, 13, folder / "m.onnx")
+    np.save(folder / "x.npy", np.random.default_rng(5).normal(size=(max(images, 1), 3, 8, 8)).astype(np.float32))
+    chosen = Options(**options)  # type: ignore[arg-type]
+    if not images:
+        return plan(folder / "m.onnx", chosen)
+    return convert(folder / "m.onnx", {"": folder / "x.npy"}, chosen, lambda *_: None)
+
+
+CLIPPED = (
+    "(float[1,3,8,8] x) => (y) <float[4,3,1,1] v, float[4] b, float[2,4,3,3] w, float lo = {3}, float hi = {6}> "
+    "{ a = Conv(x, v, b) c = Clip(a, lo, hi) y = Conv(c, w) }"
+)
+
+
+@pytest.mark.parametrize("images", [0, 12])
+def test_a_tensor_that_is_one_number(tmp_path: Path, images: int) -> None:
+    """All of it is at one end of its clamp."""
+    bias = "float[4] b = {500, 500, 500, 500}" if images else "float[4] b"
+    made = converted(CLIPPED.replace("float[4] b", bias), tmp_path, images)
+    assert made.report.quantized_nodes == made.report.total_nodes
+    assert not images or min(made.report.sqnr_by_head.values()) > 40

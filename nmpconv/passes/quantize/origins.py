@@ -36,6 +36,7 @@ ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the 
 STEPS_DOWN = 3  # exponents below the one that clips nothing
 PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values
 CANDIDATES = 48  # of a free number
+NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this wide
 EXACT_DB = 200.0  # stands for a tensor without error
 
 Row = dict[str, float]
@@ -178,7 +179,8 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
     are alike: the room lies beyond the longer side of a one-sided tensor, or half beyond either end.
     """
     low, high = stats.min * factor, stats.max * factor
-    step = 2.0 ** (math.ceil(math.log2(max(high - low, 1e-30) / 256)) - down)
+    width = max(high - low, NARROW * max(-low, high), 1e-30)
+    step = 2.0 ** (math.ceil(math.log2(width / 256)) - down)
     first = math.floor(low / step + 0.5) - INT_MIN[8]
     last = math.ceil(high / step - 0.5) - INT_MAX[8]
     if last < first:
