@@ -7,7 +7,8 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
 2. u^2 / V is the square of case 1.
 3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1 and t = mean(u * z) = sqrt(V) / a.
 4. sum(p * q) / sqrt(V * W), V of p and W of q, is the sum of the product of p / sqrt(V) and q / sqrt(W).
-5. sqrt(V) with b = 0 alone is a * mean(u * z) with z of case 1.
+5. sqrt(V) with b = 0 alone is a * mean(u * z) with z of case 1; one axis after the other where there are too many
+   elements for one sum.
 
 u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12) keeps 0 / 0 from happening; so
 does the bias of the normalization that takes its place.
@@ -146,13 +147,21 @@ def _root(editor: Editor, node: Node) -> bool:  # case 5
     power = _power(editor, node.outputs[0]) if node.op == "lookup" and _exponent(editor, node) == 0.5 else None
     if power is None or power.b != 0 or editor[node.outputs[0]].clamp:
         return False
-    count = math.prod(editor[power.u].shape[axis] for axis in power.axes)
-    z = _unit(editor, node, Power(power.u, power.axes, float(count), NO_NORM, 0.5, editor[power.u].shape))
-    if z is None:
+    sizes = {axis: editor[power.u].shape[axis] for axis in power.axes}
+    together = 2 * math.prod(sizes.values()) - 1 <= SIZE_MAX
+    turns = [power.axes] if together else [(axis,) for axis in reversed(power.axes)]
+    if any(2 * math.prod(sizes[axis] for axis in axes) - 1 > SIZE_MAX for axes in turns):
         return False
-    x = _mean(editor, node, editor.emit("mul", (power.u, z), at=node), power.axes)
-    scale = np.full((1,) * len(editor[x].shape), (power.a * count) ** 0.5)
-    x = editor.emit("mul", (x, editor.const(f"{node.name}.scale", scale)), at=node)
+    x, factor = power.u, (power.a / math.prod(sizes.values())) ** 0.5
+    for axes in turns:
+        count = float(math.prod(sizes[axis] for axis in axes))
+        z = _unit(editor, node, Power(x, axes, count, NO_NORM, 0.5, editor[x].shape))
+        if z is None:
+            return False
+        x = _mean(editor, node, editor.emit("mul", (x, z), at=node), axes)
+        scale = count * (factor if axes is turns[-1] else 1.0)
+        number = editor.const(f"{node.name}.scale", np.full((1,) * len(editor[x].shape), scale))
+        x = editor.emit("mul", (x, number), at=node)
     shape = editor[node.outputs[0]].shape
     editor.remove(node)
     editor.reshape(x, shape, at=node, name=node.name, out=node.outputs[0])
