@@ -242,8 +242,8 @@ def restore_names(graph: Graph) -> Graph:
     """Give values that hold the elements of an ONNX tensor its name, where no value has it.
 
     Their names are derived from it: ``name.op`` by the importer, for results that are in another layout than the ONNX
-    tensor, and ``name~1`` by `Editor.fresh`. So are those of what the ONNX node computes on the way to its result, which
-    comes last, and of its input in another layout, ``name.op`` of an op that only moves data.
+    tensor, and ``name~1`` by `Editor.fresh`. So are those of what the ONNX node computes on the way to its result,
+    which comes last, and of its input in another layout, ``name.op`` of an op that only moves data.
     """
     computed, moved = dict[str, str](), dict[str, str]()
     for node in graph.nodes:

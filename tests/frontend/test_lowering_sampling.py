@@ -76,7 +76,11 @@ CASES = [
     ("expand", 13, "(float[1,4,1,1] x) => (y) <int64[4] s = {1,4,2,3}> { y = Expand(x, s) }"),
     ("expand/rank", 13, "(float[1,4] x) => (y) <int64[3] s = {3,1,4}> { y = Expand(x, s) }"),
     ("pad/reflect", 13, f'{SMALL} <int64[8] p = {{0,0,2,1,0,0,1,3}}> {{ y = Pad<mode="reflect">(x, p) }}'),
-    ("pad/max pool", 10, f"{SMALL} {{ p = Pad<pads=[0,0,2,1,0,0,1,0],value=-inf>(x) y = MaxPool<kernel_shape=[3,2]>(p) }}"),
+    (
+        "pad/max pool",
+        10,
+        f"{SMALL} {{ p = Pad<pads=[0,0,2,1,0,0,1,0],value=-inf>(x) y = MaxPool<kernel_shape=[3,2]>(p) }}",
+    ),
     (
         "pad/max pool, own pads",
         13,

@@ -73,7 +73,9 @@ def _rewrite(editor: Editor, node: Node, product: Node, bottom: Node, side: int,
         pads = (*(0,) * (2 * len(editor[q].shape) - 1), 1)
         q = editor.emit("pad", (q, number), PadParams(pads), at=product)
     unit = _unit(editor, product, q)
-    if (scaled := _scale_keys(editor, product.inputs[1 - side], (*editor[q].shape[:-1], features))) is not None:  # case 3
+    if (
+        scaled := _scale_keys(editor, product.inputs[1 - side], (*editor[q].shape[:-1], features))
+    ) is not None:  # case 3
         shares, largest = scaled
         rows = [editor.emit("mul", (_part(editor, product, unit, 0, features), shares), at=product, clamp=(-1.0, 1.0))]
         if epsilon:
@@ -124,7 +126,9 @@ def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...]) -> tuple[st
         return None
     matrices = math.prod(outer)
     reach = _largest(editor, node, name, matrices * features, count)
-    keys = editor.emit("divide", (name, _reshaped(editor, node, reach, (*outer, features, 1))), at=node, clamp=(0.0, 1.0))
+    keys = editor.emit(
+        "divide", (name, _reshaped(editor, node, reach, (*outer, features, 1))), at=node, clamp=(0.0, 1.0)
+    )
     editor.set(replace(node, inputs=tuple(keys if i == place else other for i, other in enumerate(node.inputs))))
     largest = _reshaped(editor, node, _largest(editor, node, reach, matrices, features), (*outer, 1, 1))
     row = _reshaped(editor, node, reach, (*outer, 1, features))
