@@ -91,7 +91,7 @@ const char *nmp_cpu_level(size_t i) {
 }
 
 #if !NMP_FIXED_CPU
-/* Machines whose builds have NMP_FIXED_CPU and neither keep ops nor pack weights. */
+/* Machines whose builds have NMP_FIXED_CPU and keep no steps. */
 static const struct target {
   const char *name;
   uint8_t address;

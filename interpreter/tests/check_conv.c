@@ -225,7 +225,7 @@ static int16_t farthest(int32_t w, int up) {
   return found;
 }
 
-/* int16 times int16 in long sums of the largest errors that join.h has to do with, all of one sign. */
+/* int16 times int16 in long sums of the largest errors that conv/gemm/split_words.h has to do with, all of one sign. */
 static void check_errors(int i) {
   static const int16_t weights[] = {32767, -32768, 32640, 32639, -32641, 128, -129, 16384, 0, -32640};
   nmp_conv c;
