@@ -21,7 +21,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, untie
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, untie
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
@@ -98,6 +98,7 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
         trace(graph, "FLOAT", "equalize")
+        graph = trace(powers.run(graph, bits), "FLOAT", "powers")
         notes: tuple[str, ...] = ()
         if self.zero_points:
             stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")

@@ -45,7 +45,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
     "passes/float/fold_pad.py": (3, "about pad"),
     "passes/float/fuse_clamp.py": (3, "about requantize"),
-    "passes/float/fuse_norm.py": (58, "recognises what exporters write: patterns of ops"),
+    "passes/float/fuse_norm.py": (61, "recognises what exporters write: patterns of ops"),
     "passes/float/fuse_pointwise.py": (9, "steps of formulas, named as ops"),
     "passes/float/fuse_table.py": (2, "about lookup"),
     "passes/quantize/gates.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
@@ -55,9 +55,10 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
     "passes/float/prune.py": (2, "about slice"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
+    "passes/quantize/powers.py": (3, "writes functions of lookup as lrn and divide"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
-    "passes/float/quotients.py": (22, "formulas of quotients, named as ops"),
-    "passes/rewrite.py": (2, "builds reshape and transpose"),
+    "passes/float/quotients.py": (24, "formulas of quotients, named as ops"),
+    "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
 }
 
 

@@ -110,4 +110,5 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
     floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
     result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)
     found = {v.name: v.origin for v in result.graph.activations() if v.origin and v.name in floats.values}
-    return runtime.load(result.data), result.graph, origins.store(floats, found)
+    narrow = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
+    return runtime.load(result.data), result.graph, origins.store(powers.run(floats, narrow), found)

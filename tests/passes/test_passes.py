@@ -90,6 +90,11 @@ WAYS = {
     "equalize": Way(call=equalized),
     "origins": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
+    "powers": Way(
+        call=lambda module, graph, a: module.run(
+            graph, {value.name: 8 if value.name in a["narrow"] else 16 for value in graph.activations()}
+        )
+    ),
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))
     ),

@@ -106,6 +106,11 @@ def lengths(net: Net) -> str:
     return net.add("ReduceL2", features(net), net.const([1]), keepdims=1)
 
 
+def roots(net: Net) -> str:
+    """Of numbers of which most are small, as x^0.4."""
+    return net.add("Pow", features(net), number(net, 0.4))
+
+
 def global_response(net: Net) -> str:
     """ConvNeXt V2's, with more pixels than one sum of squares has room for."""
     x = net.conv("x", CHANNELS, strides=[2, 2])
@@ -141,6 +146,7 @@ BLOCKS = (
     unbiased_layer_norm,
     root_mean_square,
     lengths,
+    roots,
     global_response,
     linear_attention,
 )
