@@ -18,7 +18,8 @@ from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
-from nmpconv.passes.quantize import origins
+from nmpconv.ops.op import quant_of
+from nmpconv.passes.quantize import origins, powers
 from nmpconv.run import runtime
 
 BITS = (8, 16)
