@@ -14,6 +14,7 @@ from nmpconv.convert import Options, Result, convert
 from nmpconv.errors import NmpError
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.run import runtime
 
@@ -81,8 +82,10 @@ def check_accuracy(case: Case, path: Path, graph: Graph, values: Arrays, outcome
     outcome.figures["16"] = min(found.values())
     if outcome.figures["16"] >= LEAST_DB:
         return
-    inputs = noise.rounded(trimmed, wanted, values | case.feeds, inputs_only=True)
-    grids = noise.rounded(trimmed, wanted, values | case.feeds, inputs_only=False)
+    steps = {name: 2.0 ** quant_of(result.graph[name]).exponent for name in result.graph.inputs}
+    inputs, grids = (
+        noise.rounded(trimmed, wanted, values | case.feeds, steps, inputs_only=only) for only in (True, False)
+    )
     for name, db in found.items():
         quant = result.graph[name].quant
         assert quant is not None

@@ -14,6 +14,8 @@ ULP = 2.0**-23
 DRAWS = 2
 HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
+ROOM_MAX = 16.0
+
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.
 Change = Callable[[str, str, np.ndarray], tuple[list[Node], Arrays]]
 
@@ -73,12 +75,18 @@ def _scaled(case: Case, node: Node, values: Arrays) -> np.ndarray:
     return np.asarray(x * s)
 
 
-def rounded(case: Case, wanted: Arrays, values: Arrays, *, inputs_only: bool) -> dict[str, float]:
-    """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids with HEADROOM."""
+def rounded(
+    case: Case, wanted: Arrays, values: Arrays, steps: Mapping[str, float], *, inputs_only: bool
+) -> dict[str, float]:
+    """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids: those of steps, or with HEADROOM.
+
+    steps: of inputs. With few samples the converter leaves them more room, up to ROOM_MAX.
+    """
 
     def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
         seen = values[name]
         step = 2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(seen).max()), 1e-30))) - 15)
+        step = min(max(step, steps.get(name, 0.0)), step * ROOM_MAX / HEADROOM)
         a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
         parts = {"inverse": 1 / step, "half": 0.5, "step": step}
         nodes = [

@@ -121,7 +121,7 @@ def test_the_bound_is_the_cases_own_noise() -> None:
 def test_rounding_to_16_bits() -> None:
     case = big()
     values = case.run([name for node in case.nodes for name in node.outputs]) | dict(case.feeds)
-    inputs, grids = (noise.rounded(case, {"y": values["y"]}, values, inputs_only=only)["y"] for only in (True, False))
+    inputs, grids = (noise.rounded(case, {"y": values["y"]}, values, {}, inputs_only=only)["y"] for only in (True, False))
     assert 70 < grids < inputs < 100
 
 
