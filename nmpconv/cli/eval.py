@@ -80,7 +80,7 @@ def command(
         [
             ("samples", str(found.n)),
             ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
-            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in found.sqnr.items())),
+            ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in found.sqnr.items())),
             ("equal", "\n".join(f"{show.rate(value)} of the elements  {name}" for name, value in found.equal.items())),
         ]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,13 +52,13 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
             ("float graph", _float(report)),
-            ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_by_head.items())),
+            ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in report.sqnr_by_head.items())),
             ("given ranges", "" if planned else _legalized(report)),
             (
                 "costliest",
-                "" if worst is None else f"{worst.name} ({worst.op}): {show.db(worst.fall)} dB less than before it",
+                "" if worst is None else f"{worst.name} ({worst.op}): {show.decibels(worst.fall)} less than before it",
             ),
-            ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
+            ("bias rule", "" if cost is None or not math.isfinite(cost) else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
         ]
     )
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
@@ -68,7 +69,7 @@ def _float(report: Report) -> str:
         return ""
     noisy = report.float_required_db < SAME_DB
     noise = f" ({show.db(report.float_required_db)} required, by its own float32 noise)" if noisy else ""
-    return f"{show.db(report.float_db)} dB against the ONNX model{noise}"
+    return f"{show.decibels(report.float_db)} against the ONNX model{noise}"
 
 
 def _file(report: Report, path: Path | None, *, planned: bool) -> str:

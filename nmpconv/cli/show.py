@@ -187,6 +187,12 @@ def db(value: float | None) -> str:
     return NOTHING if value is None or math.isnan(value) else "exact" if value == math.inf else f"{value:.1f}"
 
 
+def decibels(value: float | None) -> str:
+    """`db` with its unit, where it is a number."""
+    text = db(value)
+    return text if value is None or not math.isfinite(value) else f"{text} dB"
+
+
 def percent(fraction: float | None, digits: int = 2) -> str:
     return NOTHING if fraction is None else f"{100 * fraction:.{digits}f} %"
 
