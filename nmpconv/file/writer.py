@@ -65,11 +65,11 @@ def _end(value: Value) -> int:
 
 def _live_ends(graph: Graph) -> list[int]:
     """For each op: where the activations that are alive while it runs end in the arena."""
-    ends = [0] * len(graph.nodes)
+    ends = np.zeros(len(graph.nodes), np.int64)
     for name, (first, last) in graph.lifetimes().items():
-        for i in range(max(first, 0), min(last + 1, len(ends))):
-            ends[i] = max(ends[i], _end(graph[name]))
-    return ends
+        alive = ends[max(first, 0) : last + 1]
+        np.maximum(alive, _end(graph[name]), out=alive)
+    return [int(end) for end in ends]
 
 
 def _tensor(value: Value) -> dict[str, Any]:

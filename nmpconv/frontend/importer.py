@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from math import prod
 from typing import Any
@@ -22,6 +22,7 @@ from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
 
+OPS_MAX = 20_000  # after lowering; NODES_MAX is before
 INT32 = 2**31  # sizes and parameters are int32 in the file
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -55,6 +56,7 @@ class Importer:
         self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
         self._nodes: list[Node] = []
         self._node_names: set[str] = set()
+        self._numbers: dict[tuple[str, str], int] = {}
         self._reserved = {*activations, *input_shapes}
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
         self._given: dict[str, Given] = {}  # value -> its grid in the model
@@ -310,10 +312,22 @@ class Importer:
 
     def _fresh(self, name: str) -> str:
         """name, or name_1, name_2, ... if it is taken or will be."""
-        return _unique(name, self._values.keys() | self._reserved)
+        return self._unique("value", name, self._values, self._reserved)
+
+    def _unique(self, role: str, name: str, *taken: Container[str]) -> str:
+        """role: of what has a name. The numbers below the last one found are taken."""
+        candidate, n = name, self._numbers.get((role, name), 0)
+        while any(candidate in names for names in taken):
+            n += 1
+            candidate = f"{name}_{n}"
+            self._numbers[role, name] = n - 1
+        return candidate
 
     def _append(self, node: Node, value: Value) -> None:
-        name = _unique(node.name, self._node_names)
+        if len(self._nodes) == OPS_MAX:
+            hint = "convert it in parts, or simplify it first"
+            raise InputError(f"has more than {OPS_MAX} ops once its nodes are lowered", where=self._here(), hint=hint)
+        name = self._unique("node", node.name, self._node_names)
         self._node_names.add(name)
         self._nodes.append(replace(node, name=name))
         self._values[value.name] = value
@@ -327,14 +341,6 @@ def _numbers(params: Any) -> Iterator[int]:
             yield value
         elif isinstance(value, tuple):
             yield from value
-
-
-def _unique(name: str, taken: Any) -> str:
-    candidate, n = name, 0
-    while candidate in taken:
-        n += 1
-        candidate = f"{name}_{n}"
-    return candidate
 
 
 def _finish(

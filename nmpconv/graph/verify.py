@@ -11,6 +11,7 @@ A rule is a function from a graph to what breaks it: (node or value, what is wro
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from nmpconv.errors import VerifyError
@@ -280,12 +281,10 @@ def _places(graph: Graph) -> Broken:
 
 def _intact(graph: Graph) -> Broken:
     """Runs the graph on the arena's extents: what is read has been written and not been overwritten since."""
-    intact: dict[str, Value] = {}
+    intact = _Extents()
     for name in graph.inputs:
-        for other in intact.values():
-            if _overlap(graph[name], other):
-                yield name, f"it overlaps the input '{other.name}'"
-        intact[name] = graph[name]
+        for other in intact.write(graph[name]):
+            yield name, f"it overlaps the input '{other}'"
     for node in graph.nodes:
         inputs = [value for value in graph.ins(node) if not value.is_const]
         out = graph[node.outputs[0]]
@@ -294,11 +293,37 @@ def _intact(graph: Graph) -> Broken:
                 yield node.name, f"its input '{value.name}' is overwritten before"
             if _overlap(value, out) and not _may_overlap(graph, node, value):
                 yield node.name, f"its output overlaps its input '{value.name}'"
-        intact = {name: value for name, value in intact.items() if not _overlap(value, out)}
-        intact[out.name] = out
+        intact.write(out)
     for name in graph.outputs:
         if name not in intact:
             yield name, "the output is overwritten before the end"
+
+
+class _Extents:
+    """Tensors that hold what was written. They lie apart, so that their starts are in the order of their ends."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._values: list[tuple[int, str]] = []  # end, name
+        self._names: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def write(self, value: Value) -> list[str]:
+        """The names of what it overwrites, wholly or in part."""
+        assert value.offset is not None
+        start, end = value.offset, value.offset + value.nbytes
+        first = bisect_left(self._starts, start)
+        if first > 0 and self._values[first - 1][0] > start:
+            first -= 1
+        last = bisect_left(self._starts, end)
+        gone = [name for _, name in self._values[first:last]]
+        self._starts[first:last] = [start]
+        self._values[first:last] = [(end, value.name)]
+        self._names.difference_update(gone)
+        self._names.add(value.name)
+        return gone
 
 
 def _overlap(a: Value, b: Value) -> bool:

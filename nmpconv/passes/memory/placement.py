@@ -8,13 +8,15 @@ the budget is spent. The search is seeded: the same buffers get the same places.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 BUDGET = 3_000_000  # pairs of buffers that the search may compare
 
 # By buffer that is alive together with one: the open interval, from its offset, where that one may not begin.
 Meets = Mapping[int, tuple[int, int]]
+Plan = tuple[int, list[int], list[int]]  # peak, offsets, and the order that gives them
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,16 @@ def bound(buffers: Sequence[Buffer], links: Sequence[Link]) -> int:
     """What is alive together, at worst: no arena is smaller."""
     # The most is alive when some buffer has just come.
     saved = {buffers[link.y].first: link.saved(buffers) for link in links}
-    return max((alive(buffers, step) - saved.get(step, 0) for step in {b.first for b in buffers}), default=0)
+    come, gone = Counter[int](), Counter[int]()
+    for b in buffers:
+        come[b.first] += b.bytes
+        gone[b.last + 1] += b.bytes
+    most = now = 0
+    for step in sorted(come.keys() | gone.keys()):
+        now += come[step] - gone[step]
+        if step in come:
+            most = max(most, now - saved.get(step, 0))
+    return most
 
 
 def place(buffers: Sequence[Buffer], links: Sequence[Link], room: int) -> list[int]:
@@ -68,7 +79,8 @@ def place(buffers: Sequence[Buffer], links: Sequence[Link], room: int) -> list[i
         sorted(indices, key=lambda i: (-_pressure(buffers, meets, i), -buffers[i].bytes, buffers[i].first)),
         sorted(indices, key=lambda i: (buffers[i].first, -buffers[i].bytes)),
     ]
-    peak, offsets, order = min(((*_in_order(buffers, meets, o), o) for o in orders), key=lambda plan: plan[0])
+    least = bound(buffers, links)
+    peak, offsets, order = _first_best(((*_in_order(buffers, meets, o), o) for o in orders), least)
     dice = random.Random(0)
     for _ in range(BUDGET // (1 + sum(map(len, meets)))):
         if peak <= room:
@@ -83,19 +95,32 @@ def place(buffers: Sequence[Buffer], links: Sequence[Link], room: int) -> list[i
     return offsets
 
 
+def _first_best(plans: Iterable[Plan], least: int) -> Plan:
+    """The first of those with the smallest peak; none is looked at after one of the least peak."""
+    best = None
+    for plan in plans:
+        if best is None or plan[0] < best[0]:
+            best = plan
+        if best[0] <= least:
+            break
+    assert best is not None
+    return best
+
+
 def _meets(buffers: Sequence[Buffer], links: Sequence[Link]) -> list[Meets]:
-    met = [
-        {
-            j: (-b.bytes, other.bytes)
-            for j, other in enumerate(buffers)
-            if other.first <= b.last and b.first <= other.last and other is not b
-        }
-        for b in buffers
-    ]
+    met: list[dict[int, tuple[int, int]]] = [{} for _ in buffers]
+    open_: list[int] = []  # those that had come and were not gone when the last one came
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+        b = buffers[i]
+        open_ = [j for j in open_ if buffers[j].last >= b.first]
+        for j in open_:
+            met[i][j] = (-b.bytes, buffers[j].bytes)
+            met[j][i] = (-buffers[j].bytes, b.bytes)
+        open_.append(i)
     for link in links:
         met[link.y][link.x] = (link.low, link.high)
         met[link.x][link.y] = (-link.high, -link.low)
-    return list(met)
+    return [*met]
 
 
 def _pressure(buffers: Sequence[Buffer], meets: Sequence[Meets], i: int) -> int:

@@ -65,8 +65,9 @@ class _Equations:
             self._visit(node, graph)
         for name in graph.outputs:
             self._zero(self.rows[name])
+        makers, users = graph.producers(), graph.consumers()
         for node in graph.nodes:
-            for name in _fixed_operands(node, graph, stats):
+            for name in _fixed_operands(node, graph, stats, makers, users):
                 self._zero(self.rows[name])
 
     def _visit(self, node: Node, graph: Graph) -> None:
@@ -106,12 +107,17 @@ def _sum(a: Row, b: Row, times: float) -> Row:
     return {name: share for name, share in total.items() if share}
 
 
-def _fixed_operands(node: Node, graph: Graph, stats: Mapping[str, TensorStats]) -> list[str]:
+def _fixed_operands(
+    node: Node,
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    makers: Mapping[str, Node],
+    users: Mapping[str, Sequence[Node]],
+) -> list[str]:
     """Case 2: the operands of a sum that keep 0."""
     out = graph[node.outputs[0]]
     if OPS[node.op].origins(node.params, graph.ins(node), out) not in (Origins.SUM, Origins.DIFFERENCE):
         return []
-    makers, users = graph.producers(), graph.consumers()
     linear = [
         name
         for name in dict.fromkeys(node.inputs)
