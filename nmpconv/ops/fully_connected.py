@@ -29,7 +29,7 @@ from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.reduction import lower_reduction
+from nmpconv.ops.reduction import lower_reduction, reduced_axes
 from nmpconv.ops.traits import computed, unfit
 from nmpconv.ops.weighted import Weighted
 
@@ -157,6 +157,9 @@ def _lower_sum(node: OnnxNode, to: Importer) -> None:
     """A sum is a product with ones; what is summed and what follows are functions of their own."""
     before, after = SUMS[node.op_type]
     x = to.value(node.input(0))
+    shape = to[x].shape
+    if node.op_type == "ReduceL2" and all(shape[axis] == 1 for axis in reduced_axes(node, to, len(shape))):
+        before, after = "abs", ""  # a square has half of the bits for small numbers
     if before == "square":
         x = to.emit("mul", (x, x), MulParams())
     elif before:
@@ -165,6 +168,8 @@ def _lower_sum(node: OnnxNode, to: Importer) -> None:
     def total(value: str, height: int, width: int) -> str:
         n, _, _, c = to[value].shape
         k = height * width
+        if k == 1:
+            return to.emit("lookup", (value,), LookupParams(after)) if after else value
         rows = to.transpose(to.reshape(value, (n, to[value].size // (n * k * c), k, c)), (0, 1, 3, 2))
         ones, zero = to.const(np.ones((1, k)), ""), to.const(np.zeros(1), "")
         y = to.transpose(to.emit("fully_connected", (rows, ones, zero), FullyConnectedParams()), (0, 1, 3, 2))

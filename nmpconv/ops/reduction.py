@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def lower_reduction(node: OnnxNode, to: Importer, x: str, pool: Callable[[str, int, int], str]) -> None:
     """The node's result from its input x. pool(value, h, w) reduces the first h x w pixels of [N,H,W,C], all of W."""
     shape = to[x].shape
-    axes = _reduced_axes(node, to, len(shape))
+    axes = reduced_axes(node, to, len(shape))
     if not axes:
         return to.rename(node.outputs[0], x)
     if node.integer("keepdims", 1) == 1:
@@ -42,7 +42,7 @@ def lower_reduction(node: OnnxNode, to: Importer, x: str, pool: Callable[[str, i
     return None
 
 
-def _reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
+def reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
     """In ascending order; an attribute before opset 18, an input since. None given: all, unless the node says none."""
     axes = node.integers("axes")
     if axes is None and node.input(1):

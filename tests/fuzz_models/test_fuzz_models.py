@@ -276,12 +276,14 @@ def found() -> dict[str, Case]:
         ),
         "saturated": net(steep, Node("Tanh", ("b",), ("y",)), a=1000),
         "padding": net(*layers, w=w, v=floats(2, 4, 3, 3), **norm),
+        "length of one": net(Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
     scales = {"affine": 50, "clipped": 50}
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
-    return fed | {"padding": replace(fed["padding"], feeds={"x": x[:4]}), "one number": number}
+    few = {"padding": x[:4], "length of one": x[:2]}
+    return fed | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()} | {"one number": number}
 
 
 @pytest.mark.parametrize("name", list(found()))
