@@ -275,6 +275,29 @@ def test_gptq_is_kept_only_where_the_error_falls() -> None:
     assert np.array_equal(bias_of(nearest)[~changed], bias_of(chosen)[~changed])
 
 
+def test_columns_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments have at most COLUMNS_MAX columns; errors still fall, if less, and all columns were rounded."""
+    graph, images = wide_layer()
+    seen = evidence(graph, images)
+    nearest, whole = integer(graph, PLAIN, seen), integer(graph, Rounding(), seen)
+    sizes = []
+    real = quantize.second_moment
+
+    def seen_moment(rows: np.ndarray, moment: np.ndarray) -> None:
+        sizes.append(moment.shape[1] - 1)
+        real(rows, moment)
+
+    monkeypatch.setattr(quantize, "second_moment", seen_moment)
+    monkeypatch.setattr(quantize, "COLUMNS_MAX", 20)
+    parts = integer(graph, Rounding(), seen)
+    assert sizes == [18, 18, 18]  # 3x3 pixels of 6 channels
+    before, after, best = (channel_errors(graph, made, images) for made in (nearest, parts, whole))
+    assert (after <= before * (1 + 1e-6)).all()
+    assert best.mean() <= after.mean() < 0.95 * before.mean()
+    columns = (parts["n_y.weight"].data != nearest["n_y.weight"].data).reshape(24, -1).any(axis=0)
+    assert all(part.any() for part in np.split(columns, 3))
+
+
 def test_bad_rounding_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where some channels get worse, exactly these stay as they were."""
     graph, images = wide_layer()

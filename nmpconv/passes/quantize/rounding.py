@@ -36,6 +36,7 @@ from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
+COLUMNS_MAX = 4608  # of a moment: 3x3 pixels of 512 channels, 170 MB
 CHUNK = 2048  # rows unfolded at a time
 DAMPING = 0.1
 
@@ -160,22 +161,32 @@ class _Layer:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
 
     def gptq(self, x: np.ndarray) -> np.ndarray:
-        groups, outs, k = self.shape.groups, self.shape.outs, self.shape.k
+        """Columns of a wide layer are rounded in parts, each as if the others had no errors: the memory of a moment is
+        that of its columns squared.
+        """
+        parts = -(-self.shape.k // COLUMNS_MAX)
+        rounded = [self._gptq(x, part) for part in np.array_split(np.arange(self.shape.k), parts)]
+        return np.concatenate(rounded, axis=2).reshape(self.weights.shape)
+
+    def _gptq(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """[G, O, columns]. The first of them make up for the rounding of the bias."""
+        groups, outs, k = self.shape.groups, self.shape.outs, len(columns)
         moment = np.zeros((groups, k + 1, k + 1))
         where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
         for start in range(0, len(where.images), CHUNK):
             part = slice(start, start + CHUNK)
-            second_moment(gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part]), moment)
+            rows = gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part])
+            second_moment(rows[:, :, columns[0] : columns[-1] + 1], moment)
         scale = np.full(k + 1, self.step_x)
         scale[0] = 1.0
-        scale[1:] *= self.read
-        moment *= scale[:, None] * scale[None, :]
-        split = self.shape.split(self.weights)
+        scale[1:] *= self.read[columns]
+        moment *= scale[:, None]
+        moment *= scale[None, :]
         steps = np.ldexp(1.0, self.exponents).reshape(groups, outs)
         bits = self.how.weight_bits
-        rounded = round_weights(
-            split,
-            self.bias.reshape(groups, outs),
+        return round_weights(
+            self.shape.split(self.weights)[:, :, columns],
+            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
             moment,
             steps,
             self.step_y,
@@ -183,7 +194,6 @@ class _Layer:
             fixed.INT_MAX[bits],
             DAMPING,
         )
-        return rounded.reshape(self.weights.shape)
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Case 3: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
