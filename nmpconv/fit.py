@@ -98,7 +98,8 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
         trace(graph, "FLOAT", "equalize")
-        graph = trace(powers.run(graph, bits), "FLOAT", "powers")
+        graph, stats, bits = powers.run(graph, stats, bits)
+        trace(graph, "FLOAT", "powers")
         notes: tuple[str, ...] = ()
         if self.zero_points:
             stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")

@@ -55,7 +55,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
     "passes/float/prune.py": (2, "about slice"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
-    "passes/quantize/powers.py": (3, "writes functions of lookup as lrn and divide"),
+    "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (24, "formulas of quotients, named as ops"),
     "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),

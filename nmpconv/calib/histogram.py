@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -122,3 +123,14 @@ class Histogram:
         bins = np.clip(np.arange(BINS), *ends)
         counts = np.bincount(bins, weights=wide.counts, minlength=BINS).astype(np.int64)
         return Histogram(wide.exponent, self.zeros, counts)
+
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Histogram:
+        """Of a function of the values, each taken as the middle of its bin."""
+        low, high, counts = self.bins()
+        y = np.asarray(function((low + high) / 2))
+        peak = float(np.abs(y).max(initial=0.0))
+        if peak < TINY:
+            return Histogram(None, self.total)
+        result = Histogram(int(np.frexp(peak)[1]), self.zeros)
+        bins = np.clip(np.floor(y / result.width).astype(np.int64) + HALF, 0, BINS - 1)
+        return replace(result, counts=np.bincount(bins, weights=counts, minlength=BINS).astype(np.int64))

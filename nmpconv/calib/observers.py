@@ -153,6 +153,12 @@ class TensorStats:
         )
 
 
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> TensorStats:
+        """Of a rising function of the tensor with function(0) = 0; of channels nothing is known."""
+        low, high, mean = (float(function(np.asarray(x))) for x in (self.min, self.max, self.mean))
+        return TensorStats(low, high, self.count, mean, self.histogram.mapped(function), samples=self.samples)
+
+
 def _times(array: np.ndarray | None, factor: float) -> np.ndarray | None:
     return None if array is None else (array * factor).astype(array.dtype)
 

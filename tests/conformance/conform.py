@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
+from nmpconv.calib.observers import TensorStats
 from nmpconv.convert import Options, convert, float_passes
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
@@ -111,5 +112,7 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
     floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
     result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)
     found = {v.name: v.origin for v in result.graph.activations() if v.origin and v.name in floats.values}
-    narrow = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
-    return runtime.load(result.data), result.graph, origins.store(powers.run(floats, narrow), found)
+    widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
+    seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in result.graph.activations() if v.observed}
+    exact, _, _ = powers.run(floats, dict.fromkeys(floats.values, TensorStats()) | seen, widths)
+    return runtime.load(result.data), result.graph, origins.store(exact, found)

@@ -276,6 +276,17 @@ def found() -> dict[str, Case]:
         ),
         "saturated": net(steep, Node("Tanh", ("b",), ("y",)), a=1000),
         "padding": net(*layers, w=w, v=floats(2, 4, 3, 3), **norm),
+        "length and one": net(  # one sum of all: two values of a curve lie on a line
+            Node("ReduceL2", ("x",), ("a",)), Node("Add", ("a", "k"), ("b",)), Node("Div", ("x", "b"), ("y",)), k=1
+        ),
+        "weighted length": net(  # one sum of all: a sum with weights is a multiple of the mean
+            Node("Mul", ("x", "x"), ("a",)),
+            Node("Flatten", ("a",), ("b",)),
+            Node("MatMul", ("b", "w"), ("c",)),
+            Node("Sqrt", ("c",), ("d",)),
+            Node("Div", ("x", "d"), ("y",)),
+            w=np.arange(1, 109).reshape(108, 1),
+        ),
         "length of one": net(Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }

@@ -3,7 +3,7 @@ the graph after.
 
 A line '# key: JSON' of the head is an argument of the pass. Statistics are spread evenly: '# seen: {"x": [-1, 1]}' is
 the range of all channels, or a list of one range per channel; '# bits: 8' is the width of all activations but those of
-'# wide: ["x"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep the float function, by
+'# wide: ["x"]' and '# narrow: ["y"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep the float function, by
 onnxruntime, or the integers, by the reference.
 """
 
@@ -61,7 +61,8 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
     for value in graph.activations():
         low, high = np.broadcast_to(np.array(a["seen"][value.name], np.float64).T.reshape(2, -1), (2, value.shape[-1]))
         stats[value.name] = TensorStats.of(np.linspace(low, high, EVEN).astype(np.float32))
-    return stats, {name: 16 if name in a.get("wide", ()) else a["bits"] for name in stats}
+    other = dict.fromkeys(a.get("wide", ()), 16) | dict.fromkeys(a.get("narrow", ()), 8)
+    return stats, {name: other.get(name, a["bits"]) for name in stats}
 
 
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
@@ -90,11 +91,7 @@ WAYS = {
     "equalize": Way(call=equalized),
     "origins": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
-    "powers": Way(
-        call=lambda module, graph, a: module.run(
-            graph, {value.name: 8 if value.name in a["narrow"] else 16 for value in graph.activations()}
-        )
-    ),
+    "powers": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))
     ),

@@ -41,6 +41,7 @@ SMALL = 2.0**-40  # squares at which the offset b is read off
 NO_EPSILON = 1e-18  # of a normalization without one
 NO_NORM = 1e-30  # a sum of squares that keeps 0 / 0 from happening
 NOT_LINEAR = ("lookup", "divide", "requantize", "add", "sub")
+DRAWS = 3  # of random squares: a sum with weights is a mean of one of them only
 LENGTH = 16  # nodes between u^2 and what is made of it
 
 
@@ -380,27 +381,39 @@ def _read(
     editor: Editor, source: str, nodes: Sequence[Node], root: float
 ) -> tuple[tuple[int, ...], float, float] | None:
     """axes, a and b with (a * mean of x along the axes + b)^root for what the chain makes of x; None: it is no such."""
-    x = np.random.default_rng(0).uniform(0.5, 1.5, editor[source].shape)
-    once, twice, small, smaller = (
-        _evaluate(editor, source, nodes, k * x) ** (1 / root) for k in (1.0, 2.0, SMALL, SMALL / 2)
-    )
-    slopes, offsets = twice - once, 2 * smaller - small
-    b = float(offsets.flat[0])
-    if not np.allclose(offsets, b, rtol=1e-6, atol=TOLERANCE * SMALL) or not np.isfinite(slopes).all():
-        return None
-    for axes in _subsets([axis for axis, size in enumerate(x.shape) if size > 1]):
-        mean = x.mean(axes, keepdims=True)
-        if slopes.size == mean.size:
-            ratio = slopes.ravel() / mean.ravel()
-        elif _fits(slopes.shape, x.shape):
-            ratio = (slopes / mean).ravel()
-        else:
+    draws = np.random.default_rng(0).uniform(0.5, 1.5, (DRAWS, *editor[source].shape))
+    many: list[np.ndarray] = []  # of the draws: what a doubled one adds
+    b = None
+    for x in draws:
+        once, twice, small, smaller = (
+            _evaluate(editor, source, nodes, k * x) ** (1 / root) for k in (1.0, 2.0, SMALL, SMALL / 2)
+        )
+        slopes, offsets = twice - once, 2 * smaller - small
+        b = float(offsets.flat[0]) if b is None else b
+        if not np.isfinite(slopes).all() or not np.allclose(offsets, b, rtol=1e-6, atol=TOLERANCE * SMALL):
+            return None
+        if not np.allclose(once - slopes, b, rtol=1e-6, atol=TOLERANCE * float(np.abs(once).max())):
+            return None  # a curve
+        many.append(slopes)
+    assert b is not None
+    for axes in _subsets([axis for axis, size in enumerate(draws.shape[1:]) if size > 1]):
+        ratios = [_ratio(slopes, x, axes) for slopes, x in zip(many, draws, strict=True)]
+        if not ratios[0].size:
             continue
-        if np.allclose(ratio, ratio[0], rtol=TOLERANCE, atol=0):
+        first = float(ratios[0][0])
+        if all(np.allclose(ratio, first, rtol=TOLERANCE, atol=0) for ratio in ratios):
             # The last digits are those of the machine's arithmetic.
-            a = float(f"{ratio[0]:.9g}")
+            a = float(f"{first:.9g}")
             return axes, a, float(f"{b:.9g}") if b > TOLERANCE * SMALL * a else 0.0
     return None
+
+
+def _ratio(y: np.ndarray, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """y over the mean of x along the axes; nothing where the two do not fit."""
+    mean = x.mean(axes, keepdims=True)
+    if y.size == mean.size:
+        return np.asarray(y.ravel() / mean.ravel())
+    return np.asarray((y / mean).ravel()) if _fits(y.shape, x.shape) else np.empty(0)
 
 
 def _evaluate(editor: Editor, source: str, nodes: Sequence[Node], x: np.ndarray) -> np.ndarray:
