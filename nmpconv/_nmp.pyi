@@ -5,6 +5,8 @@ from typing import Any
 from numpy import uint8
 from numpy.typing import NDArray
 
+THREADS_MAX: int  # of a net
+
 class Fault(Exception):
     """args: status, its text, what, found, allowed, op, tensor (-1 where a number means nothing)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,8 @@ SOURCES = {
     "",
 }
 PICTURES = {".png"}
+CODE, COLUMNS = {".c", ".h", ".inc", ".cpp", ".py", ".pyi"}, 120
+TO_TOOLS = re.compile(r"  # (type: ignore|noqa).*|^.*\\$")  # a line of a macro is the formatter's alone
 MODELS = {".onnx", ".nmp"}
 DATA = {".csv", ".json", ".txt"}
 
@@ -63,6 +66,18 @@ def test_files_are_small() -> None:
     limited = [p for p in texts() if str(p) not in TABLES and not str(p).startswith(GENERATED) and p.suffix in SOURCES]
     long = [f"{path}: {len(lines_of(path))} lines" for path in limited if len(lines_of(path)) > MAX_LINES]
     assert long == []
+
+
+def test_lines_of_code_fit() -> None:
+    """Formatters leave comments and strings as they are. What a line says to a tool does not count."""
+    limited = [p for p in texts() if p.suffix in CODE and not str(p).startswith(GENERATED)]
+    wrong = [
+        f"{path}:{number}: {len(line)} columns"
+        for path in limited
+        for number, line in enumerate(lines_of(path), 1)
+        if len(TO_TOOLS.sub("", line)) > COLUMNS
+    ]
+    assert wrong == []
 
 
 def test_generated_files_say_so() -> None:

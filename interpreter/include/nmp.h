@@ -15,6 +15,7 @@ extern "C" {
 
 #define NMP_VERSION "0.1.0"
 #define NMP_RANK_MAX 6
+#define NMP_THREADS_MAX 256
 
 /* Pinned by theme: 0 fine, 1..19 the file, 20..39 the caller, 40..59 this build. */
 typedef enum nmp_status {
@@ -28,7 +29,7 @@ typedef enum nmp_status {
   NMP_E_PLAN = 7,        /* the memory plan overlaps or leaves the arena */
   NMP_E_ORDER = 8,       /* a tensor is read before it is produced */
   NMP_E_LIMIT = 9,       /* too many elements or too much work */
-  NMP_E_ARGUMENT = 20,   /* a null or misaligned pointer, or an index out of range */
+  NMP_E_ARGUMENT = 20,   /* a null or misaligned pointer, or a number out of range */
   NMP_E_ARENA = 21,      /* the arena is smaller than nmp_info.arena_bytes */
   NMP_E_UNKNOWN_OP = 40, /* an op that this version does not know */
   NMP_E_NOT_BUILT = 41,  /* an op, a width or a kind of op that this build left out */
@@ -76,17 +77,18 @@ typedef struct nmp_view {
 typedef void (*nmp_task)(void *ctx, size_t i, size_t worker);
 typedef void (*nmp_parallel_for)(void *pool, nmp_task task, void *ctx, size_t n);
 
+/* A build that keeps no steps, such as one for a microcontroller, has one thread and looks at cpu alone. */
 typedef struct nmp_options {
   const char *cpu;           /* NULL: the best level; else "portable", "avx2", ... */
   nmp_parallel_for parallel; /* NULL: one thread */
   void *pool;
-  size_t threads; /* how many tasks run at the same time at most; 0 or 1: one */
+  size_t threads; /* how many tasks run at the same time at most, up to NMP_THREADS_MAX; 0 or 1: one */
 } nmp_options;
 
 typedef struct nmp_net nmp_net;
 
 /* Verifies the whole file and tells what it needs with these options, those of nmp_create. options and fault may be
- * NULL.
+ * NULL. NMP_E_ARGUMENT: also more threads than NMP_THREADS_MAX.
  */
 nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *options, nmp_info *info, nmp_fault *fault);
 
@@ -94,9 +96,9 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault);
 
-/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no ops. scratch: room for
- * the bytes of that many ops, as far as there are so many. target: a name of nmp_target, which returns NULL after the
- * last. NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
+/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. scratch: room
+ * for the bytes of that many ops, as far as there are so many. target: a name of nmp_target, which returns NULL after
+ * the last. NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
  */
 nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
                               size_t ops, nmp_fault *fault);

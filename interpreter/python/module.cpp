@@ -152,6 +152,7 @@ NB_MODULE(_nmp, m) {
   });
   m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none(), nb::arg("threads") = 1);
   m.def("inspect_target", &inspect_target, nb::arg("model"), nb::arg("target"));
+  m.attr("THREADS_MAX") = NMP_THREADS_MAX;
   m.def("targets", &targets);
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);

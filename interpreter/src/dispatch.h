@@ -60,8 +60,8 @@ static const nmp_kernels nmp_level_kernels = {NMP_LEVEL_KERNELS};
 const char *nmp_cpu_select(const char *name, nmp_kernels *kernels);
 
 #if !NMP_FIXED_CPU
-/* Fills kernels with those of another machine (nmp_target), which tell what they need and cannot be run. Returns 0 where
- * the name is none.
+/* Fills kernels with those of another machine (nmp_target), which tell what they need and cannot be run. Returns 0
+ * where the name is none.
  */
 int nmp_target_select(const char *name, nmp_kernels *kernels);
 #endif

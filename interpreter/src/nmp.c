@@ -8,8 +8,8 @@
 #include "core/fuse/fuse.h"
 #endif
 
-/* The arena: this handle, with NMP_KEEP_STEPS the steps and packed weights, the activations. An op's scratch lies behind
- * those that are alive while it runs.
+/* The arena: this handle, with NMP_KEEP_STEPS the steps and packed weights, the activations. An op's scratch lies
+ * behind those that are alive while it runs.
  */
 struct nmp_net {
   nmp_model model;
@@ -114,6 +114,10 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
   *info = (nmp_info){0};
   *at = (layout){0, 0, 0, 0};
   net->options = options ? *options : defaults;
+  if (NMP_KEEP_STEPS && net->options.threads > NMP_THREADS_MAX) {
+    const size_t found = net->options.threads < SIZE_MAX >> 1 ? net->options.threads : SIZE_MAX >> 1;
+    return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "threads", (int64_t)found, NMP_THREADS_MAX));
+  }
   net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
   if (net->cpu == NULL) {
     return refuse(fault, NMP_RULE(NMP_E_CPU, "CPU level", 0, 0));
@@ -301,7 +305,7 @@ const char *nmp_status_text(nmp_status status) {
     case NMP_E_LIMIT:
       return "too many elements or too much work";
     case NMP_E_ARGUMENT:
-      return "a null or misaligned pointer, or an index out of range";
+      return "a null or misaligned pointer, or a number out of range";
     case NMP_E_ARENA:
       return "the arena is too small";
     case NMP_E_UNKNOWN_OP:

@@ -59,6 +59,16 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   expect(nmp_create(&net, file, bytes, arena, size - 1, NULL, &fault) == NMP_E_ARENA, "an arena one byte short");
   expect(fault.found == (int64_t)size - 1 && fault.allowed == (int64_t)size, "what the arena should have");
   expect(nmp_create(&net, file, bytes, arena, size, &options, NULL) == NMP_E_CPU, "an unknown CPU level");
+#if NMP_KEEP_STEPS
+  options.cpu = NULL;
+  options.threads = NMP_THREADS_MAX;
+  expect(nmp_inspect(file, bytes, &options, &unused, NULL) == NMP_OK, "as many threads as are allowed");
+  options.threads = (size_t)NMP_THREADS_MAX + 1;
+  expect(nmp_inspect(file, bytes, &options, &unused, &fault) == NMP_E_ARGUMENT, "too many threads");
+  expect(fault.found == NMP_THREADS_MAX + 1 && fault.allowed == NMP_THREADS_MAX, "how many threads are too many");
+  options.threads = SIZE_MAX;
+  expect(nmp_create(&net, file, bytes, arena, size, &options, &fault) == NMP_E_ARGUMENT, "the most threads");
+#endif
   expect(net == NULL, "no handle after a refusal");
   expect(nmp_create(&net, file, bytes, arena, size, NULL, NULL) == NMP_OK, "create");
   expect(nmp_input(net, info->inputs, &view) == NMP_E_ARGUMENT, "an input too far");

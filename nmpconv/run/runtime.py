@@ -20,7 +20,6 @@ from nmpconv.files import open_file
 from nmpconv.ir import Preprocess
 
 ALIGN = 64  # of the model's and the arena's memory
-THREADS_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -223,8 +222,8 @@ class Net:
 def _threads(asked: int | None) -> int:
     """How many threads are meant."""
     text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
-    if not text.isdecimal() or int(text) > THREADS_MAX:
-        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {THREADS_MAX} are")
+    if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
+        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {_nmp.THREADS_MAX} are")
     return int(text) or _cores()
 
 

@@ -12,6 +12,7 @@ import nets
 import numpy as np
 import pytest
 
+from nmpconv import _nmp
 from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
@@ -186,7 +187,7 @@ def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMP_THREADS", "2")
     assert runtime.load(data).threads == 2
     assert runtime.load(data, threads=3).threads == 3
-    for bad in ("-1", "two", "257"):
+    for bad in ("-1", "two", str(_nmp.THREADS_MAX + 1)):
         monkeypatch.setenv("NMP_THREADS", bad)
         with pytest.raises(UsageError, match=f"'{bad}' is no number of threads"):
             runtime.load(data)

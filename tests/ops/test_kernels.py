@@ -55,3 +55,11 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
 def test_a_level_that_is_not_there_is_an_error(check_kernels: Path) -> None:
     done = subprocess.run([check_kernels, "abacus"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "there is no CPU level 'abacus' here\n")
+
+
+def test_a_build_that_chooses_its_level_keeps_steps(root: Path, need_tool: Callable[..., str]) -> None:
+    flags = ["-fsyntax-only", "-DNMP_FIXED_CPU=0", "-DNMP_KEEP_STEPS=0", *includes(root)]
+    command = [need_tool("cc", "gcc", "clang"), *flags, root / "interpreter/src/nmp.c"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "NMP_KEEP_STEPS=0 is for NMP_FIXED_CPU=1" in done.stderr

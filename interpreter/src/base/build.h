@@ -33,6 +33,10 @@
 #endif
 #endif
 
+#if !NMP_FIXED_CPU && !NMP_KEEP_STEPS
+#error "a build that chooses its CPU level at create keeps steps: NMP_KEEP_STEPS=0 is for NMP_FIXED_CPU=1"
+#endif
+
 /* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
  * before. */
 #ifndef NMP_FAULT_DETAILS

@@ -22,6 +22,9 @@ static inline const uint8_t *nmp_padding(const nmp_conv *c, size_t channel) {
   return (const uint8_t *)c->pad + (channel << nmp_x_wide(c));
 }
 
+/* Fills `times` places with the first, of so many bytes; times > 0. */
+void nmp_repeat(uint8_t *place, size_t bytes, size_t times);
+
 /* Copies the patch of one output pixel and group: KH * KW * in / groups elements. */
 void nmp_gather(const nmp_conv *c, nmp_place at, size_t group, uint8_t *patch);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "arch/aarch64/vector128.inc"
-#include "conv/conv.h"
+#include "conv/fits_int32.h"
 
 #define CHOOSE nmp_depthwise_neon
 #include "arch/aarch64/depthwise.inc"

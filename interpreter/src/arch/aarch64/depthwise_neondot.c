@@ -4,7 +4,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "conv/conv.h"
+#include "conv/fits_int32.h"
 
 NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
 

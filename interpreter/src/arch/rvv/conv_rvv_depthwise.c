@@ -130,7 +130,7 @@ static window window_of(const nmp_conv *c, nmp_place at) {
   return w;
 }
 
-/* The sums in the scratch: what the taps of a window add that are padding, above, below, left and right of its pixels. */
+/* The sums in the scratch: what the taps of a window add that are padding: above, below, left, right of its pixels. */
 static void add_padding(const nmp_conv *c, pixel_fn *compute, const window *at) {
   const int32_t top = at->top, bottom = top + at->rows, left = at->left, right = left + at->columns;
   const int32_t rows = c->v.kernel, columns = c->h.kernel;

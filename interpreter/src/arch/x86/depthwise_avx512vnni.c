@@ -4,7 +4,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "conv/conv.h"
+#include "conv/fits_int32.h"
+#include "conv/patch.h"
 
 NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
 

@@ -44,7 +44,7 @@ typedef struct nmp_gemm_panel {
 
 /* Some pixels of y times the channels of a panel. */
 typedef struct nmp_gemm_tile {
-  int32_t sums[NMP_TILE_PIXELS * NMP_PANEL_CHANNELS]; /* [pixel][plane][lane] */
+  int32_t sums[NMP_TILE_PIXELS * NMP_PANEL_CHANNELS]; /* [plane][pixel][lane] */
   int64_t wide[NMP_TILE_PIXELS * NMP_PANEL_CHANNELS]; /* [pixel][lane] */
   const uint8_t *const *x;                            /* where the first segment of each pixel is, in the padded rows */
   size_t plane;                                       /* bytes to the plane of low parts */

@@ -1,30 +1,35 @@
 #include "conv/gemm/load.h"
 
 #include "conv/gemm/split_words.h"
+#include "conv/patch.h"
 
 #ifdef NMP_HAS_GEMM
 #include <string.h>
 
-#define SHORT_ROW 256 /* bytes of a padded row; to zero them all is faster than each row's ends */
+#define SHORT_ROW 256 /* bytes of a padded row; to fill them all is faster than each row's ends */
 
 static void load_elements(const nmp_padded *padded, size_t element, const void *x, size_t n) {
   padded->p->load(padded->bytes + element * padded->p->element, x, n, padded->plane);
 }
 
+/* One pixel as the product wants it, and copies of it. */
 static void load_padding(const nmp_padded *padded, size_t element, size_t pixels) {
-  const size_t in = padded->c->in, bytes = padded->p->element;
-  if (padded->zeroed) {
+  const size_t in = padded->c->in, pixel = in * padded->p->element;
+  uint8_t *to = padded->bytes + element * padded->p->element;
+  if (padded->filled || pixels == 0) {
     return;
   }
-  for (size_t i = 0; i < pixels && padded->c->pad; i++) {
-    load_elements(padded, element + i * in, padded->c->pad, in);
+  if (padded->c->pad) {
+    load_elements(padded, element, padded->c->pad, in);
+  } else if (nmp_is_split_words(padded->p)) {
+    nmp_split_words_zeros(to, in);
   }
-  if (nmp_is_split_words(padded->p) && !padded->c->pad) {
-    nmp_split_words_zeros(padded->bytes + element * bytes, pixels * in);
-    return;
-  }
-  for (size_t plane = 0; plane < padded->p->planes && !padded->c->pad && pixels > 0; plane++) {
-    memset(padded->bytes + plane * padded->plane + element * bytes, padded->p->zero, pixels * in * bytes);
+  for (size_t plane = 0; plane < padded->p->planes; plane++, to += padded->plane) {
+    if (padded->c->pad || nmp_is_split_words(padded->p)) {
+      nmp_repeat(to, pixel, pixels);
+    } else {
+      memset(to, padded->p->zero, pixels * pixel);
+    }
   }
 }
 
@@ -60,10 +65,10 @@ void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines
   const size_t x_row = ((size_t)s->h.in * padded->c->in) << padded->c->x_wide, rows = nmp_gemm_padded_rows(s, lines);
   const uint8_t *x = (const uint8_t *)padded->c->x + image * (size_t)s->v.in * x_row;
   const int32_t top = (int32_t)line * s->v.stride - s->v.before;
-  const size_t bytes = s->row * padded->p->element;
-  padded->zeroed = !s->whole && !padded->c->pad && !nmp_is_split_words(padded->p) && bytes <= SHORT_ROW;
-  for (size_t plane = 0; plane < padded->p->planes && padded->zeroed; plane++) {
-    memset(padded->bytes + plane * padded->plane, padded->p->zero, rows * bytes);
+  padded->filled = 0;
+  if (!s->whole && s->row * padded->p->element <= SHORT_ROW) {
+    load_padding(padded, 0, rows * s->width);
+    padded->filled = 1;
   }
   for (size_t r = 0, n; r < rows; r += n) {
     const int32_t iy = top + (int32_t)r * s->v_hop;

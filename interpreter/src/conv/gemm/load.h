@@ -12,7 +12,7 @@ typedef struct nmp_padded {
   const nmp_gemm_shape *s;
   uint8_t *bytes;
   size_t plane; /* bytes */
-  int zeroed;   /* what is padding is there already */
+  int filled;   /* what is padding is there already */
 } nmp_padded;
 
 /* Loads those that lines [line, line + lines) of an image see. */

@@ -1,62 +1,28 @@
 #include "conv/gemm/pack.h"
 
+#include "conv/fits_int32.h"
 #include "conv/gemm/split_words.h"
 
 #ifdef NMP_HAS_GEMM
 #include <string.h>
 
-#define WEIGHTS_AT_ONCE 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
-
-static void pack_sum_narrow(const int8_t *weights, size_t n, int64_t *sum, int64_t *most) {
-  int16_t some = 0, some_most = 0;
-  for (size_t i = 0; i < n; i++) {
-    const int16_t w = weights[i], minus = (int16_t)-w;
-    some = (int16_t)(some + w);
-    some_most = (int16_t)(some_most + (w < minus ? minus : w));
-  }
-  *sum += some;
-  *most += some_most;
-}
-
-static void pack_sum_wide(const int16_t *weights, size_t n, int64_t *sum, int64_t *most) {
-  int32_t some = 0, some_most = 0;
-  for (size_t i = 0; i < n; i++) {
-    const int32_t w = weights[i];
-    some += w;
-    some_most += w < 0 ? -w : w;
-  }
-  *sum += some;
-  *most += some_most;
-}
-
-/* The sum of a channel's weights and that of their magnitudes. */
-static void pack_sum_weights(const nmp_conv *c, size_t channel, int64_t *sum, int64_t *most) {
-  *sum = *most = 0;
-  for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
-    n = nmp_gemm_min(end - i, WEIGHTS_AT_ONCE);
-    if (c->w_wide) {
-      pack_sum_wide((const int16_t *)c->w + i, n, sum, most);
-    } else {
-      pack_sum_narrow((const int8_t *)c->w + i, n, sum, most);
-    }
-  }
-}
+#define WEIGHTS_AT_ONCE 128 /* of a channel, in k-groups */
 
 /* A channel without weights has its bias for a sum, whatever its shift is. */
 int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
   const int split = p->planes == 2;
-  int64_t sum, most;
-  pack_sum_weights(c, channel, &sum, &most);
-  const int by = most > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
+  const nmp_weight_sums w = nmp_sum_weights(c, channel);
+  const int by = w.magnitudes > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
   const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
-  const int64_t x_most = c->x_wide && !split ? 32768 : 128;
-  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * sum : first); /* bytes of x are 128 too large */
+  /* Split planes: 256ths of x, and what the low parts carry. */
+  const int64_t most = split ? w.magnitudes * 128 + w.magnitudes / 2 + 1 : w.magnitudes * nmp_x_most(c);
+  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * w.sum : first); /* bytes of x are 128 too large */
   *shift = by;
-  return (first < 0 ? -first : first) + most * x_most + (split ? most / 2 + 1 : 0) <= INT32_MAX;
+  return nmp_fits_int32(first, most);
 }
 
 /* Whether one of n weights is among `least` to `most`. */
@@ -83,8 +49,7 @@ static void pack_starts(const nmp_conv *c, const nmp_gemm_product *p, size_t fir
     panel->fits_int32 = panel->fits_int32 && nmp_gemm_fits_int32(c, p, first + i, &panel->start[i], &panel->shift[i]);
   }
   for (size_t i = 0; i < channels && !panel->fits_int32; i++) {
-    int64_t sum, most;
-    pack_sum_weights(c, first + i, &sum, &most);
+    const int64_t sum = nmp_sum_weights(c, first + i).sum;
     panel->start[i] = p->zero ? (int32_t)(-128 * sum) : c->x_wide && c->w_wide ? (int32_t)sum : 0;
     panel->shift[i] = panel->scale_shift[i];
   }

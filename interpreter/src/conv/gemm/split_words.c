@@ -1,5 +1,7 @@
 #include "conv/gemm/split_words.h"
 
+#include "conv/fits_int32.h"
+
 #ifdef NMP_HAS_GEMM
 #include <string.h>
 
@@ -40,9 +42,9 @@ static int32_t split_pack_group(const int16_t *w, uint8_t *to, size_t lanes) {
   return sum;
 }
 
-/* `most` is the sum of the magnitudes of the weights. A channel without weights may have any shift. */
-static int split_fits(const nmp_conv *c, size_t channel, int64_t most, size_t lane, nmp_gemm_panel *panel,
-                      int32_t *high) {
+/* A channel without weights may have any shift. */
+static int split_fits(const nmp_conv *c, size_t channel, size_t lane, nmp_gemm_panel *panel, int32_t *high) {
+  const int64_t most = nmp_x_most(c) * nmp_sum_weights(c, channel).magnitudes;
   const int shift = most > 0 ? nmp_conv_shift(c, channel) : 0, unit = shift < 16 ? shift : 16;
   const int64_t bias = nmp_conv_bias(c, channel);
   if (shift < 0 || shift > 46 || bias > S_MAX >> shift || -bias > S_MAX >> shift) {
@@ -53,26 +55,16 @@ static int split_fits(const nmp_conv *c, size_t channel, int64_t most, size_t la
   *high = (int32_t)(start >> 16);
   panel->unit[lane] = unit;
   panel->shift[lane] = shift - unit;
-  const int64_t largest = (start < 0 ? -start : start) + most * 32768;
+  const int64_t largest = (start < 0 ? -start : start) + most;
   return largest < S_MAX && largest >> unit < INT32_MAX;
 }
 
-static int64_t split_sum_magnitudes(const int16_t *w, size_t n) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < n; i++) {
-    sum += w[i] < 0 ? -w[i] : w[i];
-  }
-  return sum;
-}
-
 static void split_starts(const nmp_conv *c, size_t first, size_t channels, nmp_gemm_panel *panel, int32_t *high) {
-  const int16_t *w = (const int16_t *)c->w + first * c->k;
   panel->fits_int32 = 1;
-  for (size_t i = 0; i < channels; i++, w += c->k) {
+  for (size_t i = 0; i < channels; i++) {
     panel->bias[i] = nmp_conv_bias(c, first + i);
     panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
-    panel->fits_int32 =
-        panel->fits_int32 && split_fits(c, first + i, split_sum_magnitudes(w, c->k), i, panel, &high[i]);
+    panel->fits_int32 = panel->fits_int32 && split_fits(c, first + i, i, panel, &high[i]);
   }
   for (size_t i = 0; i < channels && !panel->fits_int32; i++) {
     panel->start[i] = high[i] = 0;

@@ -1,5 +1,5 @@
-/* Finds the ops of a net that are run as one, for hosts: rows that go through several ops (fuse_rows.h), or convolutions
- * that write to their channels of a concatenation (fuse_concat.h).
+/* Finds the ops of a net that are run as one, for hosts: rows that go through several ops (fuse_rows.h), or
+ * convolutions that write to their channels of a concatenation (fuse_concat.h).
  */
 #ifndef NMP_CORE_FUSE_FUSE_H
 #define NMP_CORE_FUSE_FUSE_H

@@ -1,5 +1,5 @@
-/* Placed inputs: convolutions right before a concatenation of channels write their channels of each pixel of its result,
- * so that nothing is copied. For hosts.
+/* Placed inputs: convolutions right before a concatenation of channels write their channels of each pixel of its
+ * result, so that nothing is copied. For hosts.
  */
 #ifndef NMP_CORE_FUSE_FUSE_CONCAT_H
 #define NMP_CORE_FUSE_FUSE_CONCAT_H
@@ -7,7 +7,8 @@
 #include "core/steps.h"
 
 /* What begins with this op of a verified model, but for its place in the arena: convolutions right before a
- * concatenation that alone reads what they make, with it. Nothing that they read or write may lie where its result does.
+ * concatenation that alone reads what they make, with it. Nothing that they read or write may lie where its result
+ * does.
  */
 nmp_fused nmp_fuse_concat(const nmp_model *m, uint32_t op, uint64_t *budget);
 

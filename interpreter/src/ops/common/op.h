@@ -62,9 +62,10 @@ typedef struct nmp_rule {
 #endif
 #define NMP_FINE NMP_RULE(NMP_OK, NULL, 0, 0)
 
-/* check, scratch, part, overlap and work are called once, before there is an arena: only constants have data, and
- * scratch is NULL. The caller has checked each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are
- * int8 or int16 with one exponent, exponents and clip ranges in range) and that there is one output, an activation.
+/* check, scratch, part, overlap and work are called while a file is verified, check first. There is no arena then: only
+ * constants have data, and scratch is NULL. They may be called again, with the same result. The caller has checked each
+ * tensor by itself (rank, dims >= 1, bytes < 2^31, activations are int8 or int16 with one exponent, exponents and clip
+ * ranges in range) and that there is one output, an activation.
  */
 struct nmp_op_type {
   nmp_rule (*check)(

@@ -1,5 +1,5 @@
-/* A convolution whose result shares bytes with its input, `over` bytes after the input's first one: FORMAT.md says which
- * plans are legal.
+/* A convolution whose result shares bytes with its input, `over` bytes after the input's first one. FORMAT.md says
+ * which plans are legal.
  */
 #ifndef NMP_OPS_COMMON_OVERLAP_H
 #define NMP_OPS_COMMON_OVERLAP_H

@@ -14,8 +14,8 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 /* This build has a kernel for it; after nmp_check_weights. */
 nmp_rule nmp_conv_check(const nmp_conv *c);
 
-/* Members of an nmp_op_type that has `conv`: the one way of all convolutions, also of those whose result is written over
- * their input.
+/* Members of an nmp_op_type that has `conv`: the one way of all convolutions, also of those whose result is written
+ * over their input.
  */
 size_t nmp_conv_scratch(const nmp_op *op);
 void nmp_conv_run(const nmp_op *op);
