@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, schedule
+from nmpconv import __version__, recipes, schedule
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine, Refused
@@ -34,6 +34,7 @@ from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, ranges
+from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.equalize import fewest_bits
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
@@ -47,6 +48,10 @@ REPORT_IMAGES = 32
 SAME_IMAGES = 4  # that the float graph is compared with the user's model on
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 # Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
+# Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
+# for; the recipe has what came of that.
+NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
+NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 HELD_OUT = 6  # images that are enough to hold a third of them out
 BALANCED_16_DB = 3.0
 
@@ -60,7 +65,8 @@ class Options:
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
     `nmpconv.targets`; the memory plan is made for it. preprocess: for image inputs, by input name or one for all.
-    outputs: where to cut the graph.
+    outputs: where to cut the graph. recipe: a file that has these choices, and choices for single tensors and ops.
+    save_recipe: a file to write what was decided to.
     """
 
     bits: str = "8"
@@ -84,6 +90,8 @@ class Options:
     dump_ir: Path | None = None
     load_profile: Path | None = None
     save_profile: Path | None = None
+    recipe: Path | None = None
+    save_recipe: Path | None = None
     max_images: int | None = None
     max_pixels: int | None = None
 
@@ -113,6 +121,7 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
 
 
 def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress: Progress) -> Result:
+    by_name, options = _by_name(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     samples = _open(imported, calib, options)
@@ -135,6 +144,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     stats = {value.name: stats[value.name] for value in graph.activations()}
 
+    choices = by_name.choices(graph)
     same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(
@@ -144,8 +154,9 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
-    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points)
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
     recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
+    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
@@ -160,12 +171,15 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
         report = replace(report, float_db=same.db, float_required_db=same.required)
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
+    if options.save_recipe is not None:
+        recipes.save(options.save_recipe, _decided(options, graph, prepared, recipe, fitter, choices))
     return Result(data, replace(report, file_bytes=len(data)), planned)
 
 
 def plan(model: Path, options: Options) -> Result:
     """What needs no images: a conversion by the statistics of `ranges.assumed`, so its exponents and integers mean
     nothing, but sizes do. No channel is left out, for that is a matter of the integers."""
+    by_name, options = _by_name(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
@@ -174,7 +188,9 @@ def plan(model: Path, options: Options) -> Result:
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(weight_bits(options.bits), options.per_tensor, gptq=False, bias_bits=options.bias_bits)
-    fitter = Fitter(graph, ranges.run(graph, ranges.assumed(graph)), bits, Method("max"), rounding, [])
+    choices = by_name.choices(graph).widths()
+    stats = ranges.run(graph, ranges.assumed(graph))
+    fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
     recipe = Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
     planned = schedule.planned(integer, options.max_ram, options.target, trace)
@@ -185,6 +201,31 @@ def plan(model: Path, options: Options) -> Result:
         for layer in report.layers
     ]
     return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
+
+
+def _by_name(options: Options) -> tuple[recipes.RecipeFile, Options]:
+    """The recipe's file, and the options with what it says; UsageError where a flag says something else."""
+    if options.recipe is None:
+        return recipes.RecipeFile(), options
+    found, plain = recipes.load(options.recipe), Options()
+    for key, value in found.convert.items():
+        given = getattr(options, key)
+        if given not in (getattr(plain, key), value):
+            raise UsageError(
+                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
+            )
+    return found, replace(options, **found.convert)
+
+
+def _decided(
+    options: Options, graph: Graph, prepared: Prepared, recipe: Recipe, fitter: Fitter, choices: Choices
+) -> str:
+    """The text of a recipe that converts to the same bytes. graph: before equalization."""
+    rounding = "gptq" if recipe.gptq else "nearest"
+    whole = {key: getattr(options, key) for key in recipes.CONVERT if getattr(options, key) is not None}
+    whole |= {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
+    ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
+    return recipes.to_text(whole, graph, prepared.chosen, prepared.free, ops, choices)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
@@ -362,11 +403,7 @@ def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[byt
 
 def _metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict[str, str]:
     """Facts about the conversion; nothing that differs between two runs of the same command."""
-    config = {
-        f.name: getattr(options, f.name)
-        for f in fields(options)
-        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "max_pixels", "preprocess", "target")
-    }
+    config = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in NOT_KEPT}
     found = {"target": options.target} if options.target else {}
     return found | {
         "producer": f"nmpconv {__version__}",

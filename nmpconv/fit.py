@@ -21,8 +21,9 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, untie
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
 
@@ -41,8 +42,8 @@ class Unequal(VerifyError):
 class Recipe:
     """One way to quantize.
 
-    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were tried
-    and left out.
+    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were left
+    out.
     """
 
     equalize: str
@@ -58,19 +59,22 @@ class Recipe:
 class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
 
-    notes: what was considered and left out.
+    chosen: with the grids as they were chosen, before what is not legal is changed. free: the activations that could
+    have an origin. notes: what was considered and left out.
     """
 
     float_graph: Graph
+    chosen: Graph
     ranged: Graph
     evidence: Evidence
+    free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Fitter:
     """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none.
 
-    zero_points: whether tensors may have an origin.
+    zero_points: whether tensors may have an origin. choices: what is not to be decided here.
     """
 
     def __init__(
@@ -82,13 +86,15 @@ class Fitter:
         rounding: Rounding,
         images: Feeds,
         zero_points: bool = True,
+        choices: Choices = NOTHING,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding, self.zero_points = method, rounding, zero_points
+        self._method, self._rounding, self.zero_points, self._choices = method, rounding, zero_points, choices
 
     def without_zero_points(self) -> Fitter:
         """The same where no tensor has an origin."""
-        return Fitter(self.graph, self.stats, self.bits, self._method, self._rounding, self.images, False)
+        method, rounding = self._method, self._rounding
+        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, False, self._choices)
 
     @property
     def weight_bits(self) -> int:
@@ -97,10 +103,12 @@ class Fitter:
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
+        bits = widths.by_name(graph, bits, self._choices)
         trace(graph, "FLOAT", "equalize")
         notes: tuple[str, ...] = ()
+        free = tuple(origins.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")
+            stored = trace(origins.run(graph, stats, bits, self._choices), "FLOAT", "origins")
             try:
                 self._guard("zero points", stored, images[:GUARD_IMAGES])
                 graph = stored
@@ -108,14 +116,15 @@ class Fitter:
                 notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = untie.run(graph, stats, bits)
         trace(untied, "FLOAT", "untie")
-        ranged = trace(exponents.run(untied, stats, bits, self._method), "RANGED", "exponents")
-        ranged = trace(legalize.run(ranged), "RANGED", "legalize")
+        chosen = trace(exponents.run(untied, stats, bits, self._method, self._choices), "RANGED", "exponents")
+        ranged = trace(legalize.run(chosen), "RANGED", "legalize")
+        exponents.check_given(ranged, self._choices)
         evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
-        return Prepared(graph, ranged, evidence, notes)
+        return Prepared(graph, chosen, ranged, evidence, free, notes)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence)
+        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence, self._choices)
         return trace(integer, "INT", "quantize")
 
     def scores(
@@ -166,17 +175,17 @@ class Fitter:
             return dict(zip(left, map(step, pool.map(score, left)), strict=True))
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
-        graph, stats, bits = self.graph, self.stats, self.bits
+        graph, stats, bits, kept = self.graph, self.stats, self.bits, self._choices.kept()
         if mode == "none":
             return graph, stats, bits
         if mode == "vector":
             graph = gates.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
-            graph = equalize.vector(graph, stats, bits)
+            graph = equalize.vector(graph, stats, bits, kept)
             stats = observe(FloatEngine(graph, names), images, names)
         free = origins.free(graph, stats) if self.zero_points else ()
-        graph, factors = equalize.fill(graph, stats, bits, free)
+        graph, factors = equalize.fill(graph, stats, bits, free, kept)
         self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES])
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
 

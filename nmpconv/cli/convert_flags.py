@@ -82,6 +82,16 @@ class Quantization(Group):
             help="Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
         ),
     ] = True
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take these choices from a TOML file, and choices for single tensors and ops by name.",
+            show_default=False,
+        ),
+    ] = None
+    save_recipe: Annotated[
+        Path | None, typer.Option(help="Write what was decided to a file for --recipe.", show_default=False)
+    ] = None
     drop_channels: Annotated[
         bool,
         typer.Option(

@@ -304,7 +304,7 @@ def test_max_images(place: Place) -> None:
     assert ("calibrate", 4, 4) in place.told
     assert {total for stage, _, total in place.told if stage == "calibrate"} == {4}
     assert json.loads(reader.read(result.data).metadata["calibration"])["images"] == 4
-    assert result.report.recipe == "equalize none, nearest rounding"  # too few to hold some out
+    assert result.report.recipe == "equalize none, nearest rounding, no zero points"  # too few to hold some out
     assert result.report.notes == ()
 
 

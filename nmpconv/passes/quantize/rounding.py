@@ -31,6 +31,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize import weights as grids
 from nmpconv.passes.quantize.bias import on_output_grid
+from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.gptq import round_weights
 from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
@@ -53,8 +54,18 @@ class Rounding:
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
 
+    def of(self, node: Node, choices: Choices) -> Rounding:
+        """That of one node."""
+        return Rounding(
+            choices.op(node.name, "weight_bits", self.weight_bits),
+            choices.op(node.name, "per_tensor", self.per_tensor),
+            choices.op(node.name, "rounding", "gptq" if self.gptq else "nearest") == "gptq",
+            self.bias_correction,
+            choices.op(node.name, "bias_bits", self.bias_bits),
+        )
 
-def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
+
+def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTHING) -> Graph:
     """An integer graph from a float graph whose activations have their quant."""
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
     result = replace(graph, nodes=(), values=values)
@@ -62,7 +73,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            layer = _Layer(graph, node, how, known[node.inputs[0]])
+            layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
             node, fresh = _weighted(layer, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
         else:
             node, fresh = OPS[node.op].quantize(node, result)
