@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
-from nmpconv.fit import Fitter, Prepared, Recipe, Unequal
+from nmpconv.fit import Fitter, Prepared, Recipe, Score, Unequal
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.graph.reference import run as run_reference
@@ -52,6 +51,7 @@ EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
+FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
 HELD_OUT = 6  # images that are enough to hold a third of them out
 BALANCED_16_DB = 3.0
 
@@ -155,7 +155,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
+    recipe, prepared, notes, score = _choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
@@ -164,7 +164,8 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
-    report = replace(report, recipe=str(recipe), notes=notes)
+    report = replace(report, recipe=str(recipe), notes=notes, held_out=score)
+    report = replace(report, warnings=_warnings(options, len(images), score))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
@@ -283,7 +284,13 @@ def _spread(count: int, limit: int) -> list[int]:
 
 
 def _recipes(options: Options, images: int) -> list[Recipe]:
-    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak."""
+    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak.
+
+    UsageError for what cannot be without images.
+    """
+    for name, asked in (("equalize", "vector"), ("rounding", "gptq")):
+        if not images and getattr(options, name) == asked:
+            raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --calib SOURCE, too")
     modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
     if options.equalize != "auto":
         modes = [options.equalize]
@@ -291,18 +298,18 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
         options.rounding
     ]
     if not images:
-        modes, roundings = ["none"], [False]
+        modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
 
 
 def _choose(
     fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
-) -> tuple[Recipe, Prepared, tuple[str, ...]]:
-    """The recipe that is best on held-out images, prepared on all, and what was considered.
+) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
+    """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
-    With fewer than HELD_OUT images: the first. An equalization that changes the float function is left out; where none
-    of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
-    BALANCED_16_DB. The best one is tried without zero points, too.
+    With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
+    where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
+    better by BALANCED_16_DB. The best one is tried without zero points, too.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
@@ -318,29 +325,44 @@ def _choose(
     plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
     roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
     for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
-        ranked = list(tier)
-        if len(tier) > 1 and len(fitter.images) >= HELD_OUT:
+        ranked, scores = list(tier), dict[Recipe, Score]()
+        if len(fitter.images) >= HELD_OUT:
             scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
-            notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
-            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
-            if fitter.zero_points and narrow and ranked:
+            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe].db)
+        if len(tier) > 1 and ranked and scores:
+            notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in scores.items()]
+            if fitter.zero_points and narrow:
                 best, plain = ranked[0], replace(ranked[0], zero_points=False)
                 without = fitters[False].scores(
                     [plain],
                     lambda done, total: progress("choose", done, total),
                     lambda mode, error: leave_out(mode, error, False),
                 )
-                notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in without.items()]
-                ranked = [plain, *ranked] if without.get(plain, -math.inf) > scores[best] else ranked
+                notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in without.items()]
+                ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
+                scores |= without
         for recipe in ranked:
             if (recipe.equalize, recipe.zero_points) in lost:
                 continue
             try:
                 prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
-                return recipe, prepared, (*notes, *prepared.notes)
+                return recipe, prepared, (*notes, *prepared.notes), scores.get(recipe)
             except Unequal as error:
                 leave_out(recipe.equalize, error, recipe.zero_points)
     raise AssertionError("equalize none keeps every function")
+
+
+def _warnings(options: Options, images: int, score: Score | None) -> tuple[str, ...]:
+    """What a person should know before trusting the file, and what to try."""
+    found = []
+    if 0 < images < FEW_IMAGES:
+        found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
+    if score is not None and (score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT)):
+        wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(options.widths, "--bits a16w8")
+        tries = [wider] if options.bits == "8" else ["--bits 16"] if options.bits == "a16w8" else []
+        tries += ["more images"] if images < FIT_IMAGES else []
+        found.append(f"poor on images that nothing was fitted to; try {', '.join([*tries, 'other preprocessing'])}")
+    return tuple(found)
 
 
 def _compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:

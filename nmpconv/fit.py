@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,15 @@ class Recipe:
     def __str__(self) -> str:
         rounding = "gptq" if self.gptq else "nearest"
         return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
+
+
+class Score(NamedTuple):
+    """On images that nothing was fitted to. db: SQNR of the heads, their mean. agreement: in %, of the first head; None
+    where that is no vector of scores. images: how many there were."""
+
+    db: float
+    agreement: float | None
+    images: int
 
 
 @dataclass(frozen=True)
@@ -132,8 +141,8 @@ class Fitter:
         recipes: Sequence[Recipe],
         progress: Callable[[int, int], None],
         leave_out: Callable[[str, Unequal], None],
-    ) -> dict[Recipe, float]:
-        """SQNR in dB of the heads (their mean) on every third image, each recipe fitted on the other two thirds.
+    ) -> dict[Recipe, Score]:
+        """On every third image, each recipe fitted on the other two thirds.
 
         leave_out: gets the modes of equalization that change the function; their recipes have no score.
         """
@@ -150,10 +159,9 @@ class Fitter:
             progress(finished, steps)
             return done
 
-        def score(recipe: Recipe) -> float:
+        def score(recipe: Recipe) -> Score:
             integer = self.quantize(prepared[recipe.equalize], recipe.gptq, Trace())
-            got = integer_outputs(integer, held, names)
-            return float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+            return scored(wanted, integer_outputs(integer, held, names), names)
 
         def prepare(mode: str) -> Prepared | Unequal:
             try:
@@ -182,12 +190,19 @@ class Fitter:
             graph = gates.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
-            graph = equalize.vector(graph, stats, bits, kept)
-            stats = observe(FloatEngine(graph, names), images, names)
+            graph, by_channel = equalize.vector(graph, stats, bits, kept)
+            stats = _carried(graph, stats, by_channel, images)
         free = origins.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, kept)
-        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES])
+        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES] or self._drawn())
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
+
+    def _drawn(self) -> Feeds:
+        """Seeded inputs within the known ranges, where there are no images."""
+        rng, ends = np.random.default_rng(0), {name: self.stats[name] for name in self.graph.inputs}
+        shapes = {name: self.graph[name].shape for name in ends}
+        draw = {name: rng.uniform(s.min, s.max, (GUARD_IMAGES, *shapes[name])) for name, s in ends.items()}
+        return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
 
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
         if graph is self.graph or not len(images):
@@ -196,6 +211,29 @@ class Fitter:
         found = parity.compare(to_onnx(self.graph, names), graph, [(image, image) for image in images], names)
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
+
+
+def _carried(
+    graph: Graph, stats: Mapping[str, TensorStats], factors: Mapping[str, np.ndarray], images: Feeds
+) -> dict[str, TensorStats]:
+    """Statistics of the graph whose channels have these factors [C], from those before.
+
+    Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
+    is seen on the images.
+    """
+    names = [value.name for value in graph.activations()]
+    limits = {name: stats[name].ends(factors[name]) for name in names if name in stats and stats[name].count}
+    seen = observe(FloatEngine(graph, names), images, names, limits=limits)
+    return {name: s.within(*limits[name]) if name in limits else s for name, s in seen.items()}
+
+
+def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
+    """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
+    db = float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+    first = wanted[names[0]]
+    ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
+    best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
+    return Score(db, 100 * float(np.mean(best[0] == best[1])) if ranked else None, len(first))
 
 
 def heads(graph: Graph) -> list[str]:

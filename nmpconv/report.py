@@ -14,7 +14,7 @@ from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
 from nmpconv.calib.rows import Rows
-from nmpconv.fit import Prepared, heads, integer_outputs
+from nmpconv.fit import Prepared, Score, heads, integer_outputs
 from nmpconv.graph.reference import step, walk
 from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.metrics import sqnr_db
@@ -97,7 +97,8 @@ class Report:
     be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
-    at the output where it is worst, and the least that was required; None without a comparison.
+    at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
+    recipe, fitted on two thirds of the images and measured on the others. warnings: for people.
     """
 
     quantized_nodes: int
@@ -117,6 +118,8 @@ class Report:
     legalized: tuple[Legalized, ...] = ()
     float_db: float | None = None
     float_required_db: float | None = None
+    held_out: Score | None = None
+    warnings: tuple[str, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -159,11 +162,15 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
-        return _finite({JSON_KEYS.get(name, name): value for name, value in asdict(self).items()})
+        plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out._asdict()}
+        return _finite({JSON_KEYS.get(name, name): value for name, value in plain.items()})
 
 
 def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
-    """The report of a planned graph, measured on these images (none: without measurements)."""
+    """The report of a planned graph, measured on these images (none: without measurements).
+
+    They may be those that it was fitted to; what others get is `Report.held_out`.
+    """
     report = Report.of(planned)
     if not len(images):
         return report

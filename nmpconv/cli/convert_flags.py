@@ -52,7 +52,7 @@ class Quantization(Group):
             help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights."
         ),
     ] = options.Bits.INT8
-    strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: int8 everywhere.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: all activations and weights int8.")] = False
     precise: Annotated[bool, typer.Option("--precise", help="With --bits 8: int16 in more places.")] = False
     per_tensor: Annotated[
         bool,

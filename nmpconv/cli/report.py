@@ -52,6 +52,7 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("considered", "\n".join(report.notes)),
             ("float graph", _float(report)),
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_by_head.items())),
+            ("held out", _held_out(report)),
             ("given ranges", "" if planned else _legalized(report)),
             (
                 "costliest",
@@ -60,7 +61,18 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
         ]
     )
+    for warning in report.warnings:
+        show.line(f"warning: {warning}")
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _held_out(report: Report) -> str:
+    """The SQNR above is of images that biases were fitted to; this is not."""
+    found = report.held_out
+    if found is None:
+        return ""
+    agreement = "" if found.agreement is None else f", {found.agreement:.1f} % agreement"
+    return f"{show.db(found.db)} dB{agreement}, fitted without these {found.images} images"
 
 
 def _float(report: Report) -> str:

@@ -97,9 +97,10 @@ class Balance:
 
 def vector(
     graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
-) -> Graph:
-    """The graph with the factors of case 1; those of the tensors ``kept`` are 1."""
-    return scale(graph, Balance(graph, stats, bits, kept).factors())
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The graph with the factors of case 1, and the factors [C]; those of the tensors ``kept`` are 1."""
+    factors = Balance(graph, stats, bits, kept).factors()
+    return scale(graph, factors), factors
 
 
 def fill(

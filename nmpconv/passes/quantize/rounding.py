@@ -11,7 +11,7 @@ For each convolution and fully connected:
    the weights did to the input's origin, rounded once.
 5. The narrowest of int8, int16, int32 that holds the biases.
 
-The other ops make their own constants (Op.quantize).
+The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import step, walk
-from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
+from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize import weights as grids
@@ -76,13 +76,23 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
             node, fresh = _weighted(layer, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
         else:
-            node, fresh = OPS[node.op].quantize(node, result)
+            plain = node
+            node, fresh = OPS[plain.op].quantize(plain, result)
+            fresh = [replace(value, observed=_of_constant(value, plain, result)) for value in fresh]
         result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
         known[node.outputs[0]] = intervals.of_node(result, node, known)
         if evidence.inputs:
             env.update(step(result, node, env))
     used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
     return replace(result, values={n: v for n, v in result.values.items() if n in used})
+
+
+def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
+    """How the exponent of an op's own constant came about."""
+    quant = _quant(value)
+    around = [other.quant.exponents for other in (*graph.ins(node), *graph.outs(node)) if other.quant is not None]
+    operand = any(other.is_const and other.shape == value.shape for other in graph.ins(node))
+    return Observed(0.0, 0.0, "derived" if quant.exponents in around else "max" if operand else "fixed")
 
 
 def integers(x: np.ndarray, value: Value) -> np.ndarray:
@@ -216,16 +226,19 @@ class _Layer:
         lo, hi = fixed.INT_MIN, fixed.INT_MAX
         wb = how.weight_bits
         made = [
-            (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel)),
-            (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits])),
+            (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel), "mse"),
+            (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits]), "derived"),
         ]
         if self.pad is not None:
-            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits])))
+            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits]), "derived"))
         values, names = [], [node.inputs[0]]
         # A constant that two nodes share is quantized for each of them, so every one has its consumer's name.
-        for role, (data, quant) in zip(("weight", "bias", "pad"), made, strict=False):
+        for role, (data, quant, method) in zip(("weight", "bias", "pad"), made, strict=False):
             name = f"{node.name}.{role}"
-            values.append(Value(name, data.shape, quant.dtype, data.astype(quant.dtype), quant=quant))
+            observed = Observed(0.0, 0.0, method)
+            values.append(
+                Value(name, data.shape, quant.dtype, data.astype(quant.dtype), observed=observed, quant=quant)
+            )
             names.append(name)
         return replace(node, inputs=tuple(names)), values
 
