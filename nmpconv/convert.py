@@ -18,12 +18,13 @@ from nmpconv.calib.engine import FloatEngine, Refused
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.original import original
 from nmpconv.calib.parity import Parity
+from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
-from nmpconv.fit import Fitter, Prepared, Recipe, Score, Unequal
+from nmpconv.fit import Fitter, Prepared, Recipe, Score
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.graph.reference import run as run_reference
@@ -34,7 +35,6 @@ from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, ranges
 from nmpconv.passes.quantize.choices import Choices
-from nmpconv.passes.quantize.equalize import fewest_bits
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
@@ -45,15 +45,11 @@ FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
 SAME_IMAGES = 4  # that the float graph is compared with the user's model on
-EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
-# Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
-HELD_OUT = 6  # images that are enough to hold a third of them out
-BALANCED_16_DB = 3.0
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    recipe, prepared, notes, score = _choose(fitter, _recipes(options, len(images)), progress, trace)
+    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
@@ -300,56 +296,6 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
-
-
-def _choose(
-    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
-) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
-    """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
-
-    With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
-    where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
-    better by BALANCED_16_DB. The best one is tried without zero points, too.
-    """
-    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
-    handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
-    notes: list[str] = []
-    lost: set[tuple[str, bool]] = set()  # equalization, zero points
-    fitters = {True: fitter, False: fitter.without_zero_points()}
-
-    def leave_out(mode: str, error: Unequal, zero_points: bool = True) -> None:
-        lost.add((mode, zero_points))
-        notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
-
-    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
-    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
-    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
-    for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
-        ranked, scores = list(tier), dict[Recipe, Score]()
-        if len(fitter.images) >= HELD_OUT:
-            scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
-            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe].db)
-        if len(tier) > 1 and ranked and scores:
-            notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in scores.items()]
-            if fitter.zero_points and narrow:
-                best, plain = ranked[0], replace(ranked[0], zero_points=False)
-                without = fitters[False].scores(
-                    [plain],
-                    lambda done, total: progress("choose", done, total),
-                    lambda mode, error: leave_out(mode, error, False),
-                )
-                notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in without.items()]
-                ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
-                scores |= without
-        for recipe in ranked:
-            if (recipe.equalize, recipe.zero_points) in lost:
-                continue
-            try:
-                prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
-                return recipe, prepared, (*notes, *prepared.notes), scores.get(recipe)
-            except Unequal as error:
-                leave_out(recipe.equalize, error, recipe.zero_points)
-    raise AssertionError("equalize none keeps every function")
 
 
 def _warnings(options: Options, images: int, score: Score | None) -> tuple[str, ...]:

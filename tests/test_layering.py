@@ -45,9 +45,10 @@ PARTS: dict[str, set[str]] = {
     "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
+    "choose": {"fit", "graph", "passes/quantize", "progress"},
     "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
     "convert": {
-        *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
+        *("calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
     "evaluate": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},

@@ -35,7 +35,7 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
         [_row(layer, planned=planned) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
-    cost, worst = report.bias_rule_cost_db, report.costliest
+    cost = report.bias_rule_cost_db
     spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
     show.facts(
         [
@@ -54,10 +54,7 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("SQNR", "\n".join(f"{show.db(value)} dB  {name}" for name, value in report.sqnr_by_head.items())),
             ("held out", _held_out(report)),
             ("given ranges", "" if planned else _legalized(report)),
-            (
-                "costliest",
-                "" if worst is None else f"{worst.name} ({worst.op}): {show.db(worst.fall)} dB less than before it",
-            ),
+            ("costliest", _costliest(report)),
             ("bias rule", "" if cost is None else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
         ]
     )
@@ -73,6 +70,16 @@ def _held_out(report: Report) -> str:
         return ""
     agreement = "" if found.agreement is None else f", {found.agreement:.1f} % agreement"
     return f"{show.db(found.db)} dB{agreement}, fitted without these {found.images} images"
+
+
+def _costliest(report: Report) -> str:
+    """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
+    if report.costliest:
+        return "\n".join(f"{100 * share:.0f} % of the noise  {name}" for name, share in report.costliest.items())
+    worst = report.steepest
+    if worst is None:
+        return ""
+    return f"{worst.name} ({worst.op}): {show.db(worst.fall)} dB less than before it; {report.noise.skipped}"
 
 
 def _float(report: Report) -> str:

@@ -11,7 +11,8 @@ from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, 
 
 from nmpconv import fit
 from nmpconv.calib import parity
-from nmpconv.fit import Fitter, Recipe, Unequal, heads, integer_outputs
+from nmpconv.convert import Options, _warnings
+from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -258,3 +259,17 @@ def test_a_score_counts_the_same_best_classes() -> None:
     assert found == (pytest.approx(10 * np.log10(73 / 26)), 75.0, 4)
     plane = {"y": np.ones((4, 2, 2, 3))}
     assert fit.scored(plane, plane, ["y"])[1:] == (None, 4)
+
+
+@pytest.mark.parametrize(
+    ("score", "bits", "expected"),
+    [
+        (Score(14.9, 99.0, 40), "8", "--precise, --bits a16w8, other preprocessing"),
+        (Score(30.0, 94.9, 40), "a16w8", "try --bits 16, other preprocessing"),
+        (Score(30.0, None, 40), "8", None),
+    ],
+)
+def test_a_poor_result_is_told(score: Score, bits: str, expected: str | None) -> None:
+    found = _warnings(Options(bits=bits), 120, score)
+    assert len(found) == (expected is not None)
+    assert expected is None or expected in found[0]
