@@ -94,7 +94,7 @@ def attempt(files: Files, step: str, blank: Result, outputs: tuple[str, ...] = (
         return replace(blank, nodes=plan(files.model, Options(outputs=outputs)).report.total_nodes)
     done = convert(files.model, {"": files.calib}, Options(bits=step, outputs=outputs), lambda *_: None)
     found = evaluate(load(done.data), {"": files.test}, reference=files.model)
-    worst = done.report.costliest
+    worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
     return replace(blank, sqnr=dict(found.sqnr), costliest=costliest, nodes=done.report.total_nodes)
 

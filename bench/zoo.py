@@ -101,7 +101,8 @@ CROPS = {"super_resolution_224": 224, "fsrcnn_x2": 128}  # side in pixels
 class Row:
     """What one model at one width came to. Rates in %, SQNR in dB at the input of a final Softmax.
 
-    costliest: the layer at which the cumulative SQNR falls most, on calibration images, and by how much.
+    costliest: the tensor that makes most of the noise at the heads, and its share; or the layer at which the cumulative
+    SQNR falls most, and by how much.
     """
 
     model: str
@@ -275,7 +276,8 @@ def measure(
             offset = about.get("label_offset", 0)
             found = evaluate(net, {"": data.measure}, reference=model, limit=limit, label_offset=offset)
             ranked = about["task"] == "classification"
-            worst = result.report.costliest
+            costly, worst = list(result.report.costliest.items()), result.report.steepest
+            named = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
             yield Row(
                 model=name,
                 bits=setting,
@@ -283,7 +285,7 @@ def measure(
                 quantized_nodes=result.report.quantized_nodes,
                 total_nodes=result.report.total_nodes,
                 sqnr=found.sqnr,
-                costliest="" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)",
+                costliest=f"{costly[0][0]} ({100 * costly[0][1]:.0f} % of the noise)" if costly else named,
                 float_top1=found.reference_top1,
                 top1=found.top1,
                 agreement=found.agreement if ranked else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -12,19 +11,20 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, schedule
+from nmpconv import __version__, recipes, schedule
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine, Refused
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.original import original
 from nmpconv.calib.parity import Parity
+from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
-from nmpconv.fit import Fitter, Prepared, Recipe, Unequal
+from nmpconv.fit import Fitter, Prepared, Recipe, Score
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.graph.reference import run as run_reference
@@ -34,7 +34,7 @@ from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, ranges
-from nmpconv.passes.quantize.equalize import fewest_bits
+from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
@@ -45,10 +45,11 @@ FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
 SAME_IMAGES = 4  # that the float graph is compared with the user's model on
-EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
-# Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
-HELD_OUT = 6  # images that are enough to hold a third of them out
-BALANCED_16_DB = 3.0
+# Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
+# for; the recipe has what came of that.
+NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
+NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
+FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Options:
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
     `nmpconv.targets`; the memory plan is made for it. preprocess: for image inputs, by input name or one for all.
-    outputs: where to cut the graph.
+    outputs: where to cut the graph. recipe: a file that has these choices, and choices for single tensors and ops.
+    save_recipe: a file to write what was decided to.
     """
 
     bits: str = "8"
@@ -84,6 +86,8 @@ class Options:
     dump_ir: Path | None = None
     load_profile: Path | None = None
     save_profile: Path | None = None
+    recipe: Path | None = None
+    save_recipe: Path | None = None
     max_images: int | None = None
     max_pixels: int | None = None
 
@@ -113,6 +117,7 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
 
 
 def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress: Progress) -> Result:
+    by_name, options = _by_name(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     samples = _open(imported, calib, options)
@@ -135,6 +140,7 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     stats = {value.name: stats[value.name] for value in graph.activations()}
 
+    choices = by_name.choices(graph)
     same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(
@@ -144,8 +150,9 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
-    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points)
-    recipe, prepared, notes = _choose(fitter, _recipes(options, len(images)), progress, trace)
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
+    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
+    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
@@ -153,19 +160,23 @@ def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress:
     planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
-    report = replace(report, recipe=str(recipe), notes=notes)
+    report = replace(report, recipe=str(recipe), notes=notes, held_out=score)
+    report = replace(report, warnings=_warnings(options, len(images), score))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
         report = replace(report, float_db=same.db, float_required_db=same.required)
     vectors = _test_vectors(planned, feeds, options.test_vectors)
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
+    if options.save_recipe is not None:
+        recipes.save(options.save_recipe, _decided(options, graph, prepared, recipe, fitter, choices))
     return Result(data, replace(report, file_bytes=len(data)), planned)
 
 
 def plan(model: Path, options: Options) -> Result:
     """What needs no images: a conversion by the statistics of `ranges.assumed`, so its exponents and integers mean
     nothing, but sizes do. No channel is left out, for that is a matter of the integers."""
+    by_name, options = _by_name(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
@@ -174,7 +185,9 @@ def plan(model: Path, options: Options) -> Result:
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(weight_bits(options.bits), options.per_tensor, gptq=False, bias_bits=options.bias_bits)
-    fitter = Fitter(graph, ranges.run(graph, ranges.assumed(graph)), bits, Method("max"), rounding, [])
+    choices = by_name.choices(graph).widths()
+    stats = ranges.run(graph, ranges.assumed(graph))
+    fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
     recipe = Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
     planned = schedule.planned(integer, options.max_ram, options.target, trace)
@@ -185,6 +198,31 @@ def plan(model: Path, options: Options) -> Result:
         for layer in report.layers
     ]
     return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
+
+
+def _by_name(options: Options) -> tuple[recipes.RecipeFile, Options]:
+    """The recipe's file, and the options with what it says; UsageError where a flag says something else."""
+    if options.recipe is None:
+        return recipes.RecipeFile(), options
+    found, plain = recipes.load(options.recipe), Options()
+    for key, value in found.convert.items():
+        given = getattr(options, key)
+        if given not in (getattr(plain, key), value):
+            raise UsageError(
+                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
+            )
+    return found, replace(options, **found.convert)
+
+
+def _decided(
+    options: Options, graph: Graph, prepared: Prepared, recipe: Recipe, fitter: Fitter, choices: Choices
+) -> str:
+    """The text of a recipe that converts to the same bytes. graph: before equalization."""
+    rounding = "gptq" if recipe.gptq else "nearest"
+    whole = {key: getattr(options, key) for key in recipes.CONVERT if getattr(options, key) is not None}
+    whole |= {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
+    ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
+    return recipes.to_text(whole, graph, prepared.chosen, prepared.free, ops, choices)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
@@ -242,7 +280,13 @@ def _spread(count: int, limit: int) -> list[int]:
 
 
 def _recipes(options: Options, images: int) -> list[Recipe]:
-    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak."""
+    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak.
+
+    UsageError for what cannot be without images.
+    """
+    for name, asked in (("equalize", "vector"), ("rounding", "gptq")):
+        if not images and getattr(options, name) == asked:
+            raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --calib SOURCE, too")
     modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
     if options.equalize != "auto":
         modes = [options.equalize]
@@ -250,56 +294,21 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
         options.rounding
     ]
     if not images:
-        modes, roundings = ["none"], [False]
+        modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
 
 
-def _choose(
-    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
-) -> tuple[Recipe, Prepared, tuple[str, ...]]:
-    """The recipe that is best on held-out images, prepared on all, and what was considered.
-
-    With fewer than HELD_OUT images: the first. An equalization that changes the float function is left out; where none
-    of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be better by
-    BALANCED_16_DB. The best one is tried without zero points, too.
-    """
-    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
-    handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
-    notes: list[str] = []
-    lost: set[tuple[str, bool]] = set()  # equalization, zero points
-    fitters = {True: fitter, False: fitter.without_zero_points()}
-
-    def leave_out(mode: str, error: Unequal, zero_points: bool = True) -> None:
-        lost.add((mode, zero_points))
-        notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
-
-    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
-    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
-    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
-    for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
-        ranked = list(tier)
-        if len(tier) > 1 and len(fitter.images) >= HELD_OUT:
-            scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
-            notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in scores.items()]
-            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe])
-            if fitter.zero_points and narrow and ranked:
-                best, plain = ranked[0], replace(ranked[0], zero_points=False)
-                without = fitters[False].scores(
-                    [plain],
-                    lambda done, total: progress("choose", done, total),
-                    lambda mode, error: leave_out(mode, error, False),
-                )
-                notes += [f"{recipe}: {score:.2f} dB on held-out images" for recipe, score in without.items()]
-                ranked = [plain, *ranked] if without.get(plain, -math.inf) > scores[best] else ranked
-        for recipe in ranked:
-            if (recipe.equalize, recipe.zero_points) in lost:
-                continue
-            try:
-                prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
-                return recipe, prepared, (*notes, *prepared.notes)
-            except Unequal as error:
-                leave_out(recipe.equalize, error, recipe.zero_points)
-    raise AssertionError("equalize none keeps every function")
+def _warnings(options: Options, images: int, score: Score | None) -> tuple[str, ...]:
+    """What a person should know before trusting the file, and what to try."""
+    found = []
+    if 0 < images < FEW_IMAGES:
+        found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
+    if score is not None and (score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT)):
+        wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(options.widths, "--bits a16w8")
+        tries = [wider] if options.bits == "8" else ["--bits 16"] if options.bits == "a16w8" else []
+        tries += ["more images"] if images < FIT_IMAGES else []
+        found.append(f"poor on images that nothing was fitted to; try {', '.join([*tries, 'other preprocessing'])}")
+    return tuple(found)
 
 
 def _compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:
@@ -362,11 +371,7 @@ def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[byt
 
 def _metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict[str, str]:
     """Facts about the conversion; nothing that differs between two runs of the same command."""
-    config = {
-        f.name: getattr(options, f.name)
-        for f in fields(options)
-        if f.name not in ("dump_ir", "load_profile", "save_profile", "labels", "max_pixels", "preprocess", "target")
-    }
+    config = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in NOT_KEPT}
     found = {"target": options.target} if options.target else {}
     return found | {
         "producer": f"nmpconv {__version__}",

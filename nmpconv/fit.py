@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, untie
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
 
@@ -41,8 +42,8 @@ class Unequal(VerifyError):
 class Recipe:
     """One way to quantize.
 
-    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were tried
-    and left out.
+    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were left
+    out.
     """
 
     equalize: str
@@ -54,23 +55,35 @@ class Recipe:
         return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
 
 
+class Score(NamedTuple):
+    """On images that nothing was fitted to. db: SQNR of the heads, their mean. agreement: in %, of the first head; None
+    where that is no vector of scores. images: how many there were."""
+
+    db: float
+    agreement: float | None
+    images: int
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
 
-    notes: what was considered and left out.
+    chosen: with the grids as they were chosen, before what is not legal is changed. free: the activations that could
+    have an origin. notes: what was considered and left out.
     """
 
     float_graph: Graph
+    chosen: Graph
     ranged: Graph
     evidence: Evidence
+    free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Fitter:
     """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none.
 
-    zero_points: whether tensors may have an origin.
+    zero_points: whether tensors may have an origin. choices: what is not to be decided here.
     """
 
     def __init__(
@@ -82,13 +95,15 @@ class Fitter:
         rounding: Rounding,
         images: Feeds,
         zero_points: bool = True,
+        choices: Choices = NOTHING,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding, self.zero_points = method, rounding, zero_points
+        self._method, self._rounding, self.zero_points, self._choices = method, rounding, zero_points, choices
 
     def without_zero_points(self) -> Fitter:
         """The same where no tensor has an origin."""
-        return Fitter(self.graph, self.stats, self.bits, self._method, self._rounding, self.images, False)
+        method, rounding = self._method, self._rounding
+        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, False, self._choices)
 
     @property
     def weight_bits(self) -> int:
@@ -97,12 +112,14 @@ class Fitter:
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
+        bits = widths.by_name(graph, bits, self._choices)
         trace(graph, "FLOAT", "equalize")
         graph, stats, bits = powers.run(graph, stats, bits)
         trace(graph, "FLOAT", "powers")
         notes: tuple[str, ...] = ()
+        free = tuple(origins.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            stored = trace(origins.run(graph, stats, bits), "FLOAT", "origins")
+            stored = trace(origins.run(graph, stats, bits, self._choices), "FLOAT", "origins")
             try:
                 self._guard("zero points", stored, images[:GUARD_IMAGES])
                 graph = stored
@@ -110,14 +127,15 @@ class Fitter:
                 notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = untie.run(graph, stats, bits)
         trace(untied, "FLOAT", "untie")
-        ranged = trace(exponents.run(untied, stats, bits, self._method), "RANGED", "exponents")
-        ranged = trace(legalize.run(ranged), "RANGED", "legalize")
+        chosen = trace(exponents.run(untied, stats, bits, self._method, self._choices), "RANGED", "exponents")
+        ranged = trace(legalize.run(chosen), "RANGED", "legalize")
+        exponents.check_given(ranged, self._choices)
         evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
-        return Prepared(graph, ranged, evidence, notes)
+        return Prepared(graph, chosen, ranged, evidence, free, notes)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence)
+        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence, self._choices)
         return trace(integer, "INT", "quantize")
 
     def scores(
@@ -125,8 +143,8 @@ class Fitter:
         recipes: Sequence[Recipe],
         progress: Callable[[int, int], None],
         leave_out: Callable[[str, Unequal], None],
-    ) -> dict[Recipe, float]:
-        """SQNR in dB of the heads (their mean) on every third image, each recipe fitted on the other two thirds.
+    ) -> dict[Recipe, Score]:
+        """On every third image, each recipe fitted on the other two thirds.
 
         leave_out: gets the modes of equalization that change the function; their recipes have no score.
         """
@@ -143,10 +161,9 @@ class Fitter:
             progress(finished, steps)
             return done
 
-        def score(recipe: Recipe) -> float:
+        def score(recipe: Recipe) -> Score:
             integer = self.quantize(prepared[recipe.equalize], recipe.gptq, Trace())
-            got = integer_outputs(integer, held, names)
-            return float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+            return scored(wanted, integer_outputs(integer, held, names), names)
 
         def prepare(mode: str) -> Prepared | Unequal:
             try:
@@ -168,19 +185,26 @@ class Fitter:
             return dict(zip(left, map(step, pool.map(score, left)), strict=True))
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
-        graph, stats, bits = self.graph, self.stats, self.bits
+        graph, stats, bits, kept = self.graph, self.stats, self.bits, self._choices.kept()
         if mode == "none":
             return graph, stats, bits
         if mode == "vector":
             graph = gates.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
-            graph = equalize.vector(graph, stats, bits)
-            stats = observe(FloatEngine(graph, names), images, names)
+            graph, by_channel = equalize.vector(graph, stats, bits, kept)
+            stats = _carried(graph, stats, by_channel, images)
         free = origins.free(graph, stats) if self.zero_points else ()
-        graph, factors = equalize.fill(graph, stats, bits, free)
-        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES])
+        graph, factors = equalize.fill(graph, stats, bits, free, kept)
+        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES] or self._drawn())
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
+
+    def _drawn(self) -> Feeds:
+        """Seeded inputs within the known ranges, where there are no images."""
+        rng, ends = np.random.default_rng(0), {name: self.stats[name] for name in self.graph.inputs}
+        shapes = {name: self.graph[name].shape for name in ends}
+        draw = {name: rng.uniform(s.min, s.max, (GUARD_IMAGES, *shapes[name])) for name, s in ends.items()}
+        return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
 
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
         if graph is self.graph or not len(images):
@@ -189,6 +213,29 @@ class Fitter:
         found = parity.compare(to_onnx(self.graph, names), graph, [(image, image) for image in images], names)
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
+
+
+def _carried(
+    graph: Graph, stats: Mapping[str, TensorStats], factors: Mapping[str, np.ndarray], images: Feeds
+) -> dict[str, TensorStats]:
+    """Statistics of the graph whose channels have these factors [C], from those before.
+
+    Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
+    is seen on the images.
+    """
+    names = [value.name for value in graph.activations()]
+    limits = {name: stats[name].ends(factors[name]) for name in names if name in stats and stats[name].count}
+    seen = observe(FloatEngine(graph, names), images, names, limits=limits)
+    return {name: s.within(*limits[name]) if name in limits else s for name, s in seen.items()}
+
+
+def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
+    """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
+    db = float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+    first = wanted[names[0]]
+    ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
+    best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
+    return Score(db, 100 * float(np.mean(best[0] == best[1])) if ranked else None, len(first))
 
 
 def heads(graph: Graph) -> list[str]:

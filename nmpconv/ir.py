@@ -47,7 +47,10 @@ class Quant:
 
 @dataclass(frozen=True)
 class Observed:
-    """The float range that calibration saw, and by which method the exponent was chosen from it."""
+    """The float range that calibration saw, and by which method the exponent was chosen from it.
+
+    Constants have no range. Their methods: mse; max: the least that holds all; derived: that of a neighbour; fixed.
+    """
 
     min: float
     max: float

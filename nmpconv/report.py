@@ -13,8 +13,9 @@ from nmpconv import fixed
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
+from nmpconv.calib.noise import Noise, budget
 from nmpconv.calib.rows import Rows
-from nmpconv.fit import Prepared, heads, integer_outputs
+from nmpconv.fit import Prepared, Score, heads, integer_outputs
 from nmpconv.graph.reference import step, walk
 from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.metrics import sqnr_db
@@ -24,11 +25,13 @@ from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.quantize import bias_rule
 from nmpconv.passes.quantize.exponents import tables_after
+from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import samples
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
+COSTLIEST = 3  # tensors that are named
 JSON_KEYS = {"sqnr_by_head": "sqnr_db"}  # those that differ from the names of the fields
 
 
@@ -97,7 +100,9 @@ class Report:
     be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
-    at the output where it is worst, and the least that was required; None without a comparison.
+    at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
+    recipe, fitted on two thirds of the images and measured on the others. noise: where that at the heads comes from.
+    warnings: for people.
     """
 
     quantized_nodes: int
@@ -117,6 +122,9 @@ class Report:
     legalized: tuple[Legalized, ...] = ()
     float_db: float | None = None
     float_required_db: float | None = None
+    held_out: Score | None = None
+    noise: Noise = field(default_factory=Noise)
+    warnings: tuple[str, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -134,8 +142,18 @@ class Report:
         )
 
     @property
-    def costliest(self) -> Layer | None:
-        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls."""
+    def costliest(self) -> dict[str, float]:
+        """The tensors that make most of the noise at the heads, as shares of all shares; empty where not known."""
+        found = list(self.noise.shares.items())
+        whole = sum(share for _, share in found)
+        return {name: share / whole for name, share in found[:COSTLIEST] if share}
+
+    @property
+    def steepest(self) -> Layer | None:
+        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls.
+
+        It tells what is lost, not what of that reaches the heads: see `noise`.
+        """
         fallen = [layer for layer in self.layers if layer.fall]
         return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
 
@@ -159,11 +177,15 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
-        return _finite({JSON_KEYS.get(name, name): value for name, value in asdict(self).items()})
+        plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out._asdict()}
+        return _finite({JSON_KEYS.get(name, name): value for name, value in plain.items()})
 
 
 def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
-    """The report of a planned graph, measured on these images (none: without measurements)."""
+    """The report of a planned graph, measured on these images (none: without measurements).
+
+    They may be those that it was fitted to; what others get is `Report.held_out`.
+    """
     report = Report.of(planned)
     if not len(images):
         return report
@@ -179,7 +201,8 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
     simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
     cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
-    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost)
+    noise = budget(prepared.ranged, grid_groups(prepared.ranged), names, images)
+    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
 
 
 def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequence[str]) -> float:

@@ -42,12 +42,14 @@ PARTS: dict[str, set[str]] = {
     "device": {"errors", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress"},
     "targets": {"run"},
+    "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
+    "choose": {"fit", "graph", "passes/quantize", "progress"},
     "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
     "convert": {
-        *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
-        *("passes/float", "passes/memory", "passes/quantize", "progress", "report", "schedule"),
+        *("calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
+        *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
     "evaluate": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
     "bundle": {"errors", "file", "ops", "targets"},
@@ -72,6 +74,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "file": {"flatbuffers"},
     "frontend": {"onnx"},
     "ops": {"onnx"},
+    "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 

@@ -56,7 +56,9 @@ typedef struct nmp_info {
   uint64_t work;        /* bound of the steps (about a multiply-accumulate each) of one run */
 } nmp_info;
 
-/* A tensor as the caller sees it: real value = integer * 2^exponent. bits are 8, 16 or 32. */
+/* A tensor as the caller sees it: real value = integer * 2^exponent + origin. bits are 8, 16 or 32. A constant with
+ * exponent_count > 1 has an exponent for each index of axis.
+ */
 typedef struct nmp_view {
   const char *name; /* in the file */
   void *data;       /* constants are in the file: not to be written */
@@ -64,10 +66,14 @@ typedef struct nmp_view {
   int32_t shape[NMP_RANK_MAX];
   uint8_t rank;
   uint8_t bits;
-  int8_t exponent; /* the first one, of a constant with many */
+  int8_t exponent; /* exponents[0] */
   uint8_t method;  /* how the exponent was chosen: enum Method of the schema */
   int32_t clip_min, clip_max;
   uint32_t observed_min, observed_max; /* range seen in calibration, as the bits of IEEE 754 float32 */
+  uint32_t origin;                     /* what 0 stands for in the float model, as such bits; no kernel reads it */
+  const int8_t *exponents;             /* in the file */
+  uint32_t exponent_count;
+  int8_t axis; /* -1: one exponent */
 } nmp_view;
 
 /* Runs task(ctx, i, worker) for i in [0, n), in any order, on any threads; returns when all are done. worker tells

@@ -236,6 +236,10 @@ nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
   view->clip_max = t.hi;
   view->observed_min = fb_tensor_observed_min(table);
   view->observed_max = fb_tensor_observed_max(table);
+  view->origin = fb_tensor_origin(table);
+  view->exponents = t.exponents;
+  view->exponent_count = t.exponent_count;
+  view->axis = t.axis;
   return NMP_OK;
 }
 

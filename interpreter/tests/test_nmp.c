@@ -80,6 +80,20 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   expect(nmp_run(NULL) == NMP_E_ARGUMENT && nmp_cpu(NULL) == NULL, "no handle");
 }
 
+/* Every tensor has one exponent, or one for each index of its axis; and they are those of the file. */
+static void test_exponents(nmp_net *net, const nmp_model *m) {
+  for (uint32_t i = 0; i < m->tensors.count; i++) {
+    nmp_view view;
+    fb_vector exponents = fb_tensor_exponents(fb_element(m->tensors, i));
+    expect(nmp_tensor_at(net, i, &view) == NMP_OK, "a tensor");
+    expect(view.exponent_count == exponents.count && view.exponent == view.exponents[0], "the number of exponents");
+    expect(memcmp(view.exponents, exponents.data, exponents.count) == 0, "exponents");
+    expect((view.axis < 0 && view.exponent_count == 1) ||
+               (view.axis >= 0 && view.axis < view.rank && (uint32_t)view.shape[view.axis] == view.exponent_count),
+           "the axis of exponents");
+  }
+}
+
 static void feed(nmp_net *net, fb_vector inputs) {
   for (uint32_t i = 0; i < inputs.count; i++) {
     nmp_view view;
@@ -143,6 +157,7 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   expect(strcmp(nmp_cpu(net), level) == 0, "the level that was asked for");
   expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
   test_vectors(net, &m, info.ops);
+  test_exponents(net, &m);
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");
   }

@@ -177,6 +177,10 @@ def _ports(role: str, ports: Sequence[Port], model: Model) -> Iterator[str]:
         yield f"\n/* {_comment(port.name)}: {tensor.dtype} [{shape}], real value = integer * 2^{tensor.exponents[0]} */"
         yield f"#define MODEL_{role}_{i}_BYTES {tensor.nbytes}"
         yield f"#define MODEL_{role}_{i}_EXPONENT ({tensor.exponents[0]})"
+        yield f"#define MODEL_{role}_{i}_SCALE {2.0 ** tensor.exponents[0]!r}f"
+        yield f"#define MODEL_{role}_{i}_OFFSET {tensor.origin!r}f /* real value = integer * SCALE + OFFSET */"
+        yield f"#define MODEL_{role}_{i}_MIN ({tensor.clip_min})"
+        yield f"#define MODEL_{role}_{i}_MAX ({tensor.clip_max})"
 
 
 def _comment(text: str) -> str:

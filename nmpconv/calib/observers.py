@@ -15,6 +15,7 @@ from nmpconv.progress import Progress, silent
 
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
+NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
 
@@ -136,6 +137,24 @@ class TensorStats:
         histogram = self.histogram.clipped(low, high)
         return replace(self, min=low, max=high, histogram=histogram, channel_min=first, channel_max=last)
 
+    def ends(self, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The range of each channel [C] times its factor; that of the whole tensor where channels are not known.
+
+        A range that was widened by hand is widened in the channel that had reached the farthest.
+        """
+        low, high = (
+            np.full(len(factor), end) if seen is None else seen.astype(np.float64)
+            for end, seen in ((self.min, self.channel_min), (self.max, self.channel_max))
+        )
+        low[np.argmin(low)], high[np.argmax(high)] = min(self.min, low.min()), max(self.max, high.max())
+        return low * factor, high * factor
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> TensorStats:
+        """With these ranges of its channels [C]."""
+        known = self.channel_min is not None
+        ends = (low.astype(np.float32), high.astype(np.float32)) if known else (None, None)
+        return replace(self, min=float(low.min()), max=float(high.max()), channel_min=ends[0], channel_max=ends[1])
+
     def scaled(self, factor: float) -> TensorStats:
         """Of the tensor times a factor > 0."""
         return TensorStats(
@@ -151,7 +170,6 @@ class TensorStats:
             _times(self.peak_mean, factor),
             _times(self.peak_spread, factor**2),
         )
-
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> TensorStats:
         """Of a rising function of the tensor with function(0) = 0; of channels nothing is known."""
@@ -169,6 +187,16 @@ def _joined(
     return None if a is None or b is None or a.shape != b.shape else how(a, b)
 
 
+def _beyond(stats: TensorStats, low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether a channel goes beyond its limits by more than float32 makes of them."""
+    room = NEAR * np.maximum(np.abs(low), np.abs(high))
+    first, last = (
+        np.asarray(end if seen is None else seen)
+        for end, seen in ((stats.min, stats.channel_min), (stats.max, stats.channel_max))
+    )
+    return bool(np.any(first < low - room) or np.any(last > high + room))
+
+
 @lru_cache(maxsize=256)
 def _counted_rows(n: int, wanted: int) -> np.ndarray:
     """The rows that enter the histogram: the same for all samples, so that statistics merge exactly."""
@@ -180,10 +208,12 @@ def observe(
     feeds: Sequence[Mapping[str, np.ndarray]],
     names: Iterable[str] | None = None,
     progress: Progress = silent,
+    limits: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> dict[str, TensorStats]:
     """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
-    InputError when the float model itself gives NaN or infinity.
+    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. InputError when the
+    float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
     for i in range(len(feeds)):
@@ -195,6 +225,8 @@ def observe(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
+            if limits and name in limits and _beyond(measured, *limits[name]):
+                measured = TensorStats.of(np.clip(tensors[name], *limits[name]))
             tensor_stats.merge(measured)
         progress("calibrate", i + 1, len(feeds))
     return stats

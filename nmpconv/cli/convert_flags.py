@@ -52,7 +52,7 @@ class Quantization(Group):
             help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights."
         ),
     ] = options.Bits.INT8
-    strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: int8 everywhere.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: all activations and weights int8.")] = False
     precise: Annotated[bool, typer.Option("--precise", help="With --bits 8: int16 in more places.")] = False
     per_tensor: Annotated[
         bool,
@@ -82,6 +82,16 @@ class Quantization(Group):
             help="Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
         ),
     ] = True
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take these choices from a TOML file, and choices for single tensors and ops by name.",
+            show_default=False,
+        ),
+    ] = None
+    save_recipe: Annotated[
+        Path | None, typer.Option(help="Write what was decided to a file for --recipe.", show_default=False)
+    ] = None
     drop_channels: Annotated[
         bool,
         typer.Option(

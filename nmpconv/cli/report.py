@@ -36,7 +36,6 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
         [_row(layer, planned=planned) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
-    cost, worst = report.bias_rule_cost_db, report.costliest
     spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
     show.facts(
         [
@@ -53,15 +52,40 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("considered", "\n".join(report.notes)),
             ("float graph", _float(report)),
             ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in report.sqnr_by_head.items())),
+            ("held out", _held_out(report)),
             ("given ranges", "" if planned else _legalized(report)),
-            (
-                "costliest",
-                "" if worst is None else f"{worst.name} ({worst.op}): {show.decibels(worst.fall)} less than before it",
-            ),
-            ("bias rule", "" if cost is None or not math.isfinite(cost) else f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)"),
+            ("costliest", _costliest(report)),
+            ("bias rule", _bias_rule(report)),
         ]
     )
+    for warning in report.warnings:
+        show.line(f"warning: {warning}")
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _held_out(report: Report) -> str:
+    """The SQNR above is of images that biases were fitted to; this is not."""
+    found = report.held_out
+    if found is None:
+        return ""
+    agreement = "" if found.agreement is None else f", {found.agreement:.1f} % agreement"
+    return f"{show.decibels(found.db)}{agreement}, fitted without these {found.images} images"
+
+
+def _costliest(report: Report) -> str:
+    """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
+    if report.costliest:
+        return "\n".join(f"{100 * share:.0f} % of the noise  {name}" for name, share in report.costliest.items())
+    worst = report.steepest
+    if worst is None:
+        return ""
+    return f"{worst.name} ({worst.op}): {show.decibels(worst.fall)} less than before it; {report.noise.skipped}"
+
+
+def _bias_rule(report: Report) -> str:
+    cost = report.bias_rule_cost_db
+    known = cost is not None and math.isfinite(cost)
+    return f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)" if known else ""
 
 
 def _float(report: Report) -> str:

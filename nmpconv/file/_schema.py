@@ -18,7 +18,7 @@ IDENTIFIER = b"NMP1"
 ROOT = "Model"
 ENUMS: dict[str, dict[str, int]] = {
     "DType": {"INT8": 0, "INT16": 1, "INT32": 2},
-    "Method": {"NONE": 0, "MAX": 1, "MSE": 2, "KL": 3, "PERCENTILE": 4, "FIXED": 5, "DERIVED": 6},
+    "Method": {"NONE": 0, "MAX": 1, "MSE": 2, "KL": 3, "PERCENTILE": 4, "FIXED": 5, "DERIVED": 6, "RECIPE": 7},
 }
 UNION = "Params"
 MEMBERS = (

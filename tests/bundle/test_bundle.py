@@ -15,6 +15,7 @@ from nmpconv import targets
 from nmpconv.bundle import bundle
 from nmpconv.cli import main
 from nmpconv.convert import Options, convert
+from nmpconv.file.reader import read
 from nmpconv.run import runtime
 
 STRICT = [
@@ -176,6 +177,31 @@ def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pyte
     assert main(["bundle", str(model), "-o", str(tmp_path / "mine")]) == 6
     assert "the folder is not empty" in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
+
+
+def test_the_header_has_the_grids_of_ports(model: Path, tmp_path: Path) -> None:
+    """As numbers that a C compiler reads; outputs turn into reals with them alone."""
+    found = read(model)
+    header = bundle(model.read_bytes())["src/model_data.h"].decode()
+    macros = dict(
+        line.split(None, 3)[1:3]
+        for line in header.splitlines()
+        if line.startswith("#define MODEL_") and len(line.split()) > 2
+    )
+    for role, ports in (("INPUT", found.inputs), ("OUTPUT", found.outputs)):
+        for i, port in enumerate(ports):
+            tensor = found.tensors[port.tensor]
+            values = {key: macros[f"MODEL_{role}_{i}_{key}"].strip("()f") for key in ("SCALE", "OFFSET", "MIN", "MAX")}
+            assert float(values["SCALE"]) == 2.0 ** tensor.exponents[0]
+            assert float(values["OFFSET"]) == tensor.origin
+            assert (int(values["MIN"]), int(values["MAX"])) == (tensor.clip_min, tensor.clip_max)
+    folder = unpack(model, tmp_path / "bundle")
+    (tmp_path / "user.c").write_text(
+        '#include "model_data.h"\n'
+        "int main(void) { return MODEL_OUTPUT_0_SCALE <= 0.0f || MODEL_OUTPUT_0_OFFSET != 0.0f; }"
+    )
+    program = built(["gcc", *STRICT, f"-I{folder}/src", str(tmp_path / "user.c")], tmp_path / "user")
+    assert subprocess.run([program]).returncode == 0
 
 
 def test_names_cannot_leave_a_comment(model: Path) -> None:

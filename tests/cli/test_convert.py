@@ -347,3 +347,32 @@ def test_two_inputs(cli) -> None:
         ran = cli(*command)
         assert (ran.code, ran.out, ran.left) == (ExitCode.USAGE, "", [])
         assert "'z'" in ran.err
+
+
+@pytest.mark.parametrize("flags", [("--equalize", "vector"), ("--rounding", "gptq")])
+def test_what_needs_images_is_an_error_without(cli, flags: tuple[str, str]) -> None:
+    cli(*CONVERT, "--save-profile", "p.txt")
+    ran = cli("convert", "model.onnx", "--load-profile", "p.txt", "--mean", "0", *flags, "-o", "blind.nmp")
+    assert (ran.code, ran.left) == (ExitCode.USAGE, [])
+    assert f"{flags[0][2:]} {flags[1]} needs images" in ran.err
+
+
+def test_a_scalar_needs_no_images(cli) -> None:
+    cli(*CONVERT, "--save-profile", "p.txt")
+    blind = ("convert", "model.onnx", "--load-profile", "p.txt", "--mean", "0", "-o", "blind.nmp", "--equalize")
+    weights = []
+    for mode in ("none", "scalar"):
+        assert f"recipe       equalize {mode}, nearest rounding" in cli(*blind, mode).out
+        model = read(Path("blind.nmp"))
+        weights.append([model.tensors[op.inputs[1]].data for op in model.ops if op.name == "conv"])
+    assert not np.array_equal(*weights)
+
+
+def test_the_report_tells_held_out_images_and_where_noise_comes_from(cli) -> None:
+    ran = cli(*CONVERT)
+    assert re.search(r"held out +\d\d\.\d dB, \d+\.0 % agreement, fitted without these 3 images\n", ran.out)
+    assert re.search(r"costliest +\d+ % of the noise  \w+\n", ran.out)
+    assert "warning: 8 calibration images are few" in ran.out
+    found = cli(*CONVERT, "--json").json
+    assert found["held_out"]["images"] == 3
+    assert set(found["noise"]["shares"]) <= {"r", "g", "logits"}

@@ -121,7 +121,9 @@ def test_the_bound_is_the_cases_own_noise() -> None:
 def test_rounding_to_16_bits() -> None:
     case = big()
     values = case.run([name for node in case.nodes for name in node.outputs]) | dict(case.feeds)
-    inputs, grids = (noise.rounded(case, {"y": values["y"]}, values, {}, inputs_only=only)["y"] for only in (True, False))
+    inputs, grids = (
+        noise.rounded(case, {"y": values["y"]}, values, {}, inputs_only=only)["y"] for only in (True, False)
+    )
     assert 70 < grids < inputs < 100
 
 
@@ -287,7 +289,9 @@ def found() -> dict[str, Case]:
             Node("Div", ("x", "d"), ("y",)),
             w=np.arange(1, 109).reshape(108, 1),
         ),
-        "length of one": net(Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0),
+        "length of one": net(
+            Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0
+        ),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
     scales = {"affine": 50, "clipped": 50}

@@ -67,7 +67,7 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
 
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
     result: Graph = (
-        module.vector(graph, *statistics(graph, a))
+        module.vector(graph, *statistics(graph, a))[0]
         if a["how"] == "vector"
         else module.fill(graph, *statistics(graph, a), a.get("free", ()))[0]
     )

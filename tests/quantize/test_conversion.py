@@ -220,6 +220,25 @@ def test_a_profile_stands_for_the_calibration(place: Place, saved: tuple[Path, R
     assert again.data == first.data
 
 
+def test_constants_say_how_their_exponents_were_chosen(made: Callable[..., Result]) -> None:
+    found, _, weights = parts(made())
+    told = {(t.method, t.observed_min) for t in found.tensors if t.data is not None and t not in weights}
+    assert ({t.method for t in weights}, told) == ({"mse"}, {("derived", None), ("fixed", None)})
+
+
+def test_the_score_is_of_images_that_nothing_was_fitted_to(place: Place, made: Callable[..., Result]) -> None:
+    """Whether recipes competed or one was asked for. The report warns of few images and of poor results."""
+    for options in ({}, {"equalize": "none", "rounding": "nearest"}):
+        report = made(**options).report
+        best = max([float(re.search(r"(-?[\d.]+) dB", note)[1]) for note in report.notes], default=report.held_out.db)
+        assert report.held_out.db == pytest.approx(best, abs=0.01)
+        assert 0 <= report.held_out.agreement <= 100
+        assert report.to_json()["held_out"]["images"] == report.held_out.images
+        assert any("calibration images are few" in warning for warning in report.warnings)
+    few = place.convert(max_images=4).report
+    assert (few.held_out, few.warnings[0][:2]) == (None, "4 ")
+
+
 def test_a_profile_without_images(place: Place, saved: tuple[Path, Result]) -> None:
     path, first = saved
     blind = place.convert(calib=False, load_profile=path, test_vectors=3)
@@ -304,7 +323,7 @@ def test_max_images(place: Place) -> None:
     assert ("calibrate", 4, 4) in place.told
     assert {total for stage, _, total in place.told if stage == "calibrate"} == {4}
     assert json.loads(reader.read(result.data).metadata["calibration"])["images"] == 4
-    assert result.report.recipe == "equalize none, nearest rounding"  # too few to hold some out
+    assert result.report.recipe == "equalize none, nearest rounding, no zero points"  # too few to hold some out
     assert result.report.notes == ()
 
 

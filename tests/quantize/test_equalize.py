@@ -25,7 +25,7 @@ def net() -> Graph:
 
 def test_vector_keeps_the_function(net: Graph) -> None:
     images = feeds(net)
-    after = equalize.vector(net, observed(net, images), in_bits(net, 8))
+    after, _ = equalize.vector(net, observed(net, images), in_bits(net, 8))
     verify(after, "FLOAT", "vector")
     assert closeness(net, after, images) > SAME_DB
     assert not np.array_equal(after[after.nodes[0].inputs[1]].data, net["a.w"].data)

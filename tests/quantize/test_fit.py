@@ -11,7 +11,8 @@ from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, 
 
 from nmpconv import fit
 from nmpconv.calib import parity
-from nmpconv.fit import Fitter, Recipe, Unequal, heads, integer_outputs
+from nmpconv.convert import Options, _warnings
+from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -74,10 +75,10 @@ def net() -> Graph:
     return residual()
 
 
-def fitter(net: Graph, count: int = 6, *, zero_points: bool = True) -> Fitter:
+def fitter(net: Graph, count: int = 6, *, zero_points: bool = True, method: str = "mse") -> Fitter:
     images = feeds(net, count)
     bits = in_bits(net, 8, x=16, y=16)
-    return Fitter(net, observed(net, images), bits, Method(), Rounding(), images, zero_points)
+    return Fitter(net, observed(net, images), bits, Method(method), Rounding(), images, zero_points)
 
 
 def kept(mode: str, error: Unequal) -> None:
@@ -103,7 +104,7 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
         assert told == [(i, 9) for i in range(1, 10)]
     assert list(found[0].items()) == list(found[1].items())
     assert len(set(found[0].values())) == len(RECIPES)
-    assert all(10 < score < 60 for score in found[0].values())
+    assert all(10 < score.db < 60 for score in found[0].values())
     # In another order, and one alone: the same numbers.
     assert made.scores(RECIPES[::-1], lambda done, total: None, kept) == found[0]
     assert made.scores(RECIPES[3:4], lambda done, total: None, kept) == {RECIPES[3]: found[0][RECIPES[3]]}
@@ -128,7 +129,8 @@ def test_uneven_channels_want_the_vector() -> None:
     uneven = 2.0 ** np.arange(-4, 4)
     net.conv("x", "a", 8, w=net.rng.normal(0, 1, (8, 1, 1, 3)) * uneven[:, None, None, None], b=np.zeros(8), clamp=RELU)
     net.conv("a", "y", 4, w=net.rng.normal(0, 1, (4, 1, 1, 8)) / uneven)
-    scores = list(fitter(net.graph("y")).scores(RECIPES[::2], lambda done, total: None, kept).values())
+    found = fitter(net.graph("y")).scores(RECIPES[::2], lambda done, total: None, kept)
+    scores = [score.db for score in found.values()]
     assert scores[2] > max(scores[:2]) + 6
 
 
@@ -215,3 +217,59 @@ def test_an_index_that_flips_is_no_other_function(monkeypatch: pytest.MonkeyPatc
     Fitter(graph, observed(graph, images), in_bits(graph, 8), Method(), Rounding(), images).prepare(
         "vector", images, Trace()
     )
+
+
+@pytest.mark.parametrize("name", ["a", "d", "t"])
+def test_an_edited_range_survives_the_vector(net: Graph, name: str) -> None:
+    """Its factor grows as the range shrinks; measured again, the range would have grown with the factor."""
+    made, edited = fitter(net, zero_points=False), fitter(net, zero_points=False)
+    stats = made.stats[name]
+    edited.stats = {**made.stats, name: stats.clipped(stats.min / 16, stats.max / 16)}
+    first, again = (f.prepare("vector", f.images, Trace()).chosen[name] for f in (made, edited))
+    assert again.observed.max < first.observed.max
+    assert again.quant.exponent <= first.quant.exponent
+
+
+@pytest.mark.parametrize("mode", ["scalar", "vector"])
+def test_ranges_are_those_of_all_images(net: Graph, mode: str) -> None:
+    """Images that nothing is fitted to have widened them, whatever equalization does."""
+    made, wide = fitter(net, method="max"), fitter(net, method="max")
+    images = [{"x": 8 * image["x"]} for image in made.images]
+    wide.stats = observed(net, [*made.images, *images])
+    first, again = (f.prepare(mode, f.images, Trace()).chosen["t"] for f in (made, wide))
+    assert again.observed.max > 2 * first.observed.max
+    assert again.quant.exponent > first.quant.exponent
+
+
+def test_statistics_are_carried_without_noise(net: Graph) -> None:
+    """Of ranges that nobody edited, nothing is cut off."""
+    made = fitter(net)
+    factors = equalize.Balance(net, made.stats, made.bits).factors()
+    graph = equalize.scale(net, factors)
+    found, seen = fit._carried(graph, made.stats, factors, made.images), observed(graph, made.images)
+    for name, stats in found.items():
+        assert (stats.min, stats.max) == pytest.approx((seen[name].min, seen[name].max), rel=1e-5)
+        assert np.array_equal(stats.histogram.counts, seen[name].histogram.counts)
+
+
+def test_a_score_counts_the_same_best_classes() -> None:
+    wanted = {"y": np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0], [0.0, 1.0, 4.0], [5.0, 4.0, 0.0]])}
+    got = {"y": wanted["y"] + [[0.0, 0.0, 1.0], [0, 0, 0], [0, 5, 0], [0, 0, 0]]}
+    found = fit.scored(wanted, got, ["y"])
+    assert found == (pytest.approx(10 * np.log10(73 / 26)), 75.0, 4)
+    plane = {"y": np.ones((4, 2, 2, 3))}
+    assert fit.scored(plane, plane, ["y"])[1:] == (None, 4)
+
+
+@pytest.mark.parametrize(
+    ("score", "bits", "expected"),
+    [
+        (Score(14.9, 99.0, 40), "8", "--precise, --bits a16w8, other preprocessing"),
+        (Score(30.0, 94.9, 40), "a16w8", "try --bits 16, other preprocessing"),
+        (Score(30.0, None, 40), "8", None),
+    ],
+)
+def test_a_poor_result_is_told(score: Score, bits: str, expected: str | None) -> None:
+    found = _warnings(Options(bits=bits), 120, score)
+    assert len(found) == (expected is not None)
+    assert expected is None or expected in found[0]

@@ -109,7 +109,7 @@ def test_equalization_counts_padding_as_a_value() -> None:
     net.conv("a", "y", 4, 3, groups=4, pad=[0.0, 0.0, 0.0, 1.0])
     graph = net.graph("y")
     stats = observed(graph, feeds(graph))
-    found = equalize.vector(graph, stats, in_bits(graph, 8))
+    found, _ = equalize.vector(graph, stats, in_bits(graph, 8))
     pad = found[found.nodes[-1].inputs[3]].data
     reach = observed(found, feeds(graph))["a"].peak
     assert pad is not None

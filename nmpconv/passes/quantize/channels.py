@@ -7,12 +7,13 @@
 3. Graph inputs and outputs, tensors that touch any other op than convolution or fully connected, and channels that a
    Concat takes from a constant are frozen. A table leaves whole tensors free, except for functions whose results have
    a grid of their own.
+4. Tensors that were chosen by name to keep their own numbers are frozen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from nmpconv.ops import OPS, WEIGHTED
 class Channels:
     """ids[tensor] is an int array [C]: the class of each channel; frozen classes are in `frozen`."""
 
-    def __init__(self, graph: Graph, *, whole_tensors: bool = False) -> None:
+    def __init__(self, graph: Graph, *, whole_tensors: bool = False, kept: Collection[str] = ()) -> None:
         self._graph, self._whole = graph, whole_tensors
         self._producers = graph.producers()
         self._start: dict[str, int] = {}
@@ -33,7 +34,7 @@ class Channels:
             total += value.shape[-1] if value.shape else 1
         self._parent = np.arange(total)
         frozen: list[int] = []
-        for name in (*graph.inputs, *graph.outputs):
+        for name in (*graph.inputs, *graph.outputs, *kept):
             frozen += self._all(name)
         for node in graph.nodes:
             frozen += self._visit(node)

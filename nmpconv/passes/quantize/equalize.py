@@ -39,11 +39,13 @@ EXACT_DB = 200.0  # stands for a tensor without error
 class Balance:
     """Case 1: the factors of all channels, and what they are worth. stats and bits are by activation.
 
-    Only classes with a member of the fewest bits get a factor.
+    Only classes with a member of the fewest bits get a factor. kept: tensors that get none.
     """
 
-    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> None:
-        channels = self.channels = Channels(graph)
+    def __init__(
+        self, graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+    ) -> None:
+        channels = self.channels = Channels(graph, kept=kept)
         fewest = fewest_bits(graph, bits)
         self._reach = np.zeros(channels.total)
         demand = np.zeros(channels.total)
@@ -93,20 +95,27 @@ class Balance:
         return float(10 * np.log10(before / after)) if after > 0 else 0.0
 
 
-def vector(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
-    """The graph with the factors of case 1."""
-    return scale(graph, Balance(graph, stats, bits).factors())
+def vector(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """The graph with the factors of case 1, and the factors [C]; those of the tensors ``kept`` are 1."""
+    factors = Balance(graph, stats, bits, kept).factors()
+    return scale(graph, factors), factors
 
 
 def fill(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], free: Collection[str] = ()
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    free: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> tuple[Graph, dict[str, float]]:
     """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
 
-    free: the tensors that will have an origin where that pays (`origins`). Returns the graph and the factor of every
-    tensor.
+    free: the tensors that will have an origin where that pays (`origins`). kept: those whose factor is 1. Returns the
+    graph and the factor of every tensor.
     """
-    channels = Channels(graph, whole_tensors=True)
+    channels = Channels(graph, whole_tensors=True, kept=kept)
     fewest = fewest_bits(graph, bits)
     functions = tables_after(graph)
     members: dict[int, list[str]] = {}

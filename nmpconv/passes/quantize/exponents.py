@@ -5,6 +5,8 @@
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
 
+An exponent or a method that was chosen by name goes before these.
+
 A tensor beyond the coarsest grid is an error, unless a table reads it: that may be flat there.
 
 What padding stands for (the fourth input of a convolution) counts as often as the convolution reads it.
@@ -28,9 +30,11 @@ from nmpconv.errors import InputError
 from nmpconv.fixed import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.passes.quantize.choices import NOTHING, Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import pad_of
 
+BY_NAME = "recipe"  # the method of an exponent that was chosen by name, and is not what would have been chosen anyway
 ROUNDING = 2.0**-10  # what float32 may make of a largest value
 
 
@@ -42,7 +46,13 @@ class Method:
     percentile: float = 99.99
 
 
-def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], method: Method) -> Graph:
+def run(
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    method: Method,
+    choices: Choices = NOTHING,
+) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
     functions = tables_after(graph)
@@ -67,15 +77,44 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
             function = functions.get(group[0])
             if function is None:
                 _check_reach(group, stats, width)
-            percentile = method.percentile
-            choice = choose(merged, width, method.name, percentile=percentile, function=function, limits=limits)
+            by = _method(group, method, choices)
+            choice = choose(merged, width, by.name, percentile=by.percentile, function=function, limits=limits)
             exponent = choice.exponent
-            how = "max" if width == 16 else method.name  # 16 bits have headroom instead of a search
+            how = "max" if width == 16 else by.name  # 16 bits have headroom instead of a search
+        if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
+            _check_given(group, said, graph)
+            exponent, how = said.value, BY_NAME
         for name in group:
             seen = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)
             values.append(replace(graph[name], observed=seen, quant=quant))
     return graph.with_values(*values)
+
+
+def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:
+    name, percentile = choices.of(group, "method"), choices.of(group, "percentile")
+    return Method(name.value if name else method.name, percentile.value if percentile else method.percentile)
+
+
+def _check_given(group: Sequence[str], said: Said, graph: Graph) -> None:
+    if pixels := [name for name in group if name in graph.pixels]:
+        raise InputError(f"the exponent of {pixels[0]!r} is {said.value}; that of raw pixels is 0", where=said.place)
+
+
+def check_given(ranged: Graph, choices: Choices) -> None:
+    """InputError where a legal graph has another exponent than was chosen by name.
+
+    One that is what would have been chosen anyway may be raised as ever.
+    """
+    for value in ranged.activations():
+        said = choices.of([value.name], "exponent")
+        by_name = value.observed is not None and value.observed.method == BY_NAME
+        if said is not None and by_name and value.quant is not None and value.quant.exponent != said.value:
+            raise InputError(
+                f"the exponent of {value.name!r} is {said.value}; beside its neighbours' exponents "
+                f"at least {value.quant.exponent} can run",
+                where=said.place,
+            )
 
 
 def _span(value: Value, stats: TensorStats, bits: int) -> Range:

@@ -41,7 +41,9 @@ def round_weights(
     full = np.concatenate([np.zeros((groups, 1), dtype=np.int64), order + 1], axis=1)
     h = hessian[at[:, :, None], full[:, :, None], full[:, None, :]].astype(np.float64)
     # Without the floor, inputs that never change would be as good as the bias and as each other.
-    damp = np.maximum(damping * diagonal.mean(axis=1), FLOOR * np.maximum(h.max(axis=(1, 2)), -h.min(axis=(1, 2)))) + 1e-12
+    damp = (
+        np.maximum(damping * diagonal.mean(axis=1), FLOOR * np.maximum(h.max(axis=(1, 2)), -h.min(axis=(1, 2)))) + 1e-12
+    )
     index = np.arange(1, k + 1)
     h[:, index, index] += damp[:, None]
     h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12

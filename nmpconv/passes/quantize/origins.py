@@ -11,6 +11,8 @@ sides. Kernels know nothing of it, and in float nothing changes.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
    tensors it moves, measured after the table where one follows alone. It stays 0 unless they gain LEAST_DB each.
 
+Origins that were chosen by name are more such equations, with a constant.
+
 A model that brings its own grids (`Graph.given`) keeps them.
 """
 
@@ -25,10 +27,12 @@ import numpy as np
 
 from nmpconv.calib.exponent import Function, best_sqnr_db, expected_sqnr_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
+from nmpconv.errors import InputError
 from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.traits import Origins
+from nmpconv.passes.quantize.choices import NOTHING, Choices, Said, contradiction
 from nmpconv.passes.quantize.exponents import padding, tables_after
 
 LEAST_DB = 0.5
@@ -40,19 +44,27 @@ NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this w
 EXACT_DB = 200.0  # stands for a tensor without error
 
 Row = dict[str, float]
-"""An origin as a sum of free numbers: its share of each, by name."""
+"""An origin as a sum of free numbers: its share of each, by name; that of ONE is its constant part."""
+ONE = ""
+NEAR = 1e-9  # of the numbers in an equation: what their rounding may leave of 0
 
 
-def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> Graph:
+def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices = NOTHING) -> Graph:
     """The graph with origins. stats (of the graph as it is) and bits are by activation."""
-    return store(graph, _chosen(graph, stats, bits))
+    return store(graph, _chosen(graph, stats, bits, choices))
 
 
 def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
     """Cases 1 and 2: the activations that can have an origin."""
+    return _rows(graph, stats, NOTHING)
+
+
+def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
+    found = _Equations(graph, stats)
     if graph.given:
-        return {}
-    return {name: row for name, row in _Equations(graph, stats).rows.items() if row}
+        found.rows = {name: {} for name in found.rows}
+    found.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
+    return {name: row for name, row in found.rows.items() if row}
 
 
 class _Equations:
@@ -90,11 +102,27 @@ class _Equations:
             row = _sum(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
         self.rows.update(dict.fromkeys(node.outputs, row))
 
+    def choose(self, given: Mapping[str, Said]) -> None:
+        """Origins by name. InputError for what cannot be; what a pattern says gives way."""
+        able = {name: set(self.rows[name]) for name in given if name in self.rows}
+        done: list[str] = []
+        for name in sorted(able, key=lambda name: not given[name].exact):
+            said, row = given[name], self.rows[name]
+            if row.keys() - {ONE}:
+                self._zero(_sum(row, {ONE: said.value}, -1.0))
+                done.append(name)
+            elif said.exact and abs(row.get(ONE, 0.0) - said.value) > NEAR * max(1.0, abs(said.value)):
+                tied = next((other for other in done if able[other] & able[name]), None)
+                if tied is not None:
+                    raise contradiction("origin", given[tied], said, f"; {tied!r} and {name!r} are tied to each other")
+                why = "an op beside it, or its being an input or an output, leaves no room for one"
+                raise InputError(f"{name!r} cannot have the origin {said.value}: {why}", where=said.place)
+
     def _zero(self, row: Row) -> None:
         """The sum is 0 from now on."""
         if not row:
             return
-        newest = max(row, key=self._age.__getitem__)
+        newest = max(row.keys() - {ONE}, key=self._age.__getitem__)
         rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
         for name, other in self.rows.items():
             if newest in other:
@@ -132,17 +160,19 @@ def _one_sided(stats: TensorStats) -> bool:
     return min(-stats.min, stats.max) <= ONE_SIDED * stats.peak
 
 
-def _chosen(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> dict[str, float]:
+def _chosen(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices
+) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
-    rows = free(graph, stats)
+    rows = _rows(graph, stats, choices)
     functions, users = tables_after(graph), graph.consumers()
     tied: dict[str, list[str]] = {}
     for name, row in rows.items():
         if bits[name] == 8 and stats[name].peak > 0:
-            for number in row:
+            for number in (free for free in row if free != ONE):
                 tied.setdefault(number, []).append(name)
     seen = {name: _with_padding(graph, stats[name], users[name]) for names in tied.values() for name in names}
-    origins = dict.fromkeys(rows, 0.0)
+    origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
 
         def gain(more: float, number: str = number, names: list[str] = names) -> float:

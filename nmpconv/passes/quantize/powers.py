@@ -93,7 +93,9 @@ def _of_root(editor: Editor, node: Node, p: LookupParams, seen: TensorStats, roo
     roots[root] = x
 
 
-def _replace(editor: Editor, node: Node, op: str, inputs: Sequence[str], params: Any, clamp: Clamp | None = None) -> None:
+def _replace(
+    editor: Editor, node: Node, op: str, inputs: Sequence[str], params: Any, clamp: Clamp | None = None
+) -> None:
     editor.remove(node)
     editor.emit(op, inputs, params, at=node, name=node.name, out=node.outputs[0], clamp=clamp)
 

@@ -11,7 +11,7 @@ For each convolution and fully connected:
    the weights did to the input's origin, rounded once.
 5. The narrowest of int8, int16, int32 that holds the biases.
 
-The other ops make their own constants (Op.quantize).
+The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import step, walk
-from nmpconv.ir import INT_OF_BITS, Graph, Node, Quant, Value
+from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize import weights as grids
 from nmpconv.passes.quantize.bias import on_output_grid
+from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.gptq import round_weights
 from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
@@ -54,8 +55,18 @@ class Rounding:
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
 
+    def of(self, node: Node, choices: Choices) -> Rounding:
+        """That of one node."""
+        return Rounding(
+            choices.op(node.name, "weight_bits", self.weight_bits),
+            choices.op(node.name, "per_tensor", self.per_tensor),
+            choices.op(node.name, "rounding", "gptq" if self.gptq else "nearest") == "gptq",
+            self.bias_correction,
+            choices.op(node.name, "bias_bits", self.bias_bits),
+        )
 
-def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
+
+def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTHING) -> Graph:
     """An integer graph from a float graph whose activations have their quant."""
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
     result = replace(graph, nodes=(), values=values)
@@ -63,16 +74,26 @@ def run(graph: Graph, how: Rounding, evidence: Evidence) -> Graph:
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            layer = _Layer(graph, node, how, known[node.inputs[0]])
+            layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
             node, fresh = _weighted(layer, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
         else:
-            node, fresh = OPS[node.op].quantize(node, result)
+            plain = node
+            node, fresh = OPS[plain.op].quantize(plain, result)
+            fresh = [replace(value, observed=_of_constant(value, plain, result)) for value in fresh]
         result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
         known[node.outputs[0]] = intervals.of_node(result, node, known)
         if evidence.inputs:
             env.update(step(result, node, env))
     used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
     return replace(result, values={n: v for n, v in result.values.items() if n in used})
+
+
+def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
+    """How the exponent of an op's own constant came about."""
+    quant = _quant(value)
+    around = [other.quant.exponents for other in (*graph.ins(node), *graph.outs(node)) if other.quant is not None]
+    operand = any(other.is_const and other.shape == value.shape for other in graph.ins(node))
+    return Observed(0.0, 0.0, "derived" if quant.exponents in around else "max" if operand else "fixed")
 
 
 def integers(x: np.ndarray, value: Value) -> np.ndarray:
@@ -215,16 +236,19 @@ class _Layer:
         lo, hi = fixed.INT_MIN, fixed.INT_MAX
         wb = how.weight_bits
         made = [
-            (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel)),
-            (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits])),
+            (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel), "mse"),
+            (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits]), "derived"),
         ]
         if self.pad is not None:
-            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits])))
+            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits]), "derived"))
         values, names = [], [node.inputs[0]]
         # A constant that two nodes share is quantized for each of them, so every one has its consumer's name.
-        for role, (data, quant) in zip(("weight", "bias", "pad"), made, strict=False):
+        for role, (data, quant, method) in zip(("weight", "bias", "pad"), made, strict=False):
             name = f"{node.name}.{role}"
-            values.append(Value(name, data.shape, quant.dtype, data.astype(quant.dtype), quant=quant))
+            observed = Observed(0.0, 0.0, method)
+            values.append(
+                Value(name, data.shape, quant.dtype, data.astype(quant.dtype), observed=observed, quant=quant)
+            )
             names.append(name)
         return replace(node, inputs=tuple(names)), values
 

@@ -8,6 +8,8 @@ Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost 
 3. tensors with one position (a 1x1 plane, a vector).
 4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
+
+A width that was chosen by name goes before all of these.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.grids import grid_groups
 
 
@@ -54,6 +58,22 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
             if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
                 wide.add(node.outputs[0])
     return {name: 16 if name in wide else 8 for name in names}
+
+
+def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:
+    """The bits with those that were chosen. InputError for what a tensor cannot have; a pattern passes over it."""
+    found = dict(bits)
+    needed = dict.fromkeys(_indices(graph), 16) | dict.fromkeys(graph.pixels, 8)
+    for group in grid_groups(graph) if choices.tensors else ():
+        if (said := choices.of(group, "bits")) is None:
+            continue
+        only = {needed[name] for name in group if name in needed}
+        if only <= {said.value}:
+            found.update(dict.fromkeys(group, said.value))
+        elif said.exact:
+            why = "raw pixels have 8 bits" if 8 in only else "its indices need 16 bits"
+            raise InputError(f"{group[0]!r} cannot have {said.value} bits: {why}", where=said.place)
+    return found
 
 
 def _indices(graph: Graph) -> set[str]:

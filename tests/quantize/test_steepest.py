@@ -32,11 +32,11 @@ def report(spread: np.ndarray, count: int = 6) -> Report:
 
 def test_it_is_where_the_signal_gets_lost() -> None:
     found = report(2.0 ** np.array([0, 0, 0, 0, 0, 0, 0, 6]))
-    assert found.costliest is not None
-    assert found.costliest.name == "n_b"
+    assert found.steepest is not None
+    assert found.steepest.name == "n_b"
     (before,) = [layer.sqnr_cumulative for layer in found.layers if layer.name == "n_a"]
-    assert found.costliest.fall == pytest.approx(before - found.costliest.sqnr_cumulative)
-    assert found.costliest.fall > 15
+    assert found.steepest.fall == pytest.approx(before - found.steepest.sqnr_cumulative)
+    assert found.steepest.fall > 15
 
 
 def test_what_only_moves_data_costs_nothing() -> None:
@@ -48,5 +48,5 @@ def test_what_only_moves_data_costs_nothing() -> None:
 
 def test_nothing_is_known_without_images() -> None:
     found = report(np.ones(8), 0)
-    assert found.costliest is None
+    assert found.steepest is None
     assert {layer.fall for layer in found.layers} == {None}

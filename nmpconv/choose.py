@@ -1,0 +1,66 @@
+"""Which recipe a model is converted by: the one that does best on images that it was not fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nmpconv.fit import Fitter, Prepared, Recipe, Score, Unequal
+from nmpconv.graph.trace import Trace
+from nmpconv.passes.quantize.equalize import fewest_bits
+from nmpconv.progress import Progress
+
+EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+HELD_OUT = 6  # images that are enough to hold a third of them out
+# Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
+BALANCED_16_DB = 3.0
+
+
+def choose(
+    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
+) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
+    """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
+
+    With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
+    where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
+    better by BALANCED_16_DB. The best one is tried without zero points, too.
+    """
+    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
+    handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
+    notes: list[str] = []
+    lost: set[tuple[str, bool]] = set()  # equalization, zero points
+    fitters = {True: fitter, False: fitter.without_zero_points()}
+
+    def leave_out(mode: str, error: Unequal, zero_points: bool = True) -> None:
+        lost.add((mode, zero_points))
+        notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
+
+    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
+    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
+    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
+    for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
+        ranked, scores = list(tier), dict[Recipe, Score]()
+        if len(fitter.images) >= HELD_OUT:
+            scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
+            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe].db)
+        if len(tier) > 1 and ranked and scores:
+            notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in scores.items()]
+            if fitter.zero_points and narrow:
+                best, plain = ranked[0], replace(ranked[0], zero_points=False)
+                without = fitters[False].scores(
+                    [plain],
+                    lambda done, total: progress("choose", done, total),
+                    lambda mode, error: leave_out(mode, error, False),
+                )
+                notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in without.items()]
+                ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
+                scores |= without
+        for recipe in ranked:
+            if (recipe.equalize, recipe.zero_points) in lost:
+                continue
+            try:
+                prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
+                return recipe, prepared, (*notes, *prepared.notes), scores.get(recipe)
+            except Unequal as error:
+                leave_out(recipe.equalize, error, recipe.zero_points)
+    raise AssertionError("equalize none keeps every function")

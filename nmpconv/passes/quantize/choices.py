@@ -1,0 +1,119 @@
+"""What a person chose for single tensors and ops: the rows of a recipe, by the names in the float graph.
+
+Keys of a tensor: bits, exponent, origin, method, percentile, equalize (False: it keeps its own numbers). Keys of an op
+with weights: rounding, weight_bits, per_tensor, bias_bits. What is not said is decided as ever. All tensors on one grid
+have the bits and the exponent that one of them was given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from nmpconv.errors import InputError
+from nmpconv.ir import Graph
+from nmpconv.ops import WEIGHTED
+
+PATTERN = "*?["  # characters that make a pattern of a name
+
+
+class Said(NamedTuple):
+    """One choice. place: of its line. exact: it names one tensor or op, and goes before what a pattern says."""
+
+    value: Any
+    place: str
+    exact: bool = True
+
+
+Row = Mapping[str, Said]
+"""Choices by key."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """tensors, ops: rows by name."""
+
+    tensors: Mapping[str, Row] = field(default_factory=dict)
+    ops: Mapping[str, Row] = field(default_factory=dict)
+
+    def of(self, names: Iterable[str], key: str) -> Said | None:
+        """What was said of tensors that share it; InputError where that is not one thing."""
+        found = [self.tensors[name][key] for name in names if key in self.tensors.get(name, {})]
+        found = [said for said in found if said.exact] or found
+        for other in found[1:]:
+            if other.value != found[0].value:
+                raise contradiction(key, found[0], other, "; these tensors share one grid")
+        return found[0] if found else None
+
+    def op(self, name: str, key: str, otherwise: Any) -> Any:
+        """What was said of an op."""
+        said = self.ops.get(name, {}).get(key)
+        return otherwise if said is None else said.value
+
+    def kept(self) -> frozenset[str]:
+        """The tensors that equalization is to leave alone."""
+        return frozenset(name for name, row in self.tensors.items() if "equalize" in row and not row["equalize"].value)
+
+    def widths(self) -> Choices:
+        """Only what decides how many bytes things take."""
+        keys = ("bits", "weight_bits", "per_tensor", "bias_bits")
+
+        def only(rows: Mapping[str, Row]) -> dict[str, Row]:
+            return {name: {key: said for key, said in row.items() if key in keys} for name, row in rows.items()}
+
+        return Choices(only(self.tensors), only(self.ops))
+
+
+NOTHING = Choices()
+
+
+def contradiction(key: str, one: Said, other: Said, why: str = "") -> InputError:
+    return InputError(
+        f"{key} is {one.value} by {one.place}, and {other.value} by {other.place}{why}", hint="leave one of them out"
+    )
+
+
+class Line(NamedTuple):
+    """A row as it was written: a name or a pattern of names, and what is said of them, by key."""
+
+    name: str
+    place: str
+    said: Mapping[str, Any]
+
+
+def resolve(graph: Graph, tensors: Sequence[Line], ops: Sequence[Line]) -> Choices:
+    """The rows of a float graph's tensors and of its ops with weights. InputError for names that it has not."""
+    weighted = [node.name for node in graph.nodes if node.op in WEIGHTED]
+    return Choices(
+        _matched(tensors, [value.name for value in graph.activations()], "tensor"),
+        _matched(ops, weighted, "op with weights"),
+    )
+
+
+def _matched(lines: Sequence[Line], names: Collection[str], what: str) -> dict[str, Row]:
+    found: dict[str, dict[str, Said]] = {}
+    for line in lines:
+        exact = line.name in names
+        for name in [line.name] if exact else _fitting(line, names, what):
+            row = found.setdefault(name, {})
+            for key, value in line.said.items():
+                said, before = Said(value, line.place, exact), row.get(key)
+                if before is None or (exact and not before.exact):
+                    row[key] = said
+                elif exact == before.exact and before.value != value:
+                    raise contradiction(f"{key} of {name!r}", before, said)
+    return dict(found)
+
+
+def _fitting(line: Line, names: Collection[str], what: str) -> list[str]:
+    """The names that a pattern fits."""
+    found = [name for name in names if fnmatchcase(name, line.name)]
+    if not found:
+        near = difflib.get_close_matches(line.name, names, n=3, cutoff=0.0)
+        pattern = any(mark in line.name for mark in PATTERN)
+        wrong = f"no {what} fits the pattern {line.name!r}" if pattern else f"the model has no {what} {line.name!r}"
+        raise InputError(f"{wrong}; the nearest are {', '.join(map(repr, near))}", where=line.place)
+    return found
