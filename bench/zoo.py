@@ -35,8 +35,8 @@ import numpy as np
 import onnx
 from PIL import Image
 
-from nmpconv.convert import Options, convert
-from nmpconv.evaluate import evaluate
+from nmpconv.pipeline import Options, convert
+from nmpconv.accuracy import evaluate
 from nmpconv.ir import Preprocess
 from nmpconv.run.runtime import load
 

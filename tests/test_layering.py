@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpconv.bundle import ON_PCS
+from nmpconv.csources import ON_PCS
 from nmpconv.file._schema import OP_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,15 +45,15 @@ PARTS: dict[str, set[str]] = {
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
-    "convert": {
+    "pipeline": {
         *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "report", "schedule"),
     },
-    "evaluate": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
-    "bundle": {"errors", "file", "ops", "targets"},
+    "accuracy": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "csources": {"errors", "file", "ops", "targets"},
     "cli": {
-        *("bundle", "convert", "device", "errors", "evaluate", "file", "files", "fixed", "ir", "metrics", "ops"),
-        *("report", "run", "targets"),
+        *("accuracy", "csources", "device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("pipeline", "report", "run", "targets"),
     },
     "__main__": {"cli"},
     "__init__": {"run"},
@@ -63,15 +63,15 @@ TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
+    "accuracy": {"onnx"},
     "calib": {"onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
-    "convert": {"threadpoolctl"},
     "data": {"PIL"},
     "device": {"cobs", "serial"},
-    "evaluate": {"onnx"},
     "file": {"flatbuffers"},
     "frontend": {"onnx"},
     "ops": {"onnx"},
+    "pipeline": {"threadpoolctl"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 

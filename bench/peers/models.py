@@ -13,7 +13,7 @@ import onnx
 import zoo
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
-from nmpconv.convert import Options, plan
+from nmpconv.pipeline import Options, plan
 from nmpconv.data.samples import open_samples
 
 OPSET = 13  # the first with scales per channel, which the peers want

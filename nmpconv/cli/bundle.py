@@ -27,7 +27,7 @@ def command(
       nmpconv bundle model.nmp -o firmware/model
       cmake -S firmware/model -B build && cmake --build build && build/example
     """
-    from nmpconv.bundle import bundle
+    from nmpconv.csources import bundle
     from nmpconv.run import runtime  # not loaded for --help
     from nmpconv.targets import most
 

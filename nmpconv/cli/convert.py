@@ -80,7 +80,7 @@ def command(
     }
 
     # The engines behind these take a second to load: --help and usage errors do not wait for them.
-    from nmpconv import convert as converter
+    from nmpconv import pipeline as converter
     from nmpconv.files import write_file
 
     chosen = converter.Options(**given)

@@ -1,6 +1,6 @@
 """What `nmpconv convert` can be told, in the groups that its --help shows.
 
-``chosen`` of a group: these fields of `nmpconv.convert.Options`; UsageError or InputError for what cannot be.
+``chosen`` of a group: these fields of `nmpconv.pipeline.Options`; UsageError or InputError for what cannot be.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def command(
       nmpconv eval model.nmp --data test.csv
       nmpconv eval model.nmp --data test.csv --reference model.onnx --json
     """
-    from nmpconv.evaluate import evaluate
+    from nmpconv.accuracy import evaluate
     from nmpconv.run.runtime import load
 
     net = load(model, cpu=cpu, threads=threads)

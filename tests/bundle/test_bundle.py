@@ -12,9 +12,9 @@ import pytest
 from zoo_quick import converted
 
 from nmpconv import targets
-from nmpconv.bundle import bundle
+from nmpconv.csources import bundle
 from nmpconv.cli import main
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.run import runtime
 
 STRICT = [

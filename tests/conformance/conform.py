@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
-from nmpconv.convert import Options, convert, float_passes
+from nmpconv.pipeline import Options, convert, float_passes
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load

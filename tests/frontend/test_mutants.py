@@ -17,7 +17,7 @@ from onnx import helper
 from onnx_text import build
 
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.convert import Options, plan
+from nmpconv.pipeline import Options, plan
 from nmpconv.errors import ExitCode, NmpError
 from nmpconv.frontend.onnx import load
 

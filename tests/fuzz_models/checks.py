@@ -12,7 +12,7 @@ from fuzz_models.case import Case, single
 from fuzz_models.floats import check_floats, float_bounds
 from fuzz_models.integers import check_accuracy, check_conversion
 from fuzz_models.outcome import Outcome
-from nmpconv.convert import Options, plan
+from nmpconv.pipeline import Options, plan
 from nmpconv.frontend.onnx import load
 from nmpconv.passes.float import FLOAT, Pass
 

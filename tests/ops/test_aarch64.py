@@ -10,7 +10,7 @@ import pytest
 from c_core import includes, sources
 from zoo_quick import HARNESS, converted
 
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ir import Preprocess

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nmpconv.convert import Options, Result, convert, plan
+from nmpconv.pipeline import Options, Result, convert, plan
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file import reader
 from nmpconv.frontend.onnx import load

@@ -17,7 +17,7 @@ from nmpconv.calib.exponent import expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
-from nmpconv.convert import Options, Result, convert, plan
+from nmpconv.pipeline import Options, Result, convert, plan
 from nmpconv.fit import Fitter, integer_outputs
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify

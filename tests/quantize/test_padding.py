@@ -10,7 +10,7 @@ import pytest
 from float_nets import RELU, Net, closeness, feeds, in_bits, observed
 from onnx_net import Net as OnnxNet
 
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.ir import Graph
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.float import fold_affine

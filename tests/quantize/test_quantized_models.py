@@ -16,10 +16,10 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from typer.testing import CliRunner
 
 from nmpconv.cli import app
-from nmpconv.convert import Options, Result, convert
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.data.samples import open_samples
 from nmpconv.errors import UsageError
-from nmpconv.evaluate import Evaluation, evaluate
+from nmpconv.accuracy import Evaluation, evaluate
 from nmpconv.ir import Preprocess
 from nmpconv.run import runtime
 

@@ -8,7 +8,7 @@ import numpy as np
 from onnx_net import Net
 
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.metrics import sqnr_db
 from nmpconv.run.runtime import load
 

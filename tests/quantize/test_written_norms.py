@@ -10,7 +10,7 @@ import pytest
 from onnx_net import Net
 
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.frontend.onnx import load
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.float import FLOAT
