@@ -33,9 +33,9 @@ from textwrap import shorten
 
 from models_list import Row, read
 
-from nmpconv.pipeline import Options, convert, plan
-from nmpconv.errors import ExitCode, NmpError, UnsupportedModel
 from nmpconv.accuracy import evaluate
+from nmpconv.errors import ExitCode, NmpError, UnsupportedModel
+from nmpconv.pipeline import Options, convert, plan
 from nmpconv.run.runtime import load
 
 BENCH = Path(__file__).parent

@@ -28,6 +28,7 @@ SOURCES = {
     ".sh",
     ".toml",
     ".txt",
+    ".typed",
     ".cmake",
     "",
 }

@@ -49,14 +49,18 @@ PARTS: dict[str, set[str]] = {
         *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "report", "schedule"),
     },
-    "accuracy": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
     "csources": {"errors", "file", "ops", "targets"},
+    "api": {
+        *("accuracy", "csources", "data", "device", "errors", "file", "files", "ir", "pipeline", "progress", "report"),
+        *("run", "targets"),
+    },
     "cli": {
-        *("accuracy", "csources", "device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
-        *("pipeline", "report", "run", "targets"),
+        *("device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("report", "run", "targets"),
     },
     "__main__": {"cli"},
-    "__init__": {"run"},
+    "__init__": {"api", "run"},
 }
 # Named in signatures only.
 TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
@@ -64,6 +68,7 @@ TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
     "accuracy": {"onnx"},
+    "api": {"onnx", "torch"},
     "calib": {"onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
     "data": {"PIL"},

@@ -12,8 +12,8 @@ import pytest
 from zoo_quick import converted
 
 from nmpconv import targets
-from nmpconv.csources import bundle
 from nmpconv.cli import main
+from nmpconv.csources import bundle
 from nmpconv.pipeline import Options, convert
 from nmpconv.run import runtime
 

@@ -12,13 +12,13 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
-from nmpconv.pipeline import Options, convert, float_passes
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import origins
+from nmpconv.pipeline import Options, convert, float_passes
 from nmpconv.run import runtime
 
 BITS = (8, 16)
