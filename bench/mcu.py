@@ -25,7 +25,7 @@ from mcu_run import measured
 from zoo import SETTINGS, split
 
 from nmpconv.cli import show
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 from nmpconv.run.ondevice import cases
 from nmpconv.run.runtime import load
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpconv.bundle import bundle
+from nmpconv.csources import bundle
 from nmpconv.device.simulator import MACHINES
 from nmpconv.run.ondevice import cases
 from nmpconv.run.runtime import load

@@ -33,9 +33,9 @@ from textwrap import shorten
 
 from models_list import Row, read
 
-from nmpconv.convert import Options, convert, plan
+from nmpconv.accuracy import evaluate
 from nmpconv.errors import ExitCode, NmpError, UnsupportedModel
-from nmpconv.evaluate import evaluate
+from nmpconv.pipeline import Options, convert, plan
 from nmpconv.run.runtime import load
 
 BENCH = Path(__file__).parent
@@ -137,7 +137,7 @@ def _work(sender: Connection, files: Files, step: str, blank: Result, gib: float
 def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
     """`judge` in a process of its own."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["nmpconv.convert", "nmpconv.evaluate"])
+    context.set_forkserver_preload(["nmpconv.pipeline", "nmpconv.accuracy"])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(sender, files, step, blank, limits.gib))
     process.start()

@@ -35,9 +35,9 @@ import numpy as np
 import onnx
 from PIL import Image
 
-from nmpconv.convert import Options, convert
-from nmpconv.evaluate import evaluate
+from nmpconv.accuracy import evaluate
 from nmpconv.ir import Preprocess
+from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import load
 
 SETTINGS = {

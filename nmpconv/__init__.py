@@ -1,20 +1,40 @@
-"""nmpconv: from an ONNX CNN and a folder of images to an integer-only `.nmp` file, and running it."""
+"""nmpconv: from an ONNX CNN and a folder of images to an integer-only `.nmp` file, and running it.
+
+    converted = nmpconv.convert("model.onnx", "images/", mean=127.5, std=127.5)
+    converted.save("model.nmp")
+    scores, = nmpconv.load("model.nmp").run_float(image)
+
+Importing the package takes no time: what a function needs is imported when it is first asked for.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["Converted", "__version__", "bench", "bundle", "convert", "evaluate", "inspect", "load"]
 
 if TYPE_CHECKING:
+    from nmpconv.api.conversion import Converted, convert
+    from nmpconv.api.evaluation import evaluate
+    from nmpconv.api.files import bench, bundle, inspect
     from nmpconv.run.runtime import load
 else:
+    _HOMES = {
+        "convert": "nmpconv.api.conversion",
+        "Converted": "nmpconv.api.conversion",
+        "evaluate": "nmpconv.api.evaluation",
+        "bench": "nmpconv.api.files",
+        "bundle": "nmpconv.api.files",
+        "inspect": "nmpconv.api.files",
+        "load": "nmpconv.run.runtime",
+    }
 
     def __getattr__(name: str) -> object:
-        # `nmpconv.load` needs the compiled interpreter; importing the package does not.
-        if name == "load":
-            from nmpconv.run.runtime import load
+        if name not in _HOMES:
+            raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
 
-            return load
-        raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

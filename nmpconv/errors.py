@@ -6,7 +6,9 @@ the exit code of the process as ``code``; the table of codes is `ExitCode`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ExitCode(IntEnum):
@@ -29,15 +31,20 @@ class NmpError(Exception):
     message: one sentence with what was found and what is allowed.
     where:   file, node or flag it is about ('' when the message says it all).
     hint:    what to do next ('' when there is nothing to suggest).
+    node, found, allowed: for programs, where the message is about one node of the model (of several: the first), or
+             about one value; '' where it is not.
     """
 
     code = ExitCode.INTERNAL
 
-    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", node: str = "", found: str = "", allowed: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.hint = hint
+        self.node, self.found, self.allowed = node, found, allowed
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
@@ -80,28 +87,45 @@ class Invalid(NmpError):
     code = ExitCode.INPUT
 
 
-Row = tuple[str, str, str, str]  # node, op, why, what is allowed
+Row = tuple[str, str, str, str]  # of a `RefusedNode`
 
 
-class UnsupportedModel(NmpError):
-    """All nodes of a model that cannot be converted: rows of (node, op, why, nearest supported form)."""
+class RefusedNode(NamedTuple):
+    """A node that is refused. found: why. allowed: what is valid, or the nearest supported form; may be ''."""
+
+    node: str
+    op: str
+    found: str
+    allowed: str
+
+
+class Refused(NmpError):
+    """Several nodes of a model, in ``rows``."""
+
+    WHAT = "refused"
+
+    def __init__(self, rows: Sequence[Row], *, where: str = "", hint: str = "") -> None:
+        self.rows = [RefusedNode(*row) for row in rows]
+        first = self.rows[0] if self.rows else RefusedNode("", "", "", "")
+        message = _listed(self.WHAT, self.rows)
+        super().__init__(message, where=where, hint=hint, node=first.node, found=first.found, allowed=first.allowed)
+
+
+class UnsupportedModel(Refused):
+    """All nodes of a model that cannot be converted."""
 
     code = ExitCode.UNSUPPORTED
-
-    def __init__(self, rows: list[Row], *, where: str = "", hint: str = "") -> None:
-        super().__init__(_listed("cannot be converted", rows), where=where, hint=hint)
-        self.rows = rows
+    WHAT = "cannot be converted"
 
 
-class InvalidModel(InputError):
-    """All nodes of a model that are not valid ONNX: rows of (node, op, what was found, what is allowed)."""
+class InvalidModel(Refused, InputError):
+    """All nodes of a model that are not valid ONNX."""
 
-    def __init__(self, rows: list[Row], *, where: str = "", hint: str = "") -> None:
-        super().__init__(_listed("not valid ONNX", rows), where=where, hint=hint)
-        self.rows = rows
+    code = ExitCode.INPUT
+    WHAT = "not valid ONNX"
 
 
-def _listed(what: str, rows: list[Row]) -> str:
+def _listed(what: str, rows: Sequence[RefusedNode]) -> str:
     lines = [f"{len(rows)} node(s) {what}:"]
     lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
     return "\n".join(lines)

@@ -29,6 +29,7 @@ SOURCES = {
     ".sh",
     ".toml",
     ".txt",
+    ".typed",
     ".cmake",
     "",
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpconv.bundle import ON_PCS
+from nmpconv.csources import ON_PCS
 from nmpconv.file._schema import OP_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,34 +47,39 @@ PARTS: dict[str, set[str]] = {
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
-    "convert": {
+    "pipeline": {
         *("calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
-    "evaluate": {"calib", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
-    "bundle": {"errors", "file", "ops", "targets"},
+    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "csources": {"errors", "file", "ops", "targets"},
+    "api": {
+        *("accuracy", "csources", "data", "device", "errors", "file", "files", "ir", "pipeline", "progress", "report"),
+        *("run", "targets"),
+    },
     "cli": {
-        *("bundle", "convert", "device", "errors", "evaluate", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
         *("report", "run", "targets"),
     },
     "__main__": {"cli"},
-    "__init__": {"run"},
+    "__init__": {"api", "run"},
 }
 # Named in signatures only.
 TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
+    "accuracy": {"onnx"},
+    "api": {"onnx", "torch"},
     "calib": {"onnx", "onnxruntime"},
     "cli": {"rich", "typer"},
-    "convert": {"threadpoolctl"},
     "data": {"PIL"},
     "device": {"cobs", "serial"},
-    "evaluate": {"onnx"},
     "file": {"flatbuffers"},
     "frontend": {"onnx"},
     "ops": {"onnx"},
     "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
+    "pipeline": {"threadpoolctl"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 

@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
-    "bundle/__init__.py": (3, "which kernels a microcontroller needs"),
+    "csources/__init__.py": (3, "which kernels a microcontroller needs"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     "cli/compare.py": (1, "a key of JSON"),
     "cli/eval.py": (2, "a key of JSON"),
@@ -37,6 +37,8 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/cones.py": (6, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
     "passes/quantize/exponents.py": (1, "ranges of what only tables read"),
+    "api/choices.py": (3, "resize is a keyword, too"),
+    "api/conversion.py": (1, "resize is a keyword, too"),
     "data/images.py": (1, "resize is a field of Preprocess, too"),
     "file/reader.py": (1, "pad is a field of Preprocess, too"),
     "ir.py": (1, "resize is a field of Preprocess, too"),
@@ -45,7 +47,8 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
     "passes/float/fold_pad.py": (3, "about pad"),
     "passes/float/fuse_clamp.py": (3, "about requantize"),
-    "passes/float/fuse_norm.py": (61, "recognises what exporters write: patterns of ops"),
+    "passes/float/fuse_norm.py": (35, "recognises what exporters write: patterns of ops"),
+    "passes/float/squares.py": (26, "the ops that a norm is written with"),
     "passes/float/fuse_pointwise.py": (9, "steps of formulas, named as ops"),
     "passes/float/fuse_table.py": (2, "about lookup"),
     "passes/quantize/gates.py": (4, "writes functions of lookup as conv2d, lookup and mul"),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
     from nmpconv.run.benchmark import Timing
@@ -53,14 +52,11 @@ def command(
 
         bench(model, device, inputs or [], runs=runs, cpu=cpu, json=json)
         return
-    if inputs:
-        raise UsageError("--input is for --device; without it the inputs are random", where="--input")
-    from nmpconv.run.benchmark import measure
-    from nmpconv.run.runtime import load
+    import nmpconv  # not loaded for --help
 
-    net = load(model, cpu=cpu, threads=threads)
+    net = nmpconv.load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:
-        timing = measure(net, runs=runs, warmup=warmup, progress=progress)
+        timing = nmpconv.bench(net, runs=runs, warmup=warmup, input=inputs or None, progress=progress)
     if json:
         show.as_json(_json(timing, net))
     else:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nmpconv.cli import device as devices
 from nmpconv.cli import options, show
 
@@ -16,33 +14,20 @@ if TYPE_CHECKING:
     from nmpconv.run.runtime import Net
 
 _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
-RUNS = 3  # simulated boards count the same every time
 
 
 def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
     """cpu: the level of this machine that the device is verified against."""
-    from nmpconv.files import read_file
-    from nmpconv.run import ondevice
-    from nmpconv.run.runtime import load
+    import nmpconv
 
-    data = read_file(model)
-    net = load(model, cpu=cpu)
-    cases = given(net, sources) if sources else ondevice.cases(net)
-    with show.progress() as progress, devices.opened(name, progress) as device:
-        found = ondevice.measure(device, net, data, cases, runs=runs or RUNS, progress=progress)
+    net = nmpconv.load(model, cpu=cpu)
+    chosen = options.sources(sources, "--input") or None
+    with show.progress() as progress:
+        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, input=chosen, progress=progress)
     if json:
         show.as_json(_json(name, net, found))
     else:
         _show(name, net, found)
-
-
-def given(net: Net, sources: Sequence[str]) -> list[list[np.ndarray]]:
-    """The samples that --input names, each as the arrays of all inputs."""
-    from nmpconv.run.feed import Feed
-
-    feed = Feed(net, options.sources(sources, "--input"))
-    samples = [feed.integers(feed[i]) for i in range(len(feed))]
-    return [[sample[port.name] for port in net.inputs] for sample in samples]
 
 
 def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:

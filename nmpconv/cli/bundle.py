@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.files import read_file, write_folder
+from nmpconv.files import read_file
 
 NAME = "bundle"
 
@@ -27,19 +27,15 @@ def command(
       nmpconv bundle model.nmp -o firmware/model
       cmake -S firmware/model -B build && cmake --build build && build/example
     """
-    from nmpconv.bundle import bundle
-    from nmpconv.run import runtime  # not loaded for --help
-    from nmpconv.targets import most
+    import nmpconv  # not loaded for --help
 
     sizes = {"model_bytes": 0, "arena_bytes": 0}
-    if model is None:
-        files = bundle(None)
-    else:
-        net = runtime.load(model, cpu="portable")  # refuses what no interpreter runs
+    files = nmpconv.bundle(model, output=output)
+    if model is not None:
+        from nmpconv.targets import most
+
         data = read_file(model)
-        sizes = {"model_bytes": net.model.file_bytes, "arena_bytes": most(data)}
-        files = bundle(data)
-    write_folder(output, files)
+        sizes = {"model_bytes": len(data), "arena_bytes": most(data)}
     if json:
         show.as_json({"folder": str(output), "files": sorted(files), **sizes})
         return

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import device as devices
 from nmpconv.cli import options, show
 from nmpconv.errors import MismatchError
 
@@ -32,15 +31,16 @@ def command(
     Example:
       nmpconv compare model.nmp --device sim:mps2-an386
     """
-    from nmpconv.cli.bench_device import given
+    from nmpconv.device.connect import opened
     from nmpconv.files import read_file
     from nmpconv.run import ondevice
+    from nmpconv.run.feed import given
     from nmpconv.run.runtime import load
 
     net = load(model)
-    cases = given(net, inputs) if inputs else ondevice.cases(net)
+    cases = given(net, options.sources(inputs, "--input")) if inputs else ondevice.cases(net)
     ops = len(net.model.ops)
-    with show.progress() as progress, devices.opened(device, progress) as found:
+    with show.progress() as progress, opened(device, progress) as found:
         ondevice.load(found, net, read_file(model))
         for i, case in enumerate(cases):
             first = ondevice.first_difference(found, net, case)

@@ -71,35 +71,29 @@ def command(
     given = {
         **calibration.chosen(),
         **quantization.chosen(),
+        **preprocessing.chosen(),
         **contents.chosen(),
-        "input_shapes": options.shapes(input_shape or ()),
+        "input_shape": options.shapes(input_shape or ()),
         "outputs": options.names(outputs or ()),
-        "preprocess": preprocessing.chosen(),
-        "max_pixels": preprocessing.max_pixels,
+        "dry_run": dry_run,
         "target": target and target.value,
     }
 
-    # The engines behind these take a second to load: --help and usage errors do not wait for them.
-    from nmpconv import convert as converter
+    import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
     from nmpconv.files import write_file
 
-    chosen = converter.Options(**given)
-    sketch = dry_run and not found and chosen.load_profile is None
-    if sketch:
-        result = converter.plan(model, chosen)
-    else:
-        with show.progress() as progress:
-            result = converter.convert(model, found, chosen, progress)
-        if not dry_run:
-            write_file(path, result.data)
-    needs = _needs(result.data, target, sketch=sketch) if dry_run or target else []
+    with show.progress() as progress:
+        result = nmpconv.convert(model, found, **given, progress=progress)
+    if not dry_run:
+        write_file(path, result.data)
+    needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
     report, written = result.report, None if dry_run else path
     if json:
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
         show.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
     else:
-        show_report(report, model, written, planned=sketch)
-        show_needs(needs, len(result.data), planned=sketch)
+        show_report(report, model, written, planned=result.sketch)
+        show_needs(needs, len(result.data), planned=result.sketch)
 
 
 def _needs(data: bytes, target: options.Target | None, *, sketch: bool) -> list[Needs]:

@@ -1,6 +1,6 @@
 """What `nmpconv convert` can be told, in the groups that its --help shows.
 
-``chosen`` of a group: these fields of `nmpconv.convert.Options`; UsageError or InputError for what cannot be.
+``chosen`` of a group: these keywords of `nmpconv.convert`; UsageError for text that cannot be read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import typer
 
 from nmpconv.cli import options
 from nmpconv.cli.flags import Group
-from nmpconv.errors import UsageError
-from nmpconv.ir import Preprocess
 
 COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
 
@@ -30,7 +28,7 @@ class Calibration(Group):
             help=f"Calibration data: {options.SOURCE_HELP}. Once per input when there are several.",
         ),
     ] = None
-    max_images: Annotated[int | None, typer.Option("--calib-limit", min=1, help="Use only the first N samples.")] = None
+    calib_limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None
     method: Annotated[options.Method, typer.Option(help="How ranges are chosen.")] = options.Method.MSE
     percentile: Annotated[float, typer.Option(min=50, max=100, help="For --method percentile.")] = 99.99
     save_profile: Annotated[Path | None, typer.Option(help="Write the observed ranges to this text file.")] = None
@@ -38,7 +36,7 @@ class Calibration(Group):
 
     def chosen(self) -> dict[str, Any]:
         found = self.given()
-        del found["calib"]  # no option: what is to be read
+        del found["calib"]  # what is to be read: no keyword
         return found
 
 
@@ -111,15 +109,7 @@ class Quantization(Group):
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        if (self.strict or self.precise) and (self.bits is not options.Bits.INT8 or (self.strict and self.precise)):
-            raise UsageError("--strict and --precise each refine --bits 8, not both and no other width")
-        found = self.given()
-        strict, precise = found.pop("strict"), found.pop("precise")
-        narrowest = self.bias_bits is options.BiasBits.NARROWEST
-        return found | {
-            "widths": "strict" if strict else "precise" if precise else "default",
-            "bias_bits": 0 if narrowest else int(self.bias_bits.value),
-        }
+        return self.given()
 
 
 @dataclass(frozen=True)
@@ -151,11 +141,10 @@ class Preprocessing(Group):
 
     max_pixels: options.MaxPixels = None
 
-    def chosen(self) -> Preprocess | None:
-        """The flags that were given over the defaults; None when none was given."""
-        found = {name: value for name, value in self.given().items() if value is not None and name != "max_pixels"}
-        found |= {name: options.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if name in found}
-        return Preprocess(**{"layout": "auto"} | found) if found else None
+    def chosen(self) -> dict[str, Any]:
+        found = self.given()
+        texts = {name: options.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if found[name]}
+        return found | texts
 
 
 @dataclass(frozen=True)
@@ -170,4 +159,4 @@ class Contents(Group):
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        return self.given() | {"labels": () if self.labels is None else options.labels(self.labels)}
+        return self.given()

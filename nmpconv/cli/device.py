@@ -1,9 +1,7 @@
-"""nmpconv device: what is at the other end of a line; and what other commands do with one."""
+"""nmpconv device: what is at the other end of a line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,24 +9,10 @@ import typer
 from nmpconv.cli import options, show
 
 if TYPE_CHECKING:
-    from nmpconv.device.client import Device
     from nmpconv.device.protocol import Hello
 
 NAME = "device"
 app = typer.Typer(help="Look for devices, and at one.", no_args_is_help=True)
-
-
-@contextmanager
-def opened(name: str, progress: show.Reporter) -> Iterator[Device]:
-    """The device at a line, which is closed, and a simulator stopped, at the end."""
-    from nmpconv.device.client import Device
-    from nmpconv.device.connect import connect
-
-    line = connect(name)
-    try:
-        yield Device(line, progress)
-    finally:
-        line.close()
 
 
 def facts(hello: Hello) -> list[tuple[str, str]]:
@@ -47,6 +31,8 @@ def info(
     json: options.Json = False,
 ) -> None:
     """Ask a device what it is."""
+    from nmpconv.device.connect import opened  # not loaded for --help
+
     with show.progress() as progress, opened(name, progress) as device:
         hello = device.hello
     if json:

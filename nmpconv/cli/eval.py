@@ -40,18 +40,18 @@ def command(
       nmpconv eval model.nmp --data test.csv
       nmpconv eval model.nmp --data test.csv --reference model.onnx --json
     """
-    from nmpconv.evaluate import evaluate
-    from nmpconv.run.runtime import load
+    import nmpconv  # not loaded for --help
 
-    net = load(model, cpu=cpu, threads=threads)
     with show.progress() as progress:
-        found = evaluate(
-            net,
+        found = nmpconv.evaluate(
+            model,
             options.sources(data, "--data"),
             reference=reference,
             limit=limit,
             label_offset=label_offset,
             max_pixels=max_pixels,
+            cpu=cpu,
+            threads=threads,
             progress=progress,
         )
     if json:

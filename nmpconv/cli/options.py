@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.errors import InputError, OutputError, UsageError
-from nmpconv.files import read_text
+from nmpconv.errors import OutputError, UsageError
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, or one image"
 
@@ -148,15 +147,6 @@ def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
     if len(found) not in counts or any(x - x != 0 for x in found):
         allowed = " or ".join(map(str, counts))
         raise UsageError(f"{text!r}: {allowed} finite numbers are allowed", where=flag)
-    return found
-
-
-def labels(path: Path) -> tuple[str, ...]:
-    """Class names, one a line."""
-    text = read_text(path, "list of labels")
-    found = tuple(row.strip() for row in text.rstrip().splitlines())
-    if not found:
-        raise InputError("the list of labels is empty", where=str(path), hint="one class name a line")
     return found
 
 

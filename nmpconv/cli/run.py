@@ -92,7 +92,7 @@ def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed
 
 def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
     """The outputs of every sample, computed by a device."""
-    from nmpconv.cli.device import opened
+    from nmpconv.device.connect import opened
     from nmpconv.files import read_file
     from nmpconv.run import ondevice
 

@@ -8,6 +8,7 @@ Pillow's bilinear with its support scaled when it shrinks. An image that has the
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,27 +69,37 @@ def _check(pre: Preprocess, channels: int) -> None:
         raise UsageError(f"gray for an input of {channels} channels", where="--channel-order")
 
 
-def load(path: Path, size: tuple[int, int, int], preprocess: Preprocess, max_pixels: int | None = None) -> np.ndarray:
-    """The file as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray.
+def load(
+    source: Path | Image.Image,
+    size: tuple[int, int, int],
+    preprocess: Preprocess,
+    max_pixels: int | None = None,
+    *,
+    where: str = "",
+) -> np.ndarray:
+    """A file, or a picture of Pillow, as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray.
 
-    max_pixels: how many it may have, PIXELS_MAX by default. InputError naming the file for what is no such image.
+    max_pixels: how many it may have, PIXELS_MAX by default. where: names it in messages; default: the file's path.
+    InputError for what is no such image.
     """
-    most = max_pixels or PIXELS_MAX
+    most, where = max_pixels or PIXELS_MAX, where or str(source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a decoder, about what it can read all the same
-            with Image.open(path, formats=FORMATS) as image:
-                _check_pixels(image.width, image.height, most, str(path))
+            with (
+                nullcontext(source) if isinstance(source, Image.Image) else Image.open(source, formats=FORMATS) as image
+            ):
+                _check_pixels(image.width, image.height, most, where)
                 image.load()
                 decoded = _decode(image, "L" if size[2] == 1 else "RGB")
     except UnidentifiedImageError:
         found = f"not a readable image: none of {', '.join(FORMATS)}"
-        raise InputError(found, where=str(path), hint="replace or remove the file") from None
+        raise InputError(found, where=where, hint="replace or remove the file") from None
     except (InputError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder trips over
-        raise InputError(f"not a readable image: {error}", where=str(path), hint="replace or remove the file") from None
-    return fit(decoded, size, preprocess, where=str(path), max_pixels=most)
+        raise InputError(f"not a readable image: {error}", where=where, hint="replace or remove the file") from None
+    return fit(decoded, size, preprocess, where=where, max_pixels=most)
 
 
 def _check_pixels(width: int, height: int, most: int, where: str) -> None:

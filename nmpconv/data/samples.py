@@ -1,15 +1,17 @@
-"""What feeds a model: folders, lists and arrays as one lazy, deterministic sequence; for --calib and --data alike."""
+"""What feeds a model: folders, lists, arrays, iterables as one lazy, deterministic sequence; for --calib and --data."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from nmpconv.data import images
+from nmpconv.data.objects import WHERE, gather
 from nmpconv.data.sources import Source, open_source
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
@@ -49,9 +51,10 @@ class Samples:
         if self.preprocess is None:
             return _array(self.source.array(index), self.shape, self.source.where(index))
         size = images.image_shape(self.shape, self.preprocess)
-        path = self.source.image(index)
-        if path is not None:
-            return images.load(path, size, self.preprocess, self.max_pixels)
+        picture = self.source.image(index)
+        if picture is not None:
+            where = self.source.where(index)
+            return images.load(picture, size, self.preprocess, self.max_pixels, where=where)
         pixels = self.source.array(index)
         pixels = pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != size[2]:
@@ -59,8 +62,8 @@ class Samples:
                 f"an array of {pixels.dtype} {list(pixels.shape)} among images; uint8 [H,W,{size[2]}] is allowed",
                 where=self.source.where(index),
             )
-        picture = Image.fromarray(pixels[..., 0] if size[2] == 1 else pixels)
-        return images.fit(picture, size, self.preprocess, where=self.source.where(index))
+        drawn = Image.fromarray(pixels[..., 0] if size[2] == 1 else pixels)
+        return images.fit(drawn, size, self.preprocess, where=self.source.where(index))
 
     def subset(self, indices: Sequence[int]) -> Samples:
         """The samples at these indices, in this order."""
@@ -76,25 +79,34 @@ class Samples:
         return graph_input(self[i], self.preprocess, self.shape, pixels=pixels, dtype=dtype)
 
 
+Data = str | Path | np.ndarray | Iterable[Any]
+
+
 def open_samples(
-    path: str | Path,
+    data: Data,
     shape: Sequence[int],
     preprocess: Preprocess | None,
     *,
     input_name: str = "",
     max_pixels: int | None = None,
+    limit: int | None = None,
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
-    path: a folder of images or .npy files (and one level of folders in it), a .csv with a column `file` and maybe
-    `label`, a .txt with one path a line, one image, a .npy (one sample or a stack [n, ...]), or a .npz (its only array,
-    or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when
-    ``preprocess`` is given; all other arrays are the model's input as they are. Images without
-    ``preprocess`` get the defaults. max_pixels: see `images.load`.
+    data: an iterable (see `nmpconv.data.objects`), an array (one sample or a stack [n, ...]), or a path: a folder of
+    images or .npy files (and one level of folders in it), a .csv with a column `file` and maybe `label`, a .txt with
+    one path a line, one image, a .npy (one sample or a stack [n, ...]), or a .npz (its only array, or the one named
+    ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given; all other
+    arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
+    `images.load`. limit: most samples that are taken of an iterable.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)
-    source = open_source(Path(path), input_name, shape)
+    where = str(data) if isinstance(data, str | Path) else WHERE
+    if isinstance(data, str | Path):
+        source = open_source(Path(data), input_name, shape)
+    else:
+        source = gather([data] if isinstance(data, np.ndarray) else data, input_name, shape, limit)
     indices = tuple(range(len(source)))
     labels = None if source.labels is None else tuple(source.labels)
     if source.image(0) is None:
@@ -103,7 +115,7 @@ def open_samples(
             _array(first, shape, source.where(0))
             return Samples("array", shape, None, source, indices, labels)
     preprocess = images.with_layout(preprocess or Preprocess(layout="auto"), shape)
-    images.image_shape(shape, preprocess, where=str(path))
+    images.image_shape(shape, preprocess, where=where)
     return Samples("image", shape, preprocess, source, indices, labels, max_pixels)
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from PIL import Image
 
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
 from nmpconv.files import BYTES_MAX, open_file, read_text
 
 LISTED = 5  # problems that one message lists
+Item = Path | Image.Image | np.ndarray
 
 
 class Source(Protocol):
@@ -29,31 +31,37 @@ class Source(Protocol):
     def where(self, i: int) -> str:
         """Sample i's name for a message."""
 
-    def image(self, i: int) -> Path | None:
-        """The image file of sample i; None when it is an array."""
+    def image(self, i: int) -> Path | Image.Image | None:
+        """The image file of sample i, or the picture; None when it is an array."""
 
     def array(self, i: int) -> np.ndarray:
         """The array of sample i, unchecked, maybe a view of a file."""
 
 
-class Files:
-    """One file a sample: images, or .npy arrays."""
+class Items:
+    """Samples one by one: image files, .npy files, pictures, or arrays. name: what messages call them."""
 
-    def __init__(self, paths: Sequence[Path], labels: Sequence[int] | None = None) -> None:
+    def __init__(self, samples: Sequence[Item], labels: Sequence[int] | None = None, name: str = "") -> None:
         self.labels = labels
-        self._paths = tuple(paths)
+        self._samples = tuple(samples)
+        self._name = name
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._samples)
 
     def where(self, i: int) -> str:
-        return str(self._paths[i])
+        sample = self._samples[i]
+        return str(sample) if isinstance(sample, Path) else f"{self._name}[{i}]"
 
-    def image(self, i: int) -> Path | None:
-        return None if self._paths[i].suffix.lower() == ".npy" else self._paths[i]
+    def image(self, i: int) -> Path | Image.Image | None:
+        sample = self._samples[i]
+        if isinstance(sample, Path):
+            return None if sample.suffix.lower() == ".npy" else sample
+        return sample if isinstance(sample, Image.Image) else None
 
     def array(self, i: int) -> np.ndarray:
-        return _load_npy(self._paths[i])
+        sample = self._samples[i]
+        return _load_npy(sample) if isinstance(sample, Path) else np.asarray(sample)
 
 
 class Stack:
@@ -94,17 +102,21 @@ def open_source(path: Path, input_name: str, shape: tuple[int, ...]) -> Source:
         return _npz(path, input_name)
     if suffix == ".npy":
         array = _load_npy(path)
-        # A uint8 [H,W,C] may be a picture of any size; any other sample has the model's shape.
-        picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
-        single = picture or array.shape in (shape, shape[1:])
-        return Files([path]) if single else _stack(path, array)
+        return Items([path]) if is_one(array, shape) else _stack(path, array)
     if suffix in SUFFIXES:
-        return Files([path])
+        return Items([path])
     raise InputError(
         f"a file of type {suffix or '(none)'}",
         where=str(path),
         hint=f"allowed: a folder, .csv, .txt, .npy, .npz, or an image ({' '.join(SUFFIXES)})",
     )
+
+
+def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the model's
+    shape."""
+    picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
+    return picture or array.shape in (shape, shape[1:])
 
 
 def _folder(path: Path) -> Source:
@@ -128,7 +140,7 @@ def _folder(path: Path) -> Source:
     # A folder's name is its samples' label only where it is a number: other names have no order to rely on.
     classes = [p.parent.name for p in found]
     labelled = all(p.parent != path and name.isdecimal() for p, name in zip(found, classes, strict=True))
-    return Files(found, [int(name) for name in classes] if labelled else None)
+    return Items(found, [int(name) for name in classes] if labelled else None)
 
 
 def _csv(path: Path) -> Source:
@@ -151,7 +163,7 @@ def _csv(path: Path) -> Source:
             except ValueError:
                 message = f"the label {row[label_at]!r} is not a class number"
                 raise InputError(message, where=f"{path}:{rows.line_num}") from None
-    return Files(_resolve(path, entries), None if label_at is None else labels)
+    return Items(_resolve(path, entries), None if label_at is None else labels)
 
 
 def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
@@ -164,7 +176,7 @@ def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
 
 def _list(path: Path) -> Source:
     lines = [(i, line.strip()) for i, line in enumerate(read_text(path, "list of files").splitlines(), 1)]
-    return Files(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
+    return Items(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
 
 
 def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:

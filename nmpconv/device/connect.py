@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nmpconv.device import simulator
+from nmpconv.device.client import Device
 from nmpconv.device.transport import Serial, Tcp, Transport
 from nmpconv.errors import UsageError
+from nmpconv.progress import Progress
+
+
+@contextmanager
+def opened(name: str, progress: Progress) -> Iterator[Device]:
+    """The device at a line, which is closed, and a simulator stopped, at the end."""
+    line = connect(name)
+    try:
+        yield Device(line, progress)
+    finally:
+        line.close()
 
 
 def connect(name: str) -> Transport:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpconv.data.samples import Samples, graph_input, model_input, open_samples
+from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import InputError, UsageError
 from nmpconv.run.runtime import Net
 
@@ -17,11 +17,13 @@ Arrays = dict[str, np.ndarray]
 class Feed:
     """Samples for every input of a model, prepared as the file says.
 
-    max_pixels: see `nmpconv.data.images.load`. Raises UsageError for sources that do not fit the inputs' names,
-    InputError for what cannot be fed.
+    max_pixels: see `nmpconv.data.images.load`. limit: most samples that are taken of an iterable. Raises UsageError for
+    sources that do not fit the inputs' names, InputError for what cannot be fed.
     """
 
-    def __init__(self, net: Net, sources: Mapping[str, Path], max_pixels: int | None = None) -> None:
+    def __init__(
+        self, net: Net, sources: Mapping[str, Data], max_pixels: int | None = None, limit: int | None = None
+    ) -> None:
         self._ports = {port.name: port for port in net.inputs}
         names = list(self._ports)
         if set(sources) == {""} and len(names) == 1:
@@ -32,7 +34,7 @@ class Feed:
                 f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
                 hint="give NAME=SOURCE once per input",
             )
-        self._samples = {name: self._open(name, sources[name], max_pixels) for name in names}
+        self._samples = {name: self._open(name, sources[name], max_pixels, limit) for name in names}
         lengths = {name: len(samples) for name, samples in self._samples.items()}
         if len(set(lengths.values())) != 1:
             found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
@@ -65,20 +67,28 @@ class Feed:
         """The inputs' shapes in the ONNX model."""
         return {name: samples.shape for name, samples in self._samples.items()}
 
-    def _open(self, name: str, source: Path, max_pixels: int | None) -> Samples:
+    def _open(self, name: str, source: Data, max_pixels: int | None, limit: int | None) -> Samples:
         port = self._ports[name]
         shape = port.source_shape or port.shape
-        samples = open_samples(source, shape, port.preprocess, input_name=name, max_pixels=max_pixels)
+        samples = open_samples(source, shape, port.preprocess, input_name=name, max_pixels=max_pixels, limit=limit)
+        where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:
             raise InputError(
                 f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
-                where=str(source),
+                where=where,
                 hint="give .npy or .npz arrays, or convert again with images",
             )
         if samples.kind == "array" and port.pixels:
             raise InputError(
                 f"float arrays, but input {name!r} takes the pixels of images",
-                where=str(source),
+                where=where,
                 hint="give images, or uint8 arrays [n,H,W,C]",
             )
         return samples
+
+
+def given(net: Net, sources: Mapping[str, Data]) -> list[list[np.ndarray]]:
+    """All samples, each as the integers of every input, in their order."""
+    feed = Feed(net, sources)
+    samples = [feed.integers(feed[i]) for i in range(len(feed))]
+    return [[sample[port.name] for port in net.inputs] for sample in samples]

@@ -278,4 +278,10 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
         return ModelError(error.message, where=where, hint=error.hint)
     place = f"op {model.ops[op].name!r} ({model.ops[op].kind}): " if op >= 0 else ""
     place += f"tensor {model.tensors[tensor].name!r}: " if 0 <= tensor < len(model.tensors) else ""
-    return ModelError(f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})", where=where)
+    return ModelError(
+        f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",
+        where=where,
+        node=model.ops[op].name if op >= 0 else "",
+        found=str(found),
+        allowed=str(allowed),
+    )

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 
 Make = Callable[..., Path]
 

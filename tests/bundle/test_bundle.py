@@ -12,10 +12,10 @@ import pytest
 from zoo_quick import converted
 
 from nmpconv import targets
-from nmpconv.bundle import bundle
 from nmpconv.cli import main
-from nmpconv.convert import Options, convert
+from nmpconv.csources import bundle
 from nmpconv.file.reader import read
+from nmpconv.pipeline import Options, convert
 from nmpconv.run import runtime
 
 STRICT = [

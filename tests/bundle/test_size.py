@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from zoo_quick import bench_module, converted
 
-from nmpconv.bundle import bundle
+from nmpconv.csources import bundle
 from nmpconv.targets import INTERPRETER
 
 FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4

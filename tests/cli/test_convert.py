@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from nmpconv import convert, targets
+from nmpconv import pipeline, targets
 from nmpconv.calib.engine import Refused
 from nmpconv.cli import options
 from nmpconv.errors import ExitCode
@@ -146,8 +146,8 @@ def test_the_float_graph_is_compared_with_the_model(cli) -> None:
 
 def change(name: str, how: Callable[[Graph], Graph], monkeypatch: pytest.MonkeyPatch) -> None:
     """A float pass that does something else to a graph, too."""
-    passes = [(n, (lambda g, f=f: how(f(g))) if n == name else f) for n, f in convert.FLOAT]
-    monkeypatch.setattr(convert, "FLOAT", passes)
+    passes = [(n, (lambda g, f=f: how(f(g))) if n == name else f) for n, f in pipeline.FLOAT]
+    monkeypatch.setattr(pipeline, "FLOAT", passes)
 
 
 def without_bias(graph: Graph) -> Graph:
@@ -191,7 +191,7 @@ def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise Refused("onnxruntime refuses the model: NOT_IMPLEMENTED")
 
-    monkeypatch.setattr(convert.parity, "compare", refuse)
+    monkeypatch.setattr(pipeline.parity, "compare", refuse)
     plain = ("--equalize", "none", "--no-zero-points")  # what is not compared with another float graph either
     ran = cli(*CONVERT, *plain)
     assert ran.code == 0

@@ -13,7 +13,6 @@ import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
 from nmpconv.calib.observers import TensorStats
-from nmpconv.convert import Options, convert, float_passes
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
@@ -21,6 +20,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize import origins, powers
+from nmpconv.pipeline import Options, convert, float_passes
 from nmpconv.run import runtime
 
 BITS = (8, 16)

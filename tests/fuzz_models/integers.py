@@ -10,12 +10,12 @@ import numpy as np
 from fuzz_models import noise
 from fuzz_models.case import Arrays, Case
 from fuzz_models.outcome import Outcome
-from nmpconv.convert import Options, Result, convert
 from nmpconv.errors import NmpError
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.rounding import integers
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run import runtime
 
 LEAST_DB = 45.0

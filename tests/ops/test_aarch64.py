@@ -10,12 +10,12 @@ import pytest
 from c_core import includes, sources
 from zoo_quick import HARNESS, converted
 
-from nmpconv.convert import Options, convert
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ir import Preprocess
 from nmpconv.ops import OPS, Case
 from nmpconv.passes.memory import plan_memory
+from nmpconv.pipeline import Options, convert
 
 CASES = [case for op in OPS.values() for case in op.cases()]
 QUICK = 16  # of so many cases one is in the quick tests

@@ -3,8 +3,8 @@ the graph after.
 
 A line '# key: JSON' of the head is an argument of the pass. Statistics are spread evenly: '# seen: {"x": [-1, 1]}' is
 the range of all channels, or a list of one range per channel; '# bits: 8' is the width of all activations but those of
-'# wide: ["x"]' and '# narrow: ["y"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep the float function, by
-onnxruntime, or the integers, by the reference.
+'# wide: ["x"]' and '# narrow: ["y"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep
+the float function, by onnxruntime, or the integers, by the reference.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from onnx_net import Net
 from random_models import models
 
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.convert import Options, Result, convert
 from nmpconv.errors import NmpError, VerifyError
 from nmpconv.graph.reference import run as run_reference
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run import runtime
 
 SAMPLES = 6

@@ -11,11 +11,11 @@ from float_nets import RELU, Net, feeds, in_bits, observed, residual
 from onnx_net import Net as OnnxNet
 
 from nmpconv.calib.exponent import choose
-from nmpconv.convert import Options, convert
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import exponents
 from nmpconv.passes.quantize.exponents import Method, provisional, saturating
+from nmpconv.pipeline import Options, convert
 
 
 def head() -> Graph:

@@ -16,7 +16,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nmpconv.convert import Options, Result, convert, plan
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file import reader
 from nmpconv.frontend.onnx import load
@@ -24,6 +23,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Preprocess
+from nmpconv.pipeline import Options, Result, convert, plan
 from nmpconv.run import runtime
 
 IMAGES = 9

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx_net import Net
 
-from nmpconv.convert import Options, convert
 from nmpconv.graph.reference import run as run_reference
+from nmpconv.pipeline import Options, convert
 from nmpconv.run import runtime
 
 SHAPE = (1, 3, 12, 12)

@@ -17,7 +17,6 @@ from nmpconv.calib.exponent import expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
-from nmpconv.convert import Options, Result, convert, plan
 from nmpconv.fit import Fitter, integer_outputs
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify
@@ -28,6 +27,7 @@ from nmpconv.passes.quantize import drop_channels, exponents, origins
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.rounding import run as rounded
+from nmpconv.pipeline import Options, Result, convert, plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frontend"))
 

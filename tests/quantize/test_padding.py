@@ -10,12 +10,12 @@ import pytest
 from float_nets import RELU, Net, closeness, feeds, in_bits, observed
 from onnx_net import Net as OnnxNet
 
-from nmpconv.convert import Options, convert
 from nmpconv.ir import Graph
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.float import fold_affine
 from nmpconv.passes.quantize import equalize, exponents
 from nmpconv.passes.quantize.exponents import Method
+from nmpconv.pipeline import Options, convert
 from nmpconv.run import runtime
 
 SHAPE = (1, 3, 12, 12)

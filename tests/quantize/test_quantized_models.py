@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from typer.testing import CliRunner
 
+from nmpconv.accuracy import Evaluation, evaluate
 from nmpconv.cli import app
-from nmpconv.convert import Options, Result, convert
 from nmpconv.data.samples import open_samples
 from nmpconv.errors import UsageError
-from nmpconv.evaluate import Evaluation, evaluate
 from nmpconv.ir import Preprocess
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run import runtime
 
 LOOK = {

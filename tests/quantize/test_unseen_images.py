@@ -8,8 +8,8 @@ import numpy as np
 from onnx_net import Net
 
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.convert import Options, convert
 from nmpconv.metrics import sqnr_db
+from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import load
 
 SHAPE = (1, 3, 16, 16)

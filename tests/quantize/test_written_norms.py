@@ -10,10 +10,10 @@ import pytest
 from onnx_net import Net
 
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
-from nmpconv.convert import Options, convert
 from nmpconv.frontend.onnx import load
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.float import FLOAT
+from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import load as load_file
 
 SHAPE = (1, 3, 12, 12)

@@ -26,7 +26,7 @@ def prepare(job: Job) -> None:
     changed = max(path.stat().st_mtime for path in Path(nmpconv.__file__).parent.rglob("*.py"))
     if target.exists() and target.stat().st_mtime > changed:
         return
-    from nmpconv.convert import Options, convert  # what only runs a model has not the converter in memory
+    from nmpconv.pipeline import Options, convert  # what only runs a model has not the converter in memory
 
     bits, widths = SETTINGS[job.bits]
     options = Options(bits=bits, widths=widths, equalize="vector", rounding="nearest")

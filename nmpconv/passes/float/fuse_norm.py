@@ -12,18 +12,13 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
 
 u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12) keeps 0 / 0 from happening; so
 does the bias of the normalization that takes its place.
-
-What a chain of ops does to u^2 (which axes, a and b) is read off its values for random squares, since all of it is
-linear up to one root.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,27 +28,12 @@ from nmpconv.ops.lrn import SIZE_MAX, LrnParams
 from nmpconv.ops.normalize import COUNT_MAX, NormalizeParams
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
+from nmpconv.passes.float.squares import FLOOR, Power, exponent, fits, is_floor, is_square, power_of, read, scalar, walk
 from nmpconv.passes.rewrite import Editor, apply
 
-FLOOR = 1e-5  # the largest lower bound of a norm that counts as next to nothing
-TOLERANCE = 1e-9
-SMALL = 2.0**-40  # squares at which the offset b is read off
 NO_EPSILON = 1e-18  # of a normalization without one
 NO_NORM = 1e-30  # a sum of squares that keeps 0 / 0 from happening
 NOT_LINEAR = ("lookup", "divide", "requantize", "add", "sub")
-DRAWS = 3  # of random squares: a sum with weights is a mean of one of them only
-LENGTH = 16  # nodes between u^2 and what is made of it
-
-
-class Power(NamedTuple):
-    """(a * mean of u^2 along the axes + b)^root. shape: of the tensor; it broadcasts against u, or has fewer axes."""
-
-    u: str
-    axes: tuple[int, ...]
-    a: float
-    b: float
-    root: float
-    shape: tuple[int, ...]
 
 
 def run(graph: Graph) -> Graph:
@@ -68,13 +48,13 @@ def _divide(editor: Editor, node: Node) -> bool:  # cases 1 to 4, written as quo
 
 
 def _quotient(editor: Editor, node: Node, top: str, bottom: str) -> bool:  # cases 1 and 2
-    power = _power(editor, bottom)
+    power = power_of(editor, bottom)
     if power is None or power.root not in (0.5, 1.0):
         return False
     if power.root == 0.5:
         return _replace(editor, node, top, power)
     square = editor.producer(top)
-    if square is None or not _is_square(square) or not _alike(editor, square.inputs[0], power):
+    if square is None or not is_square(square) or not _alike(editor, square.inputs[0], power):
         return False
     z = _unit(editor, node, power._replace(root=0.5))
     if z is None:
@@ -87,7 +67,7 @@ def _multiply(editor: Editor, node: Node) -> bool:  # case 1, written as a produ
     if node.op != "mul":
         return False
     for top, inverse in (node.inputs, node.inputs[::-1]):
-        power = None if editor[inverse].is_const else _power(editor, inverse)
+        power = None if editor[inverse].is_const else power_of(editor, inverse)
         if power is not None and power.root == -0.5 and _replace(editor, node, top, power):
             return True
     return False
@@ -95,8 +75,8 @@ def _multiply(editor: Editor, node: Node) -> bool:  # case 1, written as a produ
 
 def _shifted(editor: Editor, node: Node, top: str, bottom: str) -> bool:  # case 3
     below = editor.producer(bottom)
-    operands = None if below is None or below.op != "add" else _scalar(editor, below)
-    power = _power(editor, operands[0]) if operands else None
+    operands = None if below is None or below.op != "add" else scalar(editor, below)
+    power = power_of(editor, operands[0]) if operands else None
     if operands is None or power is None or power.root != 0.5 or power.b > FLOOR**2 or operands[1] <= 0:
         return False
     factor = _factor(editor, top, power)
@@ -114,7 +94,7 @@ def _shifted(editor: Editor, node: Node, top: str, bottom: str) -> bool:  # case
 
 def _cosine(editor: Editor, node: Node) -> bool:  # case 4
     product = _product_of_norms(editor, node.inputs[1])
-    walked = _walk(editor, node.inputs[0])
+    walked = walk(editor, node.inputs[0])
     if product is None or walked is None or any(n.op in NOT_LINEAR for n in walked[1]):
         return False
     source, nodes = walked
@@ -128,7 +108,7 @@ def _cosine(editor: Editor, node: Node) -> bool:  # case 4
             continue
         if not all(p.shape == shape and p.root == 0.5 for p in (first, second)):
             continue
-        found = _read(editor, source, nodes, 1.0)
+        found = read(editor, source, nodes, 1.0)
         if found is None or found[0] != first.axes:
             continue
         units = [_unit(editor, above, p) for p in (first, second)]
@@ -145,7 +125,7 @@ def _cosine(editor: Editor, node: Node) -> bool:  # case 4
 
 
 def _root(editor: Editor, node: Node) -> bool:  # case 5
-    power = _power(editor, node.outputs[0]) if node.op == "lookup" and _exponent(editor, node) == 0.5 else None
+    power = power_of(editor, node.outputs[0]) if node.op == "lookup" and exponent(editor, node) == 0.5 else None
     if power is None or power.b != 0 or editor[node.outputs[0]].clamp:
         return False
     sizes = {axis: editor[power.u].shape[axis] for axis in power.axes}
@@ -173,15 +153,15 @@ def _product_of_norms(editor: Editor, name: str) -> tuple[Power, Power] | None:
     """The two of |p| * |q| or sqrt(p^2 * q^2), whatever is next to nothing left out."""
     rooted = False
     while (node := editor.producer(name)) is not None:
-        if node.op == "requantize" and _is_floor(editor, node) and not rooted:
+        if node.op == "requantize" and is_floor(editor, node) and not rooted:
             name = node.inputs[0]
-        elif node.op == "lookup" and _exponent(editor, node) == 0.5 and not rooted:
+        elif node.op == "lookup" and exponent(editor, node) == 0.5 and not rooted:
             name, rooted = node.inputs[0], True
         else:
             break
     if node is None or node.op != "mul" or editor[name].clamp or any(editor[n].is_const for n in node.inputs):
         return None
-    first, second = (_power(editor, n) for n in node.inputs)
+    first, second = (power_of(editor, n) for n in node.inputs)
     if first is None or second is None or first.root != second.root or first.root != (1.0 if rooted else 0.5):
         return None
     return first._replace(root=0.5), second._replace(root=0.5)
@@ -221,7 +201,7 @@ def _factor(editor: Editor, name: str, power: Power) -> str | None:
 def _alike(editor: Editor, name: str, power: Power) -> bool:
     """Whether the tensor is the u of this power, or computed alike, and the power broadcasts against it."""
     shape = editor[power.u].shape
-    if editor[name].is_const or not _fits(power.shape, shape):
+    if editor[name].is_const or not fits(power.shape, shape):
         return False
     if name == power.u:
         return True
@@ -279,174 +259,11 @@ def _centred(editor: Editor, name: str) -> tuple[str, tuple[int, ...]] | None:
     if node is None or node.op != "sub" or editor[name].clamp or any(editor[n].is_const for n in node.inputs):
         return None
     x, mean = node.inputs
-    walked = _walk(editor, mean, x)
+    walked = walk(editor, mean, x)
     if walked is None or walked[0] != x or editor[x].shape != editor[name].shape:
         return None
-    found = _read(editor, x, walked[1], 1.0)
-    if found is None or not _fits(editor[mean].shape, editor[x].shape):
+    found = read(editor, x, walked[1], 1.0)
+    if found is None or not fits(editor[mean].shape, editor[x].shape):
         return None
     axes, a, b = found
     return (x, axes) if abs(a - 1) < 1e-6 and b == 0 else None
-
-
-def _power(editor: Editor, name: str) -> Power | None:
-    """What the tensor is of a tensor's squares."""
-    walked = _walk(editor, name)
-    if walked is None:
-        return None
-    source, nodes = walked
-    square = editor.producer(source)
-    if square is None or not _is_square(square) or editor[source].clamp:
-        return None
-    root, floor = 1.0, 0.0
-    for node in nodes:
-        if node.op == "requantize":
-            low = editor[node.outputs[0]].clamp[0]  # type: ignore[index]
-            floor = max(floor, low ** (1 / root))
-        root *= _exponent(editor, node)
-    found = _read(editor, source, nodes, root)
-    if found is None or found[1] <= 0 or found[2] < 0:
-        return None
-    axes, a, b = found
-    return Power(square.inputs[0], axes, a, max(b, floor), root, editor[name].shape)
-
-
-def _walk(editor: Editor, name: str, stop: str = "") -> tuple[str, list[Node]] | None:
-    """The tensor from which one chain of these ops leads to ``name``, and the chain downwards."""
-    nodes: list[Node] = []
-    while name != stop and len(nodes) < LENGTH:
-        node = editor.producer(name)
-        if node is None or not _passes(editor, node):
-            break
-        nodes.append(node)
-        operands = _scalar(editor, node)
-        name = operands[0] if operands else node.inputs[-1 if node.op == "divide" else 0]
-    return (name, nodes[::-1]) if nodes else None
-
-
-def _passes(editor: Editor, node: Node) -> bool:
-    """Whether the chain may lead through this node."""
-    if node.op == "requantize":
-        return _is_floor(editor, node)
-    if editor[node.outputs[0]].clamp:
-        return False
-    if node.op == "average_pool":
-        p, (_, height, width, _) = node.params, editor[node.inputs[0]].shape
-        plain = not any((p.pad_top, p.pad_left, p.pad_bottom, p.pad_right))
-        return plain and (p.kernel_h, p.kernel_w) in ((height, width), (1, width))
-    if node.op in ("lookup", "divide"):
-        return _exponent(editor, node) in (0.5, -0.5, -1.0)
-    return node.op in ("reshape", "transpose", "gather", "fully_connected") or _scalar(editor, node) is not None
-
-
-def _scalar(editor: Editor, node: Node) -> tuple[str, float] | None:
-    """(computed, number) of an op with a number, whose result has the shape of the former."""
-    if node.op not in ("add", "sub", "mul"):
-        return None
-    for x, constant in (node.inputs, node.inputs[::-1]):
-        if editor[constant].is_const and editor[constant].size == 1 and not editor[x].is_const:
-            if editor[x].shape != editor[node.outputs[0]].shape or (node.op == "sub" and x != node.inputs[0]):
-                return None
-            return x, float(editor.data(constant).item())
-    return None
-
-
-def _exponent(editor: Editor, node: Node) -> float:
-    """Of a power of the input: a table, or a number over it. 1 for other ops, 0 for other tables and quotients."""
-    if node.op == "divide":
-        top = editor[node.inputs[0]]
-        return (
-            -1.0
-            if top.is_const and top.size == 1 and editor[node.inputs[1]].shape == editor[node.outputs[0]].shape
-            else 0.0
-        )
-    if node.op != "lookup":
-        return 1.0
-    p = node.params
-    if (p.before, p.after) != (1.0, 1.0):
-        return 0.0
-    return {"sqrt": 0.5, "reciprocal": -1.0, "power": p.alpha}.get(p.function, 0.0)
-
-
-def _is_square(node: Node) -> bool:
-    return node.op == "mul" and node.inputs[0] == node.inputs[1]
-
-
-def _is_floor(editor: Editor, node: Node) -> bool:
-    clamp = editor[node.outputs[0]].clamp
-    return clamp is not None and 0 <= clamp[0] <= FLOOR and math.isinf(clamp[1])
-
-
-def _read(
-    editor: Editor, source: str, nodes: Sequence[Node], root: float
-) -> tuple[tuple[int, ...], float, float] | None:
-    """axes, a and b with (a * mean of x along the axes + b)^root for what the chain makes of x; None: it is no such."""
-    draws = np.random.default_rng(0).uniform(0.5, 1.5, (DRAWS, *editor[source].shape))
-    many: list[np.ndarray] = []  # of the draws: what a doubled one adds
-    b = None
-    for x in draws:
-        once, twice, small, smaller = (
-            _evaluate(editor, source, nodes, k * x) ** (1 / root) for k in (1.0, 2.0, SMALL, SMALL / 2)
-        )
-        slopes, offsets = twice - once, 2 * smaller - small
-        b = float(offsets.flat[0]) if b is None else b
-        if not np.isfinite(slopes).all() or not np.allclose(offsets, b, rtol=1e-6, atol=TOLERANCE * SMALL):
-            return None
-        if not np.allclose(once - slopes, b, rtol=1e-6, atol=TOLERANCE * float(np.abs(once).max())):
-            return None  # a curve
-        many.append(slopes)
-    assert b is not None
-    for axes in _subsets([axis for axis, size in enumerate(draws.shape[1:]) if size > 1]):
-        ratios = [_ratio(slopes, x, axes) for slopes, x in zip(many, draws, strict=True)]
-        if not ratios[0].size:
-            continue
-        first = float(ratios[0][0])
-        if all(np.allclose(ratio, first, rtol=TOLERANCE, atol=0) for ratio in ratios):
-            # The last digits are those of the machine's arithmetic.
-            a = float(f"{first:.9g}")
-            return axes, a, float(f"{b:.9g}") if b > TOLERANCE * SMALL * a else 0.0
-    return None
-
-
-def _ratio(y: np.ndarray, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """y over the mean of x along the axes; nothing where the two do not fit."""
-    mean = x.mean(axes, keepdims=True)
-    if y.size == mean.size:
-        return np.asarray(y.ravel() / mean.ravel())
-    return np.asarray((y / mean).ravel()) if _fits(y.shape, x.shape) else np.empty(0)
-
-
-def _evaluate(editor: Editor, source: str, nodes: Sequence[Node], x: np.ndarray) -> np.ndarray:
-    """The end of the chain where its beginning is x; floors left out."""
-    for node in nodes:
-        shape = editor[node.outputs[0]].shape
-        if node.op == "reshape":
-            x = x.reshape(shape)
-        elif node.op == "transpose":
-            x = x.transpose(node.params.perm)
-        elif node.op == "gather":
-            x = np.take(x, node.params.index, node.params.axis)
-        elif node.op == "average_pool":
-            x = x.mean((1, 2) if node.params.kernel_h > 1 else 2, keepdims=True)
-        elif node.op == "fully_connected":
-            x = x @ editor.data(node.inputs[1]).T + editor.data(node.inputs[2])
-        elif node.op == "lookup":
-            x = x ** _exponent(editor, node)
-        elif node.op == "divide":
-            x = editor.data(node.inputs[0]).item() / x
-        elif (operands := _scalar(editor, node)) is not None:
-            number = operands[1]
-            x = x * number if node.op == "mul" else x + number if node.op == "add" else x - number
-    return x
-
-
-def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether the first broadcasts to the second."""
-    try:
-        return np.broadcast_shapes(shape, other) == other
-    except ValueError:
-        return False
-
-
-def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    return chain.from_iterable(combinations(axes, n) for n in range(1, len(axes) + 1))

@@ -20,7 +20,7 @@ from nmpconv.calib.original import original
 from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
-from nmpconv.data.samples import Feeds, Samples, graph_input, model_input, open_samples
+from nmpconv.data.samples import Data, Feeds, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
@@ -104,7 +104,7 @@ class Result:
     graph: Graph
 
 
-def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, progress: Progress) -> Result:
+def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, progress: Progress) -> Result:
     """calib: a source of images or arrays by input name ('' for the only input); None: a loaded profile, or the ranges
     that a quantized model has.
 
@@ -116,7 +116,7 @@ def convert(model: Path, calib: Mapping[str, Path] | None, options: Options, pro
         return _convert(model, calib or {}, options, progress)
 
 
-def _convert(model: Path, calib: Mapping[str, Path], options: Options, progress: Progress) -> Result:
+def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
     by_name, options = _by_name(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
@@ -238,7 +238,7 @@ def _import(model: Path, options: Options, trace: Trace) -> Graph:
     return trace(replace(graph, labels=options.labels), "FLOAT", "import")
 
 
-def _open(graph: Graph, calib: Mapping[str, Path], options: Options) -> dict[str, Samples]:
+def _open(graph: Graph, calib: Mapping[str, Data], options: Options) -> dict[str, Samples]:
     if not calib:
         return {}
     if set(calib) == {""} and len(graph.inputs) == 1:
@@ -258,6 +258,7 @@ def _open(graph: Graph, calib: Mapping[str, Path], options: Options) -> dict[str
             options.preprocess_of(name),
             input_name=name,
             max_pixels=options.max_pixels,
+            limit=options.max_images,
         )
         for name in graph.inputs
     }

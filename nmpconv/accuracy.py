@@ -12,6 +12,7 @@ import onnx
 
 from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
+from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
 from nmpconv.file.reader import Model
 from nmpconv.frontend.read import read as read_onnx
@@ -51,7 +52,7 @@ class Evaluation:
 
 def evaluate(
     net: Net,
-    sources: Mapping[str, Path],
+    sources: Mapping[str, Data],
     *,
     reference: Path | None = None,
     limit: int | None = None,
@@ -63,7 +64,7 @@ def evaluate(
 
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     """
-    feed = Feed(net, sources, max_pixels)
+    feed = Feed(net, sources, max_pixels, limit)
     count = min(len(feed), limit or len(feed))
     scores = net.outputs[0]
     ranked = sum(dim > 1 for dim in scores.shape) == 1

@@ -1,0 +1,74 @@
+"""The values that keywords can have where they are words, and the reading of keywords that come in several forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from nmpconv.errors import InputError, UsageError
+from nmpconv.files import read_text
+from nmpconv.ir import Preprocess
+
+Bits = Literal["8", "16", "a16w8", 8, 16]
+Method = Literal["max", "mse", "kl", "percentile"]
+Equalize = Literal["auto", "none", "scalar", "vector"]
+Rounding = Literal["auto", "nearest", "gptq"]
+BiasBits = Literal["auto", "8", "16", "32", 8, 16, 32]
+Target = Literal["host", "cortex-m4", "cortex-m55", "rv32"]
+Layout = Literal["nchw", "nhwc"]
+ChannelOrder = Literal["rgb", "bgr", "gray"]
+Resize = Literal["none", "shorter", "squash", "letterbox"]
+
+CHOICES = {
+    "bits": Bits,
+    "method": Method,
+    "equalize": Equalize,
+    "rounding": Rounding,
+    "bias_bits": BiasBits,
+    "target": Target,
+    "layout": Layout,
+    "channel_order": ChannelOrder,
+    "resize": Resize,
+}
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """UsageError for a keyword of `CHOICES` with another value; None stands for a default."""
+    for name, kind in CHOICES.items():
+        if given.get(name) is not None and given[name] not in get_args(kind):
+            allowed = ", ".join(map(repr, get_args(kind)))
+            raise UsageError(
+                f"{given[name]!r} is none of {allowed}", where=name, found=repr(given[name]), allowed=allowed
+            )
+
+
+def widths(bits: str, strict: bool, precise: bool) -> str:
+    """Of `pipeline.Options`."""
+    if (strict or precise) and (bits != "8" or (strict and precise)):
+        raise UsageError("--strict and --precise each refine --bits 8, not both and no other width")
+    return "strict" if strict else "precise" if precise else "default"
+
+
+def preprocess(flags: Mapping[str, Any]) -> Preprocess | None:
+    """What was given over the defaults; None when nothing was."""
+    found = {name: value for name, value in flags.items() if value is not None}
+    for name in ("mean", "std", "range"):
+        if name in found:
+            values = found[name] if isinstance(found[name], Iterable) else (found[name],)
+            found[name] = tuple(float(value) for value in values)
+    if "range" in found and len(found["range"]) != 2:
+        raise UsageError(f"{list(found['range'])}: two numbers are allowed", where="--range")
+    return Preprocess(**{"layout": "auto"} | found) if found else None
+
+
+def labels(given: Path | str | Sequence[str] | None) -> tuple[str, ...]:
+    """Class names, or those of a text file with one a line."""
+    if given is None:
+        return ()
+    if not isinstance(given, str | Path):
+        return tuple(given)
+    found = tuple(row.strip() for row in read_text(given, "list of labels").rstrip().splitlines())
+    if not found:
+        raise InputError("the list of labels is empty", where=str(given), hint="one class name a line")
+    return found

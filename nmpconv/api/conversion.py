@@ -1,0 +1,152 @@
+"""nmpconv.convert."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpconv import pipeline
+from nmpconv.api import choices
+from nmpconv.api.given import sources
+from nmpconv.api.models import on_disk
+from nmpconv.data.samples import Data
+from nmpconv.files import write_file
+from nmpconv.ir import Graph
+from nmpconv.progress import Progress, silent
+from nmpconv.report import Report
+from nmpconv.run.runtime import Net, load
+
+if TYPE_CHECKING:
+    import onnx
+
+log = logging.getLogger("nmpconv")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A conversion's result.
+
+    data: the bytes of the .nmp file, also as bytes(converted). report: sizes, and what was measured. graph: the integer
+    graph that the file was written from. sketch: nothing was calibrated, so sizes count and the integers do not.
+    """
+
+    data: bytes
+    report: Report
+    graph: Graph
+    sketch: bool = False
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Writes the file, whole or not at all, and returns its path. Raises OutputError."""
+        write_file(Path(path), self.data)
+        return Path(path)
+
+    def load(self, *, cpu: str | None = None, threads: int | None = None) -> Net:
+        """The net, ready to run; see `nmpconv.load`."""
+        return load(self.data, cpu=cpu, threads=threads)
+
+
+def convert(
+    model: str | Path | bytes | onnx.ModelProto | Any,
+    data: Data | Mapping[str, Data] | None = None,
+    *,
+    example_inputs: Any = None,
+    calib_limit: int | None = None,
+    method: choices.Method = "mse",
+    percentile: float = 99.99,
+    save_profile: Path | None = None,
+    load_profile: Path | None = None,
+    recipe: Path | None = None,
+    save_recipe: Path | None = None,
+    bits: choices.Bits = "8",
+    strict: bool = False,
+    precise: bool = False,
+    per_tensor: bool = False,
+    equalize: choices.Equalize = "auto",
+    rounding: choices.Rounding = "auto",
+    bias_correction: bool = True,
+    bias_bits: choices.BiasBits = "auto",
+    zero_points: bool = True,
+    drop_channels: bool = True,
+    max_ram: int | None = None,
+    input_shape: Mapping[str, Sequence[int]] | None = None,
+    outputs: Sequence[str] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    range: tuple[float, float] | None = None,
+    layout: choices.Layout | None = None,
+    channel_order: choices.ChannelOrder | None = None,
+    resize: choices.Resize | None = None,
+    crop: float | None = None,
+    max_pixels: int | None = None,
+    labels: Path | str | Sequence[str] | None = None,
+    test_vectors: int = 0,
+    dump_ir: Path | None = None,
+    dry_run: bool = False,
+    target: choices.Target | None = None,
+    progress: Progress = silent,
+) -> Converted:
+    """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
+    ``save_recipe`` and ``dump_ir`` name.
+
+    model: a path, the bytes of an ONNX file, an onnx.ModelProto, or a torch module, which is exported by calling it
+    with ``example_inputs`` (a tensor, or a tuple of them).
+    data: calibration samples, about 100, labels are not needed: a path (a folder of images, a .csv, .txt, .npy or
+    .npz), an array [n, ...] of model inputs or uint8 [n,H,W,C] of pictures, or any iterable of arrays, (array, label)
+    pairs, pictures of Pillow, paths, or rows with named columns: a torch DataLoader, a dataset of Hugging Face. With
+    several inputs, a mapping from the input's name to one of these. None: the ranges that a quantized model has, a
+    loaded profile, or with ``dry_run`` sizes only (`Converted.sketch`).
+    mean, std: x = (pixel - mean) / std, one number or one a channel in the model's order, for pixels in ``range``
+    (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
+    dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
+    The others are as `nmpconv convert --help` tells.
+
+    Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
+    each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
+    """
+    width, bias = str(bits), str(bias_bits)
+    look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
+    look |= {"resize": resize, "crop": crop}
+    choices.check({**look, "bits": bits, "method": method, "equalize": equalize, "rounding": rounding})
+    choices.check({"bias_bits": bias_bits, "target": target})
+    chosen = pipeline.Options(
+        bits=width,
+        widths=choices.widths(width, strict, precise),
+        per_tensor=per_tensor,
+        method=method,
+        percentile=percentile,
+        equalize=equalize,
+        rounding=rounding,
+        bias_correction=bias_correction,
+        bias_bits=0 if bias == "auto" else int(bias),
+        zero_points=zero_points,
+        drop_channels=drop_channels,
+        max_ram=max_ram,
+        target=target,
+        input_shapes={name: tuple(shape) for name, shape in (input_shape or {}).items()},
+        outputs=tuple(outputs or ()),
+        preprocess=choices.preprocess(look),
+        labels=choices.labels(labels),
+        test_vectors=test_vectors,
+        dump_ir=dump_ir,
+        load_profile=load_profile,
+        save_profile=save_profile,
+        recipe=recipe,
+        save_recipe=save_recipe,
+        max_images=calib_limit,
+        max_pixels=max_pixels,
+    )
+    found = {} if data is None else sources(data)
+    sketch = dry_run and not found and load_profile is None
+    with on_disk(model, example_inputs) as path:
+        result = pipeline.plan(path, chosen) if sketch else pipeline.convert(path, found, chosen, progress)
+        log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
+    for note in result.report.notes:
+        log.info("%s", note)
+    return Converted(result.data, result.report, result.graph, sketch)

@@ -1,0 +1,46 @@
+"""nmpconv.evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpconv import accuracy
+from nmpconv.accuracy import Evaluation
+from nmpconv.api.given import NmpFile, net_of, sources
+from nmpconv.api.models import on_disk
+from nmpconv.data.samples import Data
+from nmpconv.progress import Progress, silent
+from nmpconv.run.runtime import Net
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def evaluate(
+    model: NmpFile | Net,
+    data: Data | Mapping[str, Data],
+    *,
+    reference: str | Path | bytes | onnx.ModelProto | Any = None,
+    limit: int | None = None,
+    label_offset: int = 0,
+    max_pixels: int | None = None,
+    cpu: str | None = None,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """How good a converted model is on labelled data (top-1 and top-5 in percent), and against the float model
+    (agreement in percent, SQNR in dB).
+
+    model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
+    `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
+    samples. label_offset: added to every label to get the index of its class.
+    Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
+    """
+    net, found = net_of(model, cpu, threads), sources(data)
+    options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
+    if reference is None:
+        return accuracy.evaluate(net, found, progress=progress, **options)
+    with on_disk(reference) as path:
+        return accuracy.evaluate(net, found, reference=path, progress=progress, **options)

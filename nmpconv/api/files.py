@@ -1,0 +1,127 @@
+"""nmpconv.inspect, bench and bundle: what can be done with a .nmp file besides running and judging it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import overload
+
+from nmpconv import targets
+from nmpconv.api.choices import Target, check
+from nmpconv.api.given import NmpFile, data_of, net_of, sources
+from nmpconv.data.samples import Data
+from nmpconv.device.connect import opened
+from nmpconv.errors import UsageError
+from nmpconv.file import reader
+from nmpconv.file.memory import Memory, memory
+from nmpconv.files import write_folder
+from nmpconv.progress import Progress, silent
+from nmpconv.run import benchmark, ondevice
+from nmpconv.run.benchmark import Timing
+from nmpconv.run.feed import given
+from nmpconv.run.ondevice import Measured
+from nmpconv.run.runtime import Net, load
+
+RUNS_ON_DEVICE = 3  # simulated boards count the same every time
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What a file holds.
+
+    model: tensors, ops, ports, metadata. ram: bytes that a run takes, by kind of machine. memory: the memory plan, with
+    each op's scratch on the machine that was asked for or on the hungriest one; None where there is no op.
+    """
+
+    model: reader.Model
+    ram: tuple[targets.Needs, ...]
+    memory: Memory | None
+
+
+def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
+    """What a .nmp file holds, and the RAM in bytes that a run takes: on ``target``, or on every kind of machine.
+
+    Raises ModelError for a refused file, InputError for one that cannot be read.
+    """
+    check({"target": target})
+    data = data_of(model)
+    found = reader.read(data if not isinstance(model, str | Path) else model)
+    wanted = targets.TARGETS if target is None else (target,)
+    ram = tuple(targets.needs(data, name) for name in wanted)
+    return Inspected(found, ram, memory(found, targets.scratch(data, target)))
+
+
+@overload
+def bench(
+    model: NmpFile | Net,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: None = None,
+    input: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Timing: ...
+@overload
+def bench(
+    model: NmpFile,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: str,
+    input: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Measured: ...
+def bench(
+    model: NmpFile | Net,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    input: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Timing | Measured:
+    """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
+
+    runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
+    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's, on ``input`` (data as for
+    `nmpconv.convert`) or on the test vectors of the file. Raises ModelError, UsageError, InputError; with a device
+    DeviceError, and MismatchError where its outputs are others.
+    """
+    if device is None:
+        if input is not None:
+            raise UsageError("--input is for --device; without it the inputs are random", where="--input")
+        return benchmark.measure(net_of(model, cpu, threads), runs=runs, warmup=warmup, progress=progress)
+    if isinstance(model, Net):
+        raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
+    data = data_of(model)
+    net = load(data, cpu=cpu)
+    cases = ondevice.cases(net) if input is None else given(net, sources(input))
+    with opened(device, progress) as found:
+        return ondevice.measure(found, net, data, cases, runs=runs or RUNS_ON_DEVICE, progress=progress)
+
+
+def bundle(model: NmpFile | None = None, *, output: str | PathLike[str] | None = None) -> dict[str, bytes]:
+    """The C sources of a firmware project with the model in them: content by relative path; ``output``: a new or empty
+    folder that they are written to. Without a model: the interpreter alone, with all ops.
+
+    Raises ModelError for a file that no interpreter runs, OutputError.
+    """
+    from nmpconv import csources  # it knows the ops, and with them onnx
+
+    files = csources.bundle(None if model is None else _runnable(model))
+    if output is not None:
+        write_folder(Path(output), files)
+    return files
+
+
+def _runnable(model: NmpFile) -> bytes:
+    load(model if isinstance(model, str | Path) else data_of(model), cpu="portable")
+    return data_of(model)

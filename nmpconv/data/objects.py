@@ -1,0 +1,120 @@
+"""Samples that a program hands over: arrays, pictures or paths, with or without labels, one by one or in batches.
+
+What an item of an iterable may be (tensors of torch and whatever numpy can read are arrays):
+
+1. an array of one sample, or of a batch: [n, ...] of the model's input, or uint8 [n,H,W,C];
+2. a picture of Pillow, or the path of an image or of a .npy file;
+3. a mapping from column to one of these, as datasets of Hugging Face give: the column of the input's name, or else the
+   only one that is no label;
+4. a tuple or list (one of these, label), or of the former alone; a batch has an array of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from nmpconv.data.sources import Item, Items, Source, is_one
+from nmpconv.errors import InputError
+
+LABELS = ("label", "labels", "target", "targets", "class", "y")  # columns of class numbers
+WHERE = "data"  # what messages call the iterable
+
+
+def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: int | None = None) -> Source:
+    """All samples of an iterable, or the first ``limit``, in memory.
+
+    input_name, shape: of the ONNX input (batch 1). InputError names the item that is none of the above.
+    """
+    samples: list[Item] = []
+    labels: list[int] = []
+    for number, item in enumerate(data):
+        if limit is not None and len(samples) >= limit:
+            break
+        where = f"{WHERE}[{number}]"
+        value, label = _pair(item, input_name, where)
+        found = list(_samples(value, shape, where))
+        samples += found
+        if label is not None:
+            labels += _classes(label, len(found), where)
+        if labels and len(labels) != len(samples):
+            raise InputError("some samples have a label, others have none", where=where, hint="label all or none")
+    if not samples:
+        raise InputError("it holds no samples", where=WHERE, hint="a generator can be read only once")
+    wanted = len(samples) if limit is None else min(limit, len(samples))
+    return Items(samples[:wanted], labels[:wanted] if labels else None, WHERE)
+
+
+def _pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
+    """Cases 3 and 4: what is fed, and its label or None."""
+    if isinstance(item, Mapping):
+        label = next((item[key] for key in LABELS if key in item and key != input_name), None)
+        names = [key for key in item if key not in LABELS]
+        if input_name not in item and len(names) != 1:
+            raise InputError(
+                f"columns {', '.join(map(repr, item))}; one named like the input is needed, or a single one",
+                where=where,
+                hint=f"name the column {input_name!r}",
+            )
+        return item[input_name if input_name in item else names[0]], label
+    if isinstance(item, tuple | list) and len(item) in (1, 2):
+        if len(item) == 2 and not _is_label(item[1]):
+            raise InputError(
+                f"a pair whose second part is a {type(item[1]).__name__}; a class number is allowed", where=where
+            )
+        return item[0], item[1] if len(item) == 2 else None
+    return item, None
+
+
+def _is_label(value: Any) -> bool:
+    array = _array(value)
+    return array.dtype.kind in "iu" and array.ndim <= 1
+
+
+def _classes(label: Any, count: int, where: str) -> list[int]:
+    array = _array(label)
+    if array.dtype.kind not in "iu" or array.size != count:
+        raise InputError(
+            f"labels of {array.dtype} {list(array.shape)} for {count} sample(s); an integer each is allowed",
+            where=where,
+        )
+    return [int(value) for value in array.ravel()]
+
+
+def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
+    """Cases 1 and 2: one, or those of a batch."""
+    if isinstance(value, str | PathLike):
+        yield Path(value)
+    elif isinstance(value, Image.Image):
+        yield value
+    elif isinstance(value, Sequence) and value and isinstance(value[0], Image.Image | str | PathLike):
+        for one in value:
+            yield from _samples(one, shape, where)
+    else:
+        array = _array(value)
+        if array.dtype.kind not in "biuf":
+            raise InputError(
+                f"a {type(value).__name__}; an array of numbers, a picture or a path is allowed", where=where
+            )
+        if is_one(array, shape):
+            yield array
+        elif (array.ndim and array.shape[1:] == shape[1:]) or (array.dtype == np.uint8 and array.ndim in (3, 4)):
+            yield from array
+        else:
+            raise InputError(
+                f"an array of shape {list(array.shape)}; the model's input is {list(shape)}",
+                where=where,
+                hint="the batch may be left out, or be any number; pictures are uint8 [H,W,C] or [n,H,W,C]",
+            )
+
+
+def _array(value: Any) -> np.ndarray:
+    """torch's tensors may need gradients or lie on another device."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    return np.asarray(value)

@@ -1,0 +1,59 @@
+"""The package: light to import, typed, and what the documents show of it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nmpconv
+
+HEAVY = {"PIL", "flatbuffers", "numpy", "onnx", "onnxruntime", "rich", "serial", "torch", "typer"}
+
+
+def imported(code: str) -> set[str]:
+    """The modules that a program imports, top names and those of nmpconv."""
+    command = [sys.executable, "-X", "importtime", "-c", code]
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    names = {line.rpartition("|")[2].strip() for line in log.splitlines() if line.startswith("import time:")}
+    return {name.split(".")[0] for name in names} | {name for name in names if name.startswith("nmpconv")}
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    found = imported("import nmpconv; nmpconv.__version__")
+    assert {name for name in found if name.startswith("nmpconv")} <= {"nmpconv"}
+    assert found & HEAVY == set()
+
+
+def test_running_a_file_needs_no_converter() -> None:
+    assert imported("import nmpconv; nmpconv.load") & HEAVY <= {"PIL", "flatbuffers", "numpy"}
+    assert imported("import nmpconv; nmpconv.bench, nmpconv.inspect") & {"onnx", "onnxruntime"} == set()
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(nmpconv.__all__) <= set(dir(nmpconv))
+    assert all(getattr(nmpconv, name) is not None for name in nmpconv.__all__)
+    with pytest.raises(AttributeError, match="'nothing'"):
+        nmpconv.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_example_runs(root: Path, samples: Path) -> None:
+    command = [sys.executable, str(root / "docs/examples/shapes.py"), str(samples / "shapes")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "top-1 9" in ran.stdout or "top-1 100" in ran.stdout
+    assert ran.stdout.endswith("000_circle.png: circle\n")
+    assert "calibrate:" in ran.stderr
+
+
+def test_the_example_is_strictly_typed(root: Path) -> None:
+    mypy = Path(sys.executable).with_name("mypy")
+    if not mypy.exists():
+        assert not os.environ.get("NMP_CI"), "in CI nothing is optional"
+        pytest.skip("needs mypy")
+    command = [str(mypy), "--strict", "--config-file=", "--follow-imports=silent", "docs/examples/shapes.py"]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    assert (root / "nmpconv" / "py.typed").exists()
