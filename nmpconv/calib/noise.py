@@ -84,8 +84,9 @@ class _Passes:
         self._engine = Engine(proto, self._fetch, where=graph.name)
         read = {value.name for value in proto.graph.input}
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
-        together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
-        self._feeds = [together] if is_batchable(graph) else feeds
+        self._feeds = feeds
+        if is_batchable(graph):
+            self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
 
     def run(self, on: Collection[str]) -> list[np.ndarray]:
         """The heads on all images, with these switches on."""
