@@ -40,7 +40,11 @@ def output(board: str, program: Path) -> str:
     return said.decode().replace("\r", "")
 
 
-@pytest.mark.parametrize("board", LEVELS)
+# Kernels are those of the level: a Cortex-M7 has the ones of a Cortex-M4.
+BOARDS = [pytest.param(board, marks=pytest.mark.slow) if board == "mps2-an500" else board for board in LEVELS]
+
+
+@pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_level_of_a_board_is_portable(
     name: str, board: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
