@@ -79,6 +79,15 @@ def test_refused(sentence: str) -> None:
     assert status(flat.pack(root)) == OP
 
 
+def test_weights_with_exponents_along_another_axis() -> None:
+    """Of one element, so that there are as many exponents as FORMAT wants of it."""
+    root = tables("fully_connected/1x1/8x8x8")
+    weights = root["tensors"][root["ops"][0]["inputs"][1]]
+    for axis, wanted in ((-1, 0), (0, 0), (1, OP)):
+        weights["axis"] = axis
+        assert status(flat.pack(root)) == wanted, axis
+
+
 @pytest.mark.parametrize("name", ALONG)
 def test_axes_that_are_not_there(name: str) -> None:
     root = tables(FIRST[name])
