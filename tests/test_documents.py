@@ -65,6 +65,18 @@ def test_every_decision_is_numbered_once() -> None:
     assert numbers == [f"{number:03}" for number in range(1, len(numbers) + 1)]
 
 
+def cited_tests() -> list[tuple[str, str]]:
+    """(file, function) of each test that a document names as path::function."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    return sorted(set(re.findall(r"(tests/[\w/]+\.py)::(\w+)", text)))
+
+
+@pytest.mark.parametrize(("path", "name"), cited_tests())
+def test_tests_that_documents_name_are_there(path: str, name: str) -> None:
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
 def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     wide = "x" * (COLUMNS + 1)
