@@ -121,21 +121,35 @@ def global_response(net: Net) -> str:
     return net.add("GlobalAveragePool", net.add("Add", y, x))
 
 
-def linear_attention(net: Net) -> str:
-    """EfficientViT's, with two heads of eight channels."""
+def queries_keys_values(net: Net) -> list[str]:
+    """[1, heads, pixels, channels] each, two heads of eight channels."""
     heads, width = 2, 8
     qkv = net.add("Reshape", net.conv(features(net), 3 * heads * width, 1), net.const([1, heads, 3 * width, PIXELS]))
     rows = net.add("Transpose", qkv, perm=[0, 1, 3, 2])
+    q, k, v = (part(net, rows, i * width, (i + 1) * width) for i in range(3))
+    return [net.add("Relu", q), net.add("Relu", k), v]
 
-    def part(x: str, first: int, last: int) -> str:
-        return net.add("Slice", x, net.const([first]), net.const([last]), net.const([3]))
 
-    q, k, v = (part(rows, i * width, (i + 1) * width) for i in range(3))
+def part(net: Net, x: str, first: int, last: int) -> str:
+    return net.add("Slice", x, net.const([first]), net.const([last]), net.const([3]))
+
+
+def linear_attention(net: Net) -> str:
+    """EfficientViT's: values have a column of ones."""
+    q, k, v = queries_keys_values(net)
     v = net.add("Pad", v, net.const([0] * 7 + [1]), number(net, 1))
-    sums = net.add("MatMul", net.add("Transpose", net.add("Relu", k), perm=[0, 1, 3, 2]), v)
-    y = net.add("MatMul", net.add("Relu", q), sums)
-    divisor = net.add("Add", part(y, width, width + 1), number(net, 1e-5))
-    return net.add("Div", part(y, 0, width), divisor)
+    y = net.add("MatMul", q, net.add("MatMul", net.add("Transpose", k, perm=[0, 1, 3, 2]), v))
+    divisor = net.add("Add", part(net, y, 8, 9), number(net, 1e-5))
+    return net.add("Div", part(net, y, 0, 8), divisor)
+
+
+def linear_attention_over_sums(net: Net) -> str:
+    """As formulas have it: over the sums of q K^T."""
+    q, k, v = queries_keys_values(net)
+    turned = net.add("Transpose", k, perm=[0, 1, 3, 2])
+    top = net.add("MatMul", q, net.add("MatMul", turned, v))
+    total = net.add("ReduceSum", net.add("MatMul", q, turned), net.const([3]), keepdims=1)
+    return net.add("Div", top, net.add("Add", total, number(net, 1e-3)))
 
 
 BLOCKS = (
@@ -149,6 +163,7 @@ BLOCKS = (
     roots,
     global_response,
     linear_attention,
+    linear_attention_over_sums,
 )
 
 

@@ -28,13 +28,62 @@ from nmpconv.ops.pad import PadParams
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.transpose import TransposeParams
+from nmpconv.passes.float.squares import read, walk
 from nmpconv.passes.rewrite import Editor, apply
 
 TINY = 1e-30  # the least number to divide a feature by
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _normalize)
+    return apply(apply(graph, _join), _normalize)
+
+
+def _join(editor: Editor, node: Node) -> bool:  # case 4
+    top = editor.producer(node.inputs[0])
+    walked = walk(editor, node.inputs[1]) if node.op == "divide" else None
+    if walked is None or top is None or top.op != "batch_matmul":
+        return False
+    source, nodes = walked
+    q, rows = top.inputs[0], editor[top.inputs[0]].shape[:-1]
+    dots = editor.producer(source)
+    product, turned = _turned(editor, top.inputs[1])
+    sums = editor.producer(product)
+    if dots is None or dots.op != "batch_matmul" or dots.inputs[0] != q or sums is None or sums.op != "batch_matmul":
+        return False
+    k, v = sums.inputs if turned else sums.inputs[::-1]  # K^T and V^T
+    (one, odd), (other, even) = _turned(editor, k), _turned(editor, dots.inputs[1])
+    between = [source, product, *top.outputs, *(n.outputs[0] for n in nodes)]
+    if one != other or odd == even or any(editor.only_user(x) is None or editor[x].clamp for x in between):
+        return False
+    count = editor[source].shape[-1]
+    found = read(editor, source, nodes, 1.0)
+    if found is None or found[0] != (len(rows),) or abs(found[1] - count) > 1e-6 * count or found[2] < 0:
+        return False
+    if editor[v].is_const or editor[node.inputs[1]].shape != (*rows, 1):
+        return False
+    ones = editor.const(f"{node.name}.one", np.ones(1))
+    rank, width = len(editor[v].shape), editor[v].shape[-2]
+    pads = (0,) * (2 * rank - 3) + (1, 0, 0)  # a row behind the others
+    wide = editor.emit("pad", (v, ones), PadParams(pads), at=sums)
+    wide = editor.emit("batch_matmul", (wide, k), at=sums)
+    wide = editor.emit("batch_matmul", (q, wide), at=top)
+    divisor = _part(editor, node, wide, width, 1)
+    if found[2]:
+        epsilon = editor.const(f"{node.name}.epsilon", np.full((1,) * len(editor[divisor].shape), found[2]))
+        divisor = editor.emit("add", (divisor, epsilon), at=node)
+    editor.set(replace(node, inputs=(_part(editor, node, wide, 0, width), divisor)))
+    return True
+
+
+def _turned(editor: Editor, name: str) -> tuple[str, bool]:
+    """What the matrix is, or is the transpose of."""
+    turned = False
+    while (node := editor.producer(name)) is not None and node.op == "transpose":
+        rank = len(node.params.perm)
+        if node.params.perm != (*range(rank - 2), rank - 1, rank - 2):
+            break
+        name, turned = node.inputs[0], not turned
+    return name, turned
 
 
 def _normalize(editor: Editor, node: Node) -> bool:
