@@ -183,7 +183,8 @@ class Normalize(Op):
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, w, b = node.inputs
         axes = to.const(node.params.axes)
-        d = to.node("Sub", (x, to.node("ReduceMean", (x, axes))))
+        wide = to.node("Cast", (x,), to=11)  # double: the mean of equal elements is that element
+        d = to.node("Cast", (to.node("Sub", (wide, to.node("ReduceMean", (wide, axes)))),), to=1)
         variance = to.node("ReduceMean", (to.node("Mul", (d, d)), axes))
         deviation = to.node("Sqrt", (to.node("Add", (variance, to.const(np.float32(node.params.eps)))),))
         to.node("Add", (to.node("Mul", (to.node("Div", (d, deviation)), w)), b), node.outputs[0])

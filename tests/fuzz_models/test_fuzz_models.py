@@ -278,6 +278,9 @@ def found() -> dict[str, Case]:
         ),
         "saturated": net(steep, Node("Tanh", ("b",), ("y",)), a=1000),
         "padding": net(*layers, w=w, v=floats(2, 4, 3, 3), **norm),
+        "rows of equals": net(
+            Node("LayerNormalization", ("x", "ones", "zeros"), ("y",)), ones=np.ones(6), zeros=np.zeros(6)
+        ),
         "length and one": net(  # one sum of all: two values of a curve lie on a line
             Node("ReduceL2", ("x",), ("a",)), Node("Add", ("a", "k"), ("b",)), Node("Div", ("x", "b"), ("y",)), k=1
         ),
@@ -297,7 +300,8 @@ def found() -> dict[str, Case]:
     scales = {"affine": 50, "clipped": 50}
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
-    few = {"padding": x[:4], "length of one": x[:2]}
+    equals = 100 * np.where(x[..., :1, :1] > 0, x, x[..., :1])
+    few = {"padding": x[:4], "length of one": x[:2], "rows of equals": equals}
     return fed | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()} | {"one number": number}
 
 
