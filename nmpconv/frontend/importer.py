@@ -169,9 +169,10 @@ class Importer:
         return set(self._readers.get(name, ())) == {kind}
 
     def array(self, name: str, what: str) -> np.ndarray:
-        """A constant tensor; Unsupported if it is computed at run time. what: its role, for the message."""
+        """A constant tensor, float32 for float16; Unsupported if it is computed at run time. what: for the message."""
         if name in self.constants:
-            return self.constants[name]
+            found = self.constants[name]
+            return found.astype(np.float32) if found.dtype == np.float16 else found
         self[name]  # after an unsupported node: no complaint of its own
         raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
 

@@ -298,8 +298,20 @@ def found() -> dict[str, Case]:
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
     equals = 100 * np.where(x[..., :1, :1] > 0, x, x[..., :1])
+    slopes, negative = np.array([0.1731, -0.6973, -0.7007, 1.52]), np.array([[[100, -100, -300, -90]]])
+    half = Case(
+        17,
+        (Node("PRelu", ("x", "k"), ("y",)),),
+        {"k": slopes.astype(np.float16)},
+        {"x": np.concatenate([negative, 3 * negative]).astype(np.float16)},
+        ("y",),
+    )
     few = {"padding": x[:4], "length of one": x[:2], "rows of equals": equals}
-    return fed | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()} | {"one number": number}
+    return (
+        fed
+        | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()}
+        | {"one number": number, "half slopes": half}
+    )
 
 
 @pytest.mark.parametrize("name", list(found()))
