@@ -27,7 +27,7 @@
   ACCUMULATE(28, add, r); \
   ACCUMULATE(29, add, r);
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 static double peak(void) {
   const double start = seconds();
   for (int i = 0; i < ROUNDS; i++) {
@@ -35,7 +35,7 @@ static double peak(void) {
   }
   return ROUNDS * 10 * 64 / (seconds() - start) * 1e-9;
 }
-NMP_TARGET_END
+NMP_ISA_END
 #endif
 
 static int32_t up_to(uint32_t n) {

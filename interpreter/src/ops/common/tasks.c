@@ -1,29 +1,30 @@
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #if !NMP_FIXED_CPU
 
-#define PART_WORK 65536u /* less is not worth a part */
+#define TASK_WORK 65536u /* less is not worth a task */
 
-typedef struct parts {
+typedef struct tasks {
   const nmp_op *op;
   const void *how;
-  nmp_part_fn *part;
+  nmp_range_fn *run;
   size_t n, count;
-} parts;
+} tasks;
 
-static void run_part(void *context, size_t i, size_t worker) {
-  const parts *p = (const parts *)context;
+static void run_task(void *context, size_t i, size_t worker) {
+  const tasks *t = (const tasks *)context;
   (void)worker;
-  p->part(p->op, p->how, p->n * i / p->count, p->n * (i + 1) / p->count);
+  t->run(t->op, t->how, t->n * i / t->count, t->n * (i + 1) / t->count);
 }
 
-void nmp_run_parts(const nmp_op *op, size_t n, uint64_t work, nmp_part_fn *part, const void *how) {
+void nmp_run_tasks(const nmp_op *op, size_t n, uint64_t work, nmp_range_fn *run, const void *how) {
   const size_t threads = op->threads->threads < n ? op->threads->threads : n;
-  if (op->threads->parallel == NULL || threads < 2 || work < 2 * PART_WORK) {
-    part(op, how, 0, n);
+  if (op->threads->parallel == NULL || threads < 2 || work < 2 * TASK_WORK) {
+    run(op, how, 0, n);
     return;
   }
-  parts p = {op, how, part, n, work / PART_WORK < threads ? (size_t)(work / PART_WORK) : threads};
-  op->threads->parallel(op->threads->pool, run_part, &p, p.count);
+  tasks t = {.op = op, .how = how, .run = run, .n = n};
+  t.count = work / TASK_WORK < threads ? (size_t)(work / TASK_WORK) : threads;
+  op->threads->parallel(op->threads->pool, run_task, &t, t.count);
 }
 #endif
