@@ -216,6 +216,26 @@ def test_c_includes() -> None:
     assert used == FOLDERS
 
 
+def test_no_two_c_files_need_each_other() -> None:
+    """A source and its header are one file here."""
+    above: dict[Path, set[Path]] = {}
+    for path in IN_SRC:
+        unit = path.with_suffix("")
+        above.setdefault(unit, set()).update(p.with_suffix("") for p in included(path))
+        above[unit].discard(unit)
+    while done := {unit for unit, others in above.items() if not others & above.keys()}:
+        above = {unit: others for unit, others in above.items() if unit not in done}
+    assert sorted(path.as_posix() for path in above) == []
+
+
+STATIC = re.compile(r"^static [^;=\n]*[ *](run|check|scratch|work|conv|tasks|rows|packed?|choose)\(", re.MULTILINE)
+
+
+def test_static_functions_have_the_name_of_their_file() -> None:
+    """Those that every op or kernel has: conv2d_check, not check, so that a search finds one thing."""
+    assert {path.name: found for path in IN_SRC if (found := STATIC.findall(path.read_text(encoding="utf-8")))} == {}
+
+
 def test_c_files_by_kind() -> None:
     """A header has a guard named by its path; what is included more than once is an .inc, which says what for."""
     wrong = []

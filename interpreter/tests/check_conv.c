@@ -72,7 +72,7 @@ static nmp_axis some_axis(int32_t most) {
 static void fill_shape(nmp_conv *c) {
   const uint32_t kind = next_random() % 9;
   c->v = some_axis(6);
-  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into bands */
+  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into column tiles */
   c->images = 1 + (next_random() % 4 == 0);
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;

@@ -3,14 +3,6 @@
 #include "base/util.h"
 
 #if NMP_KEEP_STEPS
-size_t nmp_step_packed(const nmp_op *op) {
-  if (op->type->conv == NULL) {
-    return 0;
-  }
-  const nmp_conv_call call = nmp_conv_decide(op);
-  return nmp_round_up(nmp_conv_packed(&call), NMP_PACK_ALIGN);
-}
-
 void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed) {
   for (uint32_t i = 0; i < m->ops.count; i++) {
     nmp_step *s = &steps[i];

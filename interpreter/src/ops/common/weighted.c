@@ -106,6 +106,14 @@ size_t nmp_conv_packed(const nmp_conv_call *call) {
   return call->kernel->packed ? call->kernel->packed(&call->conv) : 0;
 }
 
+size_t nmp_op_packed(const nmp_op *op) {
+  if (op->type->conv == NULL) {
+    return 0;
+  }
+  const nmp_conv_call call = nmp_conv_decide(op);
+  return nmp_conv_packed(&call);
+}
+
 void nmp_conv_pack(nmp_conv_call *call, void *to) {
   if (call->kernel->pack) {
     call->kernel->pack(&call->conv, to);
