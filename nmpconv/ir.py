@@ -17,6 +17,7 @@ import numpy as np
 FLOAT = "float32"
 DTYPES = ("float32", "int8", "int16", "int32")
 INT_OF_BITS = {8: "int8", 16: "int16", 32: "int32"}
+ARENA_ALIGN = 16  # bytes, of every offset in the arena
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ FOLDERS: dict[str, set[str]] = {
     "kernels": {"base"},
     LEVEL: {"base", "kernels"},
     "dispatch.h": {"kernels", LEVEL},
-    "conv": {"dispatch.h", "kernels"},
+    "conv": {"base", "dispatch.h", "kernels"},
     "conv/gemm": {"conv"},
     "conv/depthwise": set(),
     "arch/x86": {"base", "conv", "conv/depthwise", "conv/gemm", "kernels"},
@@ -166,9 +166,9 @@ FOLDERS: dict[str, set[str]] = {
     "dispatch.c": {"dispatch.h", "include", LEVEL},
     "gen": {"base"},
     "ops/common": {"base", "conv", "dispatch.h", "gen", "include", "kernels"},
-    "ops": {"conv", "ops/common"},
+    "ops": {"base", "conv", "ops/common"},
     "core": {"base", "dispatch.h", "gen", "include", "ops/common"},
-    "core/fuse": {"core", "gen", "ops/common"},
+    "core/fuse": {"base", "core", "gen", "ops/common"},
     "nmp.c": {"core", "core/fuse", "dispatch.h", "gen", "include"},
     "python": {"include"},
     "firmware": {"include"},
@@ -214,6 +214,26 @@ def test_c_includes() -> None:
                 alone = target.startswith("arch/") and other.name == "level.h"
                 used[LEVEL if level else row].add(LEVEL if alone else target)
     assert used == FOLDERS
+
+
+def test_no_two_c_files_need_each_other() -> None:
+    """A source and its header are one file here."""
+    above: dict[Path, set[Path]] = {}
+    for path in IN_SRC:
+        unit = path.with_suffix("")
+        above.setdefault(unit, set()).update(p.with_suffix("") for p in included(path))
+        above[unit].discard(unit)
+    while done := {unit for unit, others in above.items() if not others & above.keys()}:
+        above = {unit: others for unit, others in above.items() if unit not in done}
+    assert sorted(path.as_posix() for path in above) == []
+
+
+STATIC = re.compile(r"^static [^;=\n]*[ *](run|check|scratch|work|conv|tasks|rows|packed?|choose)\(", re.MULTILINE)
+
+
+def test_static_functions_have_the_name_of_their_file() -> None:
+    """Those that every op or kernel has: conv2d_check, not check, so that a search finds one thing."""
+    assert {path.name: found for path in IN_SRC if (found := STATIC.findall(path.read_text(encoding="utf-8")))} == {}
 
 
 def test_c_files_by_kind() -> None:

@@ -1,7 +1,7 @@
-/* The kernels in use, and the level that the compiler's target has besides the portable one. With NMP_FIXED_CPU they
- * are a constant that compilers see through, of which no table is left: an index that is not constant becomes a
- * condition between functions, and the linker keeps those that can be called. Else they are in a table that
- * nmp_cpu_select fills. This header and dispatch.c are the only files that know arch/.
+/* The kernels in use, and the level that the compiler's instruction set has besides the portable one. With
+ * NMP_FIXED_CPU they are a constant that compilers see through, of which no table is left: an index that is not
+ * constant becomes a condition between functions, and the linker keeps those that can be called. Else they are in a
+ * table that nmp_cpu_select fills. This header and dispatch.c are the only files that know arch/.
  */
 #ifndef NMP_DISPATCH_H
 #define NMP_DISPATCH_H

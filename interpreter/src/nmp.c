@@ -37,7 +37,7 @@ struct nmp_net {
 /* To cache lines where there is a cache. */
 #define UNIT(address) ((address) > 4 ? 64u : NMP_ALIGN)
 
-static uint64_t align(uint64_t bytes) {
+static uint64_t net_align(uint64_t bytes) {
   const uint64_t unit = UNIT(sizeof(void *));
   return (bytes + unit - 1) / unit * unit;
 }
@@ -67,8 +67,8 @@ typedef struct layout {
 
 static layout lay_out(const nmp_model *m, const nmp_needs *needs) {
   layout at;
-  at.steps = align(sizeof(nmp_net));
-  at.packed = at.steps + (NMP_KEEP_STEPS ? align((uint64_t)m->ops.count * sizeof(nmp_step)) : 0);
+  at.steps = net_align(sizeof(nmp_net));
+  at.packed = at.steps + (NMP_KEEP_STEPS ? net_align((uint64_t)m->ops.count * sizeof(nmp_step)) : 0);
   at.activations = at.packed + needs->packed;
   at.end = at.activations + needs->arena;
   return at;
@@ -108,11 +108,11 @@ static void tell(const nmp_model *m, const nmp_needs *needs, nmp_info *info) {
 /* Fills net but for what lies in the arena, and the layout. */
 static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp_options *options, nmp_info *info,
                          layout *at, nmp_fault *fault) {
-  static const nmp_options defaults = {NULL, NULL, NULL, 0};
+  static const nmp_options defaults = {.threads = 0};
   const nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
-  *at = (layout){0, 0, 0, 0};
+  *at = (layout){.steps = 0, .packed = 0, .activations = 0, .end = 0};
   net->options = options ? *options : defaults;
   if (NMP_KEEP_STEPS && net->options.threads > NMP_THREADS_MAX) {
     const size_t found = net->options.threads < SIZE_MAX >> 1 ? net->options.threads : SIZE_MAX >> 1;
@@ -162,7 +162,7 @@ static void scratch_of_ops(const nmp_net *net, uint32_t *scratch, size_t count) 
 
 nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
                               size_t ops, nmp_fault *fault) {
-  nmp_net net = {.options = {NULL, NULL, NULL, 0}};
+  nmp_net net = {.options = {.threads = 1}};
   nmp_needs needs;
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;

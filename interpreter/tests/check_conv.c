@@ -27,7 +27,7 @@
   ACCUMULATE(28, add, r); \
   ACCUMULATE(29, add, r);
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 static double peak(void) {
   const double start = seconds();
   for (int i = 0; i < ROUNDS; i++) {
@@ -35,7 +35,7 @@ static double peak(void) {
   }
   return ROUNDS * 10 * 64 / (seconds() - start) * 1e-9;
 }
-NMP_TARGET_END
+NMP_ISA_END
 #endif
 
 static int32_t up_to(uint32_t n) {
@@ -72,7 +72,7 @@ static nmp_axis some_axis(int32_t most) {
 static void fill_shape(nmp_conv *c) {
   const uint32_t kind = next_random() % 9;
   c->v = some_axis(6);
-  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into bands */
+  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into column tiles */
   c->images = 1 + (next_random() % 4 == 0);
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;

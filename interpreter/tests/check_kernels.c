@@ -183,7 +183,7 @@ static void check_tables(size_t n, int fill) {
         table[i] = (int32_t)next_random() >> ((n / 2) % 2 ? 0 : k + 1);
       }
       const int16_t *x = integers(A, n, 1, fill);
-      EACH("chord", wy, n, n, n << wy, chord[wy], x, table, n, k, lo, hi / 2);
+      EACH("interpolate", wy, n, n, n << wy, interpolate[wy], x, table, n, k, lo, hi / 2);
     }
     const void *x = integers(A, n, 0, fill), *table = integers(TABLE, 256, wy, RANDOM);
     EACH("lookup", wy, n, n, n << wy, lookup[wy], x, table, n, lo, hi);
@@ -216,7 +216,7 @@ static void check_resize(size_t n, int fill) {
     for (int wide = 0; wide < 2; wide++) {
       const size_t step = n + (benchmark ? 0 : taps);
       const void *x = integers(A, (taps - 1) * step + n, wide, fill);
-      EACH("weigh", wide, n, taps * n, n * 4, weigh[wide], x, step, weights, taps, n);
+      EACH("resize_h", wide, n, taps * n, n * 4, resize_h[wide], x, step, weights, taps, n);
     }
     int32_t *sums = tail(B, taps * n * 4);
     const int32_t *rows[5];
@@ -226,10 +226,10 @@ static void check_resize(size_t n, int fill) {
     for (size_t t = 0; t < taps; t++) {
       rows[t] = sums + t * n;
     }
-    for (size_t s = 0; s < (benchmark ? 1 : COUNT(shifts)) && taps <= NMP_BLEND_MAX; s++) {
+    for (size_t s = 0; s < (benchmark ? 1 : COUNT(shifts)) && taps <= NMP_RESIZE_V_MAX; s++) {
       for (int wy = 0; wy < 2; wy++) {
         const int32_t hi = wy ? 32767 : 127;
-        EACH("blend", wy, n, taps * n, n << wy, blend[wy], rows, weights, taps, n, shifts[s], -hi - 1, hi / 2);
+        EACH("resize_v", wy, n, taps * n, n << wy, resize_v[wy], rows, weights, taps, n, shifts[s], -hi - 1, hi / 2);
       }
     }
   }

@@ -10,12 +10,10 @@ import numpy as np
 
 from nmpconv.file._schema import ENUMS, OP_TABLES, VERSION
 from nmpconv.file.flat import pack
-from nmpconv.ir import Graph, Node, Preprocess, Value
+from nmpconv.ir import ARENA_ALIGN, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
 
 TestVector = tuple[Sequence[bytes], Sequence[bytes]]
-
-ARENA_ALIGN = 16  # of every offset in the arena
 
 
 def to_bytes(graph: Graph, metadata: Mapping[str, str], test_vectors: Iterable[TestVector] = ()) -> bytes:

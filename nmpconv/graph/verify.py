@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator
 
 from nmpconv.errors import VerifyError
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
-from nmpconv.ir import FLOAT, Graph, Node, Quant, Value
+from nmpconv.ir import ARENA_ALIGN, FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.traits import Limit, Origins
-
-ARENA_ALIGN = 16  # bytes
 
 Broken = Iterator[tuple[str, str]]
 Rule = Callable[[Graph], Broken]

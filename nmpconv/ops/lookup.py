@@ -57,8 +57,8 @@ FAR = float(np.finfo(np.float32).max)  # stands for infinity; what a function ma
 HUGE = 1e3
 NEAR = np.linspace(-16.0, 16.0, 4097)
 
-COARSEST, FINEST = 9, 12  # log2 of the number of chords of an int16 table
-CHORD_MAX = 0.25  # steps of the output that a chord may be off
+COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
+PIECE_MAX = 0.25  # steps of the output that a piece may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
 
@@ -158,9 +158,9 @@ class Lookup(Op):
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table: 256 results for int8; for int16, 513 or more samples with 8 bits below the output's grid.
 
-        Between two samples, d apart, the function is a chord: off by at most max|f''| * d^2 / 8, plus half a step of
+        Between two samples, d apart, the function is a line: off by at most max|f''| * d^2 / 8, plus half a step of
         the output and 2^-9 of a step for the samples' own rounding. There are as many samples as it takes to keep the
-        chords within CHORD_MAX steps of the output, but at most 2^FINEST + 1.
+        pieces within PIECE_MAX steps of the output, but at most 2^FINEST + 1.
         """
         x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
         points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
@@ -259,9 +259,9 @@ def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:
     for bits in range(COARSEST, FINEST + 1):
         step = 1 << (16 - bits)
         samples = exact[::step]
-        chords = np.interp(places, places[::step], samples)
-        off = np.clip(chords, low, high) - np.clip(exact, low, high)
-        if np.abs(off).max() <= np.ldexp(CHORD_MAX, y.exponent):
+        lines = np.interp(places, places[::step], samples)
+        off = np.clip(lines, low, high) - np.clip(exact, low, high)
+        if np.abs(off).max() <= np.ldexp(PIECE_MAX, y.exponent):
             break
     return samples
 

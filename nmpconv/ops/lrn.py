@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIZE_MAX = 4096  # legal channels of a sum
 BASE_BITS = 61  # the sum and the bias are below 2^61 each
-CHORDS = 256  # of the power of a mantissa
+PIECES = 256  # of the power of a mantissa
 POWERS = 62  # powers of two that a base lies between
 SHIFT_MAX = 62
 
@@ -82,7 +82,7 @@ class Lrn(Op):
 
             |y| * (beta * (beta + 1) * 2^-19 + beta * 2^-28 + 2^(beta - 28))
 
-        for the chords of the power (2^-18.6 for beta 0.75), the base, and the factors of 30 - beta bits.
+        for the pieces of the power (2^-18.6 for beta 0.75), the base, and the factors of 30 - beta bits.
         """
         p, x, y = node.params, quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
         unit = math.log2(p.alpha / p.size) + 2 * x.exponent  # log2(u)
@@ -92,7 +92,7 @@ class Lrn(Op):
         up = max(0, math.frexp(exact)[1] - 31)
         mantissa = min(max(1, round(math.ldexp(exact, -up))), INT_MAX[32])
         params = replace(p, shift=shift, offset=mantissa, offset_shift=up)
-        chords = round_half_up((1 + np.arange(CHORDS + 1) / CHORDS) ** -p.beta * 2.0**30)
+        samples = round_half_up((1 + np.arange(PIECES + 1) / PIECES) ** -p.beta * 2.0**30)
         # The base is 2^(unit - shift + t) times a mantissa; log2 of y / x in integers, without the mantissa's power:
         t = np.arange(POWERS, dtype=np.float64)
         factor = -p.beta * (unit - shift + t) + x.exponent - y.exponent
@@ -100,7 +100,7 @@ class Lrn(Op):
         multipliers = np.minimum(round_half_up(2.0 ** (factor - whole + 30)), INT_MAX[32])
         shifts = 60 - 31 - whole
         multipliers = np.where(shifts < 0, INT_MAX[32], np.where(shifts > SHIFT_MAX, 0, multipliers))
-        table = np.concatenate([chords, multipliers, np.clip(shifts, 0, SHIFT_MAX).astype(np.int64)])
+        table = np.concatenate([samples, multipliers, np.clip(shifts, 0, SHIFT_MAX).astype(np.int64)])
         node, made = with_constant(node, "table", table, Quant(32, (0,), INT_MIN[32], INT_MAX[32]))
         return replace(node, params=params), made
 
@@ -112,7 +112,7 @@ class Lrn(Op):
         """
         x, table = inputs
         quant = quant_of(outputs[0])
-        chords, multipliers, shifts = np.split(table.q.astype(np.int64), [CHORDS + 1, CHORDS + 1 + POWERS])
+        samples, multipliers, shifts = np.split(table.q.astype(np.int64), [PIECES + 1, PIECES + 1 + POWERS])
         q = x.q.astype(np.int64)
         before = (params.size - 1) // 2
         total = np.cumsum(np.pad(q * q, [(0, 0)] * (q.ndim - 1) + [(before + 1, params.size // 2)]), axis=-1)
@@ -120,8 +120,8 @@ class Lrn(Op):
         base = rsh(sums, -params.shift) + (params.offset << params.offset_shift)
         t = np.searchsorted(1 << np.arange(63, dtype=np.int64), base, side="right") - 31
         v = (base >> np.maximum(t, 0)) << np.maximum(-t, 0)
-        i, f = (v >> 22) - CHORDS, v & ((1 << 22) - 1)
-        power = rsh((chords[i] << 22) + (chords[i + 1] - chords[i]) * f, 22)
+        i, f = (v >> 22) - PIECES, v & ((1 << 22) - 1)
+        power = rsh((samples[i] << 22) + (samples[i + 1] - samples[i]) * f, 22)
         factor = rsh(power * multipliers[t + 30], 31)
         return [sat(rsh(q * factor, shifts[t + 30]), quant.lo, quant.hi).astype(quant.dtype)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-ALIGN = 16  # of every offset in the arena
+from nmpconv.ir import ARENA_ALIGN
+
 BANDS_MAX = 64
 
 
@@ -39,12 +40,12 @@ class Lines:
         return before, after
 
     def _least(self, apart: int, count: Callable[[int], int | None], bands: int) -> int:
-        low, high = -(self.y * self.outputs // ALIGN) - 1, -(-apart // ALIGN)  # too near, enough
+        low, high = -(self.y * self.outputs // ARENA_ALIGN) - 1, -(-apart // ARENA_ALIGN)  # too near, enough
         while high - low > 1:
             middle = (low + high) // 2
-            found = count(middle * ALIGN)
+            found = count(middle * ARENA_ALIGN)
             low, high = (low, middle) if found is not None and found <= bands else (middle, high)
-        return high * ALIGN
+        return high * ARENA_ALIGN
 
     def _count(self, at: int, *, up: bool) -> int | None:
         done = 0

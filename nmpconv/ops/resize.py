@@ -111,8 +111,8 @@ class Resize(Op):
         x, quant = inputs[0], quant_of(outputs[0])
         rise = quant.exponent - x.quant.exponent
         assert RISE_MIN <= rise <= RISE_MAX
-        tall = _weigh(x.q.astype(np.int64), 1, params.taps_h, params.rows, params.row_weights)
-        total = _weigh(tall, 2, params.taps_w, params.columns, params.column_weights)
+        tall = _resize_along(x.q.astype(np.int64), 1, params.taps_h, params.rows, params.row_weights)
+        total = _resize_along(tall, 2, params.taps_w, params.columns, params.column_weights)
         return [sat(rsh(total, 2 * WEIGHT_BITS + rise), quant.lo, quant.hi).astype(quant.dtype)]
 
     def macs(self, params: ResizeParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
@@ -137,7 +137,7 @@ class Resize(Op):
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
-def _weigh(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: Sequence[float]) -> np.ndarray:
+def _resize_along(x: np.ndarray, axis: int, taps: int, first: Sequence[int], weights: Sequence[float]) -> np.ndarray:
     """Weighted sums of int64 x along an axis."""
     w = np.asarray(weights, np.int64).reshape(-1, taps)
     shape = [1] * x.ndim

@@ -228,7 +228,7 @@ def _arg_max(at: Context, errors: list[Array]) -> Array:
 
 
 def _lookup(at: Context, errors: list[Array]) -> Array:
-    """The function's largest change over x +- error, and what the chords of an int16 table are off."""
+    """The function's largest change over x +- error, and what the pieces of an int16 table are off."""
     assert at.source is not None
     function, x, table = at.source.params, at.x[0], at.x[1]
     around = function(x[..., None] + errors[0][..., None] * INTERVAL)
@@ -240,8 +240,8 @@ def _lookup(at: Context, errors: list[Array]) -> Array:
     y = quant_of(at.output)
     exact = np.clip(function(points), y.lo * at.step, y.hi * at.step)
     samples = function(points[:: 65536 // (len(table) - 1)])
-    chords = np.interp(points, points[:: 65536 // (len(table) - 1)], samples)
-    off = np.abs(np.clip(chords, y.lo * at.step, y.hi * at.step) - exact)
+    lines = np.interp(points, points[:: 65536 // (len(table) - 1)], samples)
+    off = np.abs(np.clip(lines, y.lo * at.step, y.hi * at.step) - exact)
     return spread + np.interp(x, points, off) + at.step * 2.0**-9
 
 

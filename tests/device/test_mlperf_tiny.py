@@ -15,6 +15,7 @@ import pytest
 from zoo_quick import converted
 
 from nmpconv.cli import main
+from nmpconv.csources import bundle
 from nmpconv.device import simulator
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.link import Link
@@ -108,6 +109,8 @@ def test_bench_on_simulated_boards(
     assert main(["inspect", str(model(net, bits)), "--target", TARGETS[board], "--json"]) == ExitCode.OK
     (told,) = json.loads(capsys.readouterr().out)["ram"]
     assert told["arena"] == found["arena_bytes"]
+    bundled = bundle(model(net, bits).read_bytes())["README.md"].decode()
+    assert f"| on {TARGETS[board]} | {told['arena']} |" in bundled
     macs = sum(op["macs"] for op in found["ops"])
     assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most
     assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])

@@ -274,7 +274,7 @@ def lrn(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     x, table = arrays
     p, qy = node.params, _quants(graph, node)[-1]
     numbers = [int(n) for n in table]
-    chords, multipliers, shifts = numbers[:257], numbers[257:319], numbers[319:]
+    samples, multipliers, shifts = numbers[:257], numbers[257:319], numbers[319:]
     y = np.zeros(x.shape, object)
     for at in np.ndindex(*x.shape):
         first = at[-1] - (p.size - 1) // 2
@@ -282,7 +282,7 @@ def lrn(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
         base = rounded(sum(q * q for q in line) * Fraction(2) ** p.shift) + p.offset * 2**p.offset_shift
         t = base.bit_length() - 31
         i, f = divmod(math.floor(base / Fraction(2) ** t) - 2**30, 2**22)
-        power = rounded(chords[i] + Fraction(f, 2**22) * (chords[i + 1] - chords[i]))
+        power = rounded(samples[i] + Fraction(f, 2**22) * (samples[i + 1] - samples[i]))
         factor = rounded(Fraction(power * multipliers[t + 30], 2**31))
         y[at] = saturated(rounded(Fraction(int(x[at]) * factor, 2 ** shifts[t + 30])), qy)
     return y

@@ -15,9 +15,10 @@ from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.verify import _intact
+from nmpconv.ir import ARENA_ALIGN as ALIGN
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.overlap import ALIGN, BANDS_MAX, Lines
+from nmpconv.ops.overlap import BANDS_MAX, Lines
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 

@@ -71,11 +71,11 @@ CURVATURE = {
 @pytest.mark.parametrize("function", CURVATURE)
 @pytest.mark.parametrize("e_x", [-15, -13, -12, -11, -9])
 def test_int16_is_within_its_bound(function: str, e_x: int) -> None:
-    """Lookup.quantize states it: half a step, the chord, the samples' rounding."""
+    """Lookup.quantize states it: half a step, the straight line, the samples' rounding."""
     y = grid(16, -12)
     got, exact = looked_up(function, 16, e_x, y)
-    chord = CURVATURE[function] * np.ldexp(128.0, e_x) ** 2 / 8 * 2.0**-y.exponent
-    assert np.abs(got - exact).max() <= 0.5 + 2.0**-9 + chord + 1e-6
+    bend = CURVATURE[function] * np.ldexp(128.0, e_x) ** 2 / 8 * 2.0**-y.exponent
+    assert np.abs(got - exact).max() <= 0.5 + 2.0**-9 + bend + 1e-6
 
 
 @pytest.mark.parametrize("bits", [8, 16])

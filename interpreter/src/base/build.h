@@ -1,12 +1,12 @@
-/* What a build has. These are the defaults: everything, as the target allows. `nmpconv bundle` writes this file anew
- * for one model, and -D overrides one line. A file that needs more than there is is refused with NMP_E_NOT_BUILT.
+/* What a build has. These are the defaults: everything that the instruction set allows. `nmpconv bundle` writes this
+ * file anew for one model, and -D overrides one line. A file that needs more is refused with NMP_E_NOT_BUILT.
  */
 #ifndef NMP_BASE_BUILD_H
 #define NMP_BASE_BUILD_H
 
 #include <stdint.h>
 
-/* 1: the kernels of the best CPU level of the compiler's target, called directly. 0: chosen at create, for PCs. */
+/* 1: the kernels of the best CPU level that the compiler knows of, called directly. 0: chosen at create, for PCs. */
 #ifndef NMP_FIXED_CPU
 #if defined(__x86_64__) || defined(__aarch64__) || defined(_M_X64) || defined(_M_ARM64)
 #define NMP_FIXED_CPU 0

@@ -20,7 +20,7 @@ static int inside(const walk *w, uint32_t at, uint32_t bytes) {
   return at <= w->bytes && bytes <= w->bytes - at;
 }
 
-/* The target of the offset at `at`, or 0. Targets are 4-aligned and have 4 bytes. */
+/* Where the offset at `at` leads, or 0. Such places are 4-aligned and have 4 bytes. */
 static uint32_t follow(const walk *w, uint32_t at) {
   uint32_t offset = fb_load32(w->file + at);
   if (offset == 0 || offset > w->bytes - at) {
@@ -162,13 +162,13 @@ static uint32_t root_of(const walk *w) {
 }
 
 int fb_verify_root(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes) {
-  walk w = {schema, file, bytes, 1};
+  walk w = {.schema = schema, .file = file, .bytes = bytes, .budget = 1};
   uint32_t at = root_of(&w);
   return at != 0 && frame_inside(&w, root, at);
 }
 
 int fb_verify(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes) {
-  walk w = {schema, file, bytes, bytes / 8};
+  walk w = {.schema = schema, .file = file, .bytes = bytes, .budget = bytes / 8};
   uint32_t at = root_of(&w);
   return at != 0 && table_inside(&w, root, at);
 }

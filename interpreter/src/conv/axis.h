@@ -9,6 +9,11 @@ typedef struct nmp_axis {
   int32_t kernel, stride, dilation, before, after;
 } nmp_axis;
 
+/* Windows of one pixel each. */
+static inline nmp_axis nmp_axis_of_pixels(int32_t pixels) {
+  return (nmp_axis){.in = pixels, .out = pixels, .kernel = 1, .stride = 1, .dilation = 1, .before = 0, .after = 0};
+}
+
 /* The pixel, or a place in the padding, under element k of window number `position`. */
 static inline int32_t nmp_pixel(const nmp_axis *axis, int32_t position, int32_t k) {
   return position * axis->stride - axis->before + k * axis->dilation;

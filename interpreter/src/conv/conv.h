@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "base/util.h"
 #include "conv/axis.h"
 #include "kernels/kernels.h"
 

@@ -6,16 +6,13 @@
 #include "conv/rows.h"
 #include "dispatch.h"
 
-static size_t align(size_t bytes) {
-  return (bytes + 15) / 16 * 16;
-}
-
 /* Depthwise: the addresses of the taps, then the weights of a tile of channels tap by tap. */
-static size_t scratch(const nmp_conv *c) {
+static size_t portable_scratch(const nmp_conv *c) {
   if (nmp_conv_is_depthwise(c)) {
-    return align(c->k * NMP_IN_USE(c->kernels).address) + align((size_t)c->k * NMP_TILE_CHANNELS << nmp_w_wide(c));
+    return nmp_round_up(c->k * NMP_IN_USE(c->kernels).address, 16) +
+           nmp_round_up((size_t)c->k * NMP_TILE_CHANNELS << nmp_w_wide(c), 16);
   }
-  return nmp_conv_is_direct(c) ? 0 : align((size_t)NMP_TILE_ROWS * c->k << nmp_x_wide(c));
+  return nmp_conv_is_direct(c) ? 0 : nmp_round_up((size_t)NMP_TILE_ROWS * c->k << nmp_x_wide(c), 16);
 }
 
 static void run_rows(const nmp_conv *c) {
@@ -65,7 +62,7 @@ static void run_depthwise(const nmp_conv *c) {
   const int sum_wide = NMP_WIDE_SUM(nmp_x_wide(c), nmp_w_wide(c));
   const size_t pixels = nmp_conv_pixels(c);
   const void **taps = (const void **)c->scratch;
-  void *weights = (uint8_t *)c->scratch + align(c->k * sizeof(void *));
+  void *weights = (uint8_t *)c->scratch + nmp_round_up(c->k * sizeof(void *), 16);
   int64_t sums[NMP_TILE_ROWS * NMP_TILE_CHANNELS]; /* int32 in the first half when both factors are int8 */
   nmp_channels channels;
   for (size_t first = 0; first < c->out; first += NMP_TILE_CHANNELS) {
@@ -84,7 +81,7 @@ static void run_depthwise(const nmp_conv *c) {
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void portable_run(const nmp_conv *c, size_t task, size_t tasks) {
   (void)task;
   (void)tasks;
   if (nmp_conv_is_depthwise(c)) {
@@ -95,7 +92,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_portable(const nmp_conv *c) {
-  static const nmp_conv_kernel portable = {.scratch = scratch, .run = run};
+  static const nmp_conv_kernel portable = {.scratch = portable_scratch, .run = portable_run};
   (void)c;
   return &portable;
 }

@@ -1,9 +1,10 @@
 #include "core/model.h"
 
 #include "base/fixed.h"
-#include "core/steps.h"
+#include "base/util.h"
 #include "dispatch.h"
 #include "gen/nmp_schema.h"
+#include "ops/common/weighted.h"
 
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule) {
   fault->status = rule.status;
@@ -251,7 +252,7 @@ static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs
                     NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
   }
   needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
-  const size_t packed = nmp_step_packed(op);
+  const size_t packed = nmp_round_up(nmp_op_packed(op), NMP_PACK_ALIGN);
   if (packed > NMP_BYTES_MAX - needs->packed) {
     return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
   }

@@ -16,7 +16,7 @@ typedef struct extent {
 static extent extent_of(const nmp_model *m, uint32_t i) {
   nmp_tensor t;
   nmp_model_tensor(m, i, &t);
-  extent e = {fb_tensor_offset(fb_element(m->tensors, i)), t.size * (t.bits / 8u), t.size};
+  extent e = {.start = fb_tensor_offset(fb_element(m->tensors, i)), .bytes = t.size * (t.bits / 8u), .size = t.size};
   return e;
 }
 
@@ -57,12 +57,12 @@ static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, 
 static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs) {
   nmp_op op;
   const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
-  if (type->part == NULL || !nmp_spend(needs, k)) {
+  if (type->place == NULL || !nmp_spend(needs, k)) {
     return 0;
   }
   nmp_model_op(m, i, &op);
   const uint32_t input = (uint32_t)fb_int_element(fb_op_inputs(fb_element(m->ops, i)), k);
-  const int64_t at = type->part(&op, k);
+  const int64_t at = type->place(&op, k);
   return at >= 0 && (int64_t)extent_of(m, input).start == (int64_t)extent_of(m, nmp_model_output_of(m, i)).start + at;
 }
 

@@ -1,18 +1,8 @@
 #include "core/steps.h"
 
+#include "base/util.h"
+
 #if NMP_KEEP_STEPS
-static size_t aligned(size_t bytes) {
-  return (bytes + NMP_PACK_ALIGN - 1) / NMP_PACK_ALIGN * NMP_PACK_ALIGN;
-}
-
-size_t nmp_step_packed(const nmp_op *op) {
-  if (op->type->conv == NULL) {
-    return 0;
-  }
-  const nmp_conv_call call = nmp_conv_decide(op);
-  return aligned(nmp_conv_packed(&call));
-}
-
 void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed) {
   for (uint32_t i = 0; i < m->ops.count; i++) {
     nmp_step *s = &steps[i];
@@ -22,7 +12,7 @@ void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed) {
       s->op.call = &s->call;
       s->call = nmp_conv_decide(&s->op);
       nmp_conv_pack(&s->call, packed);
-      packed += aligned(nmp_conv_packed(&s->call));
+      packed += nmp_round_up(nmp_conv_packed(&s->call), NMP_PACK_ALIGN);
     }
   }
 }

@@ -33,16 +33,8 @@ struct nmp_step {
 };
 
 #if NMP_KEEP_STEPS
-/* Bytes of the op's weights in the order of its kernel, a multiple of NMP_PACK_ALIGN. */
-size_t nmp_step_packed(const nmp_op *op);
-
 /* All ops of a model with an arena, each by itself. Their weights go to `packed`, where their kernels want that. */
 void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed);
-#else
-static inline size_t nmp_step_packed(const nmp_op *op) {
-  (void)op;
-  return 0;
-}
 #endif
 
 /* Runs ops [first, last): those that are run as one by themselves where some of them are not to be run. Without

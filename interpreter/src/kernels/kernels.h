@@ -2,7 +2,7 @@
  *
  * An index [2] is a width: NMP_WIDE(bits), 0 for int8 and 1 for int16, of x, w or y in the order of the name's indices.
  * Strides and lengths count elements. Outputs do not overlap inputs, except that requantize, add, sub, mul, lookup and
- * chord may work in place (y == x, y == a or y == b, all of one width).
+ * interpolate may work in place (y == x, y == a or y == b, all of one width).
  */
 #ifndef NMP_KERNELS_KERNELS_H
 #define NMP_KERNELS_KERNELS_H
@@ -50,10 +50,11 @@ typedef struct nmp_binary {
 /* x of int8: y[i] = table[x[i] + 128], a table of y's type */
 #define NMP_LOOKUP(name) void name(void *y, const void *x, const void *table, size_t n, int32_t lo, int32_t hi)
 
-/* The chord between two of 2^(16 - k) + 1 samples, k from 0 to 7, p = x[i] + 32768 (FORMAT.md):
+/* The line between two of 2^(16 - k) + 1 samples, k from 0 to 7, p = x[i] + 32768 (FORMAT.md):
  * y[i] = sat(rsh(t[p >> k] * 2^k + (t[(p >> k) + 1] - t[p >> k]) * (p mod 2^k), k + 8))
  */
-#define NMP_CHORD(name) void name(void *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi)
+#define NMP_INTERPOLATE(name) \
+  void name(void *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi)
 
 /* A window of rows x columns pixels of n channels; at most 65536 pixels, so that sums stay in int32. */
 typedef struct nmp_pixels {
@@ -68,11 +69,12 @@ typedef struct nmp_pixels {
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
 /* y[c] = sum over t < taps of x[t * x_stride + c] * w[t], c < n; sums fit int32 */
-#define NMP_WEIGH(name) void name(int32_t *y, const void *x, size_t x_stride, const int32_t *w, size_t taps, size_t n)
+#define NMP_RESIZE_H(name) \
+  void name(int32_t *y, const void *x, size_t x_stride, const int32_t *w, size_t taps, size_t n)
 
-/* y[i] = sat(rsh(sum over r < taps of x[r][i] * w[r], shift)), i < n, taps <= NMP_BLEND_MAX; sums are below 2^47 */
-#define NMP_BLEND_MAX 4
-#define NMP_BLEND(name)                                                                                       \
+/* y[i] = sat(rsh(sum over r < taps of x[r][i] * w[r], shift)), i < n, taps <= NMP_RESIZE_V_MAX; sums are below 2^47 */
+#define NMP_RESIZE_V_MAX 4
+#define NMP_RESIZE_V(name)                                                                                    \
   void name(void *y, const int32_t *const *x, const int32_t *w, size_t taps, size_t n, int shift, int32_t lo, \
             int32_t hi)
 
@@ -94,11 +96,11 @@ typedef NMP_REQUANTIZE(nmp_requantize_fn);
 typedef NMP_ADD(nmp_add_fn);
 typedef NMP_MUL(nmp_mul_fn);
 typedef NMP_LOOKUP(nmp_lookup_fn);
-typedef NMP_CHORD(nmp_chord_fn);
+typedef NMP_INTERPOLATE(nmp_interpolate_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
-typedef NMP_WEIGH(nmp_weigh_fn);
-typedef NMP_BLEND(nmp_blend_fn);
+typedef NMP_RESIZE_H(nmp_resize_h_fn);
+typedef NMP_RESIZE_V(nmp_resize_v_fn);
 typedef NMP_CRC(nmp_crc_fn);
 typedef NMP_TRANSPOSE(nmp_transpose_fn);
 
@@ -111,11 +113,11 @@ typedef struct nmp_kernels {
   nmp_add_fn *sub[2][2][2];            /* [a][b][y] */
   nmp_mul_fn *mul[2][2][2];            /* [a][b][y] */
   nmp_lookup_fn *lookup[2];            /* [y] */
-  nmp_chord_fn *chord[2];              /* [y] */
+  nmp_interpolate_fn *interpolate[2];  /* [y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
-  nmp_weigh_fn *weigh[2];              /* [x] */
-  nmp_blend_fn *blend[2];              /* [y] */
+  nmp_resize_h_fn *resize_h[2];        /* [x] */
+  nmp_resize_v_fn *resize_v[2];        /* [y] */
   nmp_crc_fn *crc;
   nmp_transpose_fn *transpose[2]; /* [x] */
   nmp_conv_choose_fn *conv;
@@ -149,10 +151,10 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
   .mul = NMP_TABLE_3(prefix##mul), .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                             \
-  .chord = {prefix##chord_16to8, prefix##chord_16to16}, .max = NMP_TABLE_1(prefix##max),                              \
-  .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose), .weigh = NMP_TABLE_1(prefix##weigh),  \
-  .blend = {prefix##blend_to8, prefix##blend_to16}, .crc = nmp_crc32, .conv = nmp_conv_portable,                      \
-  .address = sizeof(void *)
+  .interpolate = {prefix##interpolate_16to8, prefix##interpolate_16to16}, .max = NMP_TABLE_1(prefix##max),            \
+  .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose),                                       \
+  .resize_h = NMP_TABLE_1(prefix##resize_h), .resize_v = {prefix##resize_v_to8, prefix##resize_v_to16},               \
+  .crc = nmp_crc32, .conv = nmp_conv_portable, .address = sizeof(void *)
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -165,11 +167,11 @@ nmp_add_fn nmp_sub_16x8to8, nmp_sub_16x8to16, nmp_sub_16x16to8, nmp_sub_16x16to1
 nmp_mul_fn nmp_mul_8x8to8, nmp_mul_8x8to16, nmp_mul_8x16to8, nmp_mul_8x16to16;
 nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to16;
 nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16;
-nmp_chord_fn nmp_chord_16to8, nmp_chord_16to16;
+nmp_interpolate_fn nmp_interpolate_16to8, nmp_interpolate_16to16;
 nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
-nmp_weigh_fn nmp_weigh_8, nmp_weigh_16;
-nmp_blend_fn nmp_blend_to8, nmp_blend_to16;
+nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
+nmp_resize_v_fn nmp_resize_v_to8, nmp_resize_v_to16;
 nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
 nmp_crc_fn nmp_crc32;
 nmp_conv_choose_fn nmp_conv_portable;

@@ -1,8 +1,8 @@
 /* The sum of two aligned operands. */
 #include "ops/common/aligned.h"
 
-static void run(const nmp_op *op) {
+static void add_run(const nmp_op *op) {
   nmp_run_aligned(op, NMP_ALIGNED(NMP_IN_USE(op->kernels).add, op));
 }
 
-const nmp_op_type nmp_add_type = {.check = nmp_check_aligned, .run = run, .in_place = 1, .by_rows = 1};
+const nmp_op_type nmp_add_type = {.check = nmp_check_aligned, .run = add_run, .in_place = 1, .by_rows = 1};

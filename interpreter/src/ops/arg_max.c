@@ -3,7 +3,7 @@
 
 #define AXIS_MAX 32768
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule arg_max_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const int32_t axis = op->params.arg_max.axis;
@@ -33,7 +33,7 @@ static int32_t best(const nmp_op *op, size_t first, size_t step, int32_t n) {
   return index;
 }
 
-static void run(const nmp_op *op) {
+static void arg_max_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const int32_t n = x->shape[op->params.arg_max.axis];
   size_t step = 1;
@@ -46,4 +46,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_arg_max_type = {.check = check, .run = run};
+const nmp_op_type nmp_arg_max_type = {.check = arg_max_check, .run = arg_max_run};

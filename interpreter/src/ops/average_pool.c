@@ -1,6 +1,6 @@
 /* The exact mean of each window of x [N,H,W,C], on the output's grid. */
-#include "ops/common/parts.h"
 #include "ops/common/pool.h"
+#include "ops/common/tasks.h"
 
 #define SPREAD 30      /* of |e_x - e_y| */
 #define AREA_MAX 65536 /* pixels of a window, whose sum fits int32 */
@@ -9,11 +9,15 @@
 
 static nmp_pool decode(const nmp_op *op) {
   const nmp_average_pool_params *p = &op->params.average_pool;
-  return nmp_pool_of(op, (nmp_axis){0, 0, p->kernel_h, p->stride_h, 1, p->pad_top, p->pad_bottom},
-                     (nmp_axis){0, 0, p->kernel_w, p->stride_w, 1, p->pad_left, p->pad_right});
+  return nmp_pool_of(
+      op,
+      (nmp_axis){
+          .kernel = p->kernel_h, .stride = p->stride_h, .dilation = 1, .before = p->pad_top, .after = p->pad_bottom},
+      (nmp_axis){
+          .kernel = p->kernel_w, .stride = p->stride_w, .dilation = 1, .before = p->pad_left, .after = p->pad_right});
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule average_pool_check(const nmp_op *op) {
   const nmp_average_pool_params *p = &op->params.average_pool;
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   NMP_TRY(nmp_check_pool(op, decode(op)));
@@ -25,7 +29,7 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t average_pool_work(const nmp_op *op) {
   const nmp_average_pool_params *p = &op->params.average_pool;
   return nmp_pool_work(op, p->kernel_h, p->kernel_w);
 }
@@ -36,7 +40,7 @@ static int64_t pixels_of(const nmp_op *op, const nmp_pixels *window) {
 }
 
 #if NMP_FIXED_CPU
-static void run(const nmp_op *op) {
+static void average_pool_run(const nmp_op *op) {
   const nmp_pool pool = decode(op);
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2];
@@ -82,7 +86,7 @@ static void store(const nmp_op *op, size_t at, const int32_t *sums, size_t n, in
   int shift;
   const int32_t factor = factor_of(op, pixels, &shift);
   if (factor > 0) {
-    NMP_BY_1(NMP_IN_USE(op->kernels).blend, NMP_WIDE(y->bits))
+    NMP_BY_1(NMP_IN_USE(op->kernels).resize_v, NMP_WIDE(y->bits))
     (nmp_at(y, at), &sums, &factor, 1, n, shift, y->lo, y->hi);
     return;
   }
@@ -101,7 +105,7 @@ static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t la
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_pool *pool = how;
   const size_t channels = (size_t)y->shape[3], width = (size_t)y->shape[2], tiles = tiles_of(op);
-  nmp_pixels window = {NULL, 0, 0, 0, 0};
+  nmp_pixels window = {.x = NULL};
   int32_t sums[TILE];
   for (size_t unit = first; unit < last; unit++) {
     const size_t line = unit / tiles, c = unit % tiles * TILE, n = channels - c < TILE ? channels - c : TILE;
@@ -115,12 +119,13 @@ static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t la
   }
 }
 
-static void run(const nmp_op *op) {
+static void average_pool_run(const nmp_op *op) {
   const nmp_pool pool = decode(op);
   const nmp_tensor *y = &op->out[0];
   const size_t lines = (size_t)y->shape[0] * (size_t)y->shape[1];
-  nmp_run_parts(op, lines * tiles_of(op), work(op) * nmp_bytes(&op->in[0]), run_tiles, &pool);
+  nmp_run_tasks(op, lines * tiles_of(op), average_pool_work(op) * nmp_bytes(&op->in[0]), run_tiles, &pool);
 }
 #endif
 
-const nmp_op_type nmp_average_pool_type = {.check = check, .run = run, .work = work};
+const nmp_op_type nmp_average_pool_type = {
+    .check = average_pool_check, .run = average_pool_run, .work = average_pool_work};

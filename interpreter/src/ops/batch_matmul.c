@@ -1,4 +1,5 @@
 /* a [..., M, K], b [..., N, K] -> [..., M, N]: y[m, n] = sat(rsh(sum over k of a[m, k] * b[n, k], e_y - e_a - e_b)). */
+#include "base/util.h"
 #include "ops/common/check.h"
 
 #define TILE_ROWS 8
@@ -8,7 +9,7 @@ static int shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule batch_matmul_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const uint32_t rank = a->rank;
@@ -27,10 +28,6 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_shift(shift(op));
 }
 
-static size_t smaller(size_t a, size_t b) {
-  return a < b ? a : b;
-}
-
 /* One matrix of each operand, from these elements on. */
 static void product(const nmp_op *op, size_t a0, size_t b0, size_t y0) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
@@ -44,9 +41,9 @@ static void product(const nmp_op *op, size_t a0, size_t b0, size_t y0) {
     shifts[c] = (int8_t)shift(op);
   }
   for (size_t row = 0; row < rows; row += TILE_ROWS) {
-    const size_t m = smaller(rows - row, TILE_ROWS);
+    const size_t m = nmp_min(rows - row, TILE_ROWS);
     for (size_t column = 0; column < columns; column += TILE_COLUMNS) {
-      const size_t n = smaller(columns - column, TILE_COLUMNS);
+      const size_t n = nmp_min(columns - column, TILE_COLUMNS);
       NMP_BY_2(NMP_IN_USE(op->kernels).gemm, a_wide, b_wide)(sums, nmp_at(a, a0 + row * k), k,
                                                              nmp_at(b, b0 + column * k), k, m, n);
       NMP_BY_2(NMP_IN_USE(op->kernels).scale, NMP_WIDE_SUM(a_wide, b_wide), NMP_WIDE(y->bits))
@@ -55,7 +52,7 @@ static void product(const nmp_op *op, size_t a0, size_t b0, size_t y0) {
   }
 }
 
-static void run(const nmp_op *op) {
+static void batch_matmul_run(const nmp_op *op) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const uint32_t batch = y->rank - 2u; /* axes */
   const size_t a_step = (size_t)a->shape[batch] * (size_t)a->shape[batch + 1],
@@ -75,8 +72,9 @@ static void run(const nmp_op *op) {
   }
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t batch_matmul_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (uint32_t)op->in[0].shape[op->in[0].rank - 1];
 }
 
-const nmp_op_type nmp_batch_matmul_type = {.check = check, .run = run, .work = work};
+const nmp_op_type nmp_batch_matmul_type = {
+    .check = batch_matmul_check, .run = batch_matmul_run, .work = batch_matmul_work};

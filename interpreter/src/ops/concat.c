@@ -1,7 +1,7 @@
 /* The inputs one after the other along an axis. */
 #include "ops/common/strided.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule concat_check(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int32_t axis = op->params.concat.axis;
   int64_t length = 0;
@@ -22,7 +22,7 @@ static nmp_rule check(const nmp_op *op) {
 }
 
 /* Along the outermost axis the inputs are stretches of the output. */
-static int64_t part(const nmp_op *op, uint32_t k) {
+static int64_t concat_place(const nmp_op *op, uint32_t k) {
   const nmp_tensor *y = &op->out[0];
   int64_t before = 0;
   for (int32_t i = 0; i < op->params.concat.axis; i++) {
@@ -42,13 +42,13 @@ static int is_placed(const nmp_op *op, uint32_t n) {
   return NMP_KEEP_STEPS && n < 32 && (op->placed >> n & 1);
 }
 
-static void run(const nmp_op *op) {
+static void concat_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int32_t axis = op->params.concat.axis;
   size_t first = 0;
   for (uint32_t n = 0; n < op->input_count; n++) {
     nmp_tensor x;
-    nmp_block block = {y->rank, {0}, {0}, {0}};
+    nmp_block block = {.rank = y->rank};
     op->input_at(op, n, &x);
     nmp_strides(&x, block.from);
     nmp_strides(y, block.to);
@@ -62,4 +62,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_concat_type = {.check = check, .run = run, .part = part};
+const nmp_op_type nmp_concat_type = {.check = concat_check, .run = concat_run, .place = concat_place};

@@ -3,17 +3,29 @@
 #include "ops/common/weighted.h"
 #include "ops/common/window.h"
 
-static void conv(const nmp_op *op, nmp_conv *c) {
+static void conv2d_conv(const nmp_op *op, nmp_conv *c) {
   const nmp_conv2d_params *p = &op->params.conv2d;
   const int32_t *x = op->in[0].shape, *w = op->in[1].shape, *y = op->out[0].shape;
   nmp_conv_fill(c, op);
-  c->v = (nmp_axis){x[1], y[1], w[1], p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom};
-  c->h = (nmp_axis){x[2], y[2], w[2], p->stride_w, p->dilation_w, p->pad_left, p->pad_right};
+  c->v = (nmp_axis){.in = x[1],
+                    .out = y[1],
+                    .kernel = w[1],
+                    .stride = p->stride_h,
+                    .dilation = p->dilation_h,
+                    .before = p->pad_top,
+                    .after = p->pad_bottom};
+  c->h = (nmp_axis){.in = x[2],
+                    .out = y[2],
+                    .kernel = w[2],
+                    .stride = p->stride_w,
+                    .dilation = p->dilation_w,
+                    .before = p->pad_left,
+                    .after = p->pad_right};
   c->images = (uint32_t)x[0];
   c->groups = (uint32_t)p->groups;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule conv2d_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 4, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
   const int32_t groups = op->params.conv2d.groups;
@@ -26,7 +38,7 @@ static nmp_rule check(const nmp_op *op) {
   NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
   NMP_REQUIRE(y->shape[3] == w->shape[0], "output channels", y->shape[3], w->shape[0]);
   nmp_conv c;
-  conv(op, &c);
+  conv2d_conv(op, &c);
   NMP_TRY(nmp_check_axis(&c.v));
   NMP_TRY(nmp_check_axis(&c.h));
   if (op->input_count == 4) {
@@ -38,19 +50,19 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_conv_check(&c);
 }
 
-static int overlap(const nmp_op *op) {
+static int conv2d_overlap(const nmp_op *op) {
   nmp_conv c;
-  conv(op, &c);
+  conv2d_conv(op, &c);
   return nmp_overlap_legal(&c);
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t conv2d_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (op->in[1].size / (uint32_t)op->in[1].shape[0]);
 }
 
-const nmp_op_type nmp_conv2d_type = {.check = check,
+const nmp_op_type nmp_conv2d_type = {.check = conv2d_check,
                                      .scratch = nmp_conv_scratch,
                                      .run = nmp_conv_run,
-                                     .conv = conv,
-                                     .overlap = NMP_CONV_OVERLAP ? overlap : NULL,
-                                     .work = work};
+                                     .conv = conv2d_conv,
+                                     .overlap = NMP_CONV_OVERLAP ? conv2d_overlap : NULL,
+                                     .work = conv2d_work};

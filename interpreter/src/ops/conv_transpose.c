@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "base/util.h"
 #include "conv/rows.h"
 #include "ops/common/weighted.h"
 #include "ops/common/window.h"
@@ -29,8 +30,20 @@ static deconv decode(const nmp_op *op) {
   const nmp_conv_transpose_params *p = &op->params.conv_transpose;
   const int32_t *x = op->in[0].shape, *w = op->in[1].shape, *y = op->out[0].shape;
   deconv c;
-  c.v = (nmp_axis){(int32_t)spread_out(x[1], p->stride_h), y[1], w[1], 1, p->dilation_h, p->pad_top, p->pad_bottom};
-  c.h = (nmp_axis){(int32_t)spread_out(x[2], p->stride_w), y[2], w[2], 1, p->dilation_w, p->pad_left, p->pad_right};
+  c.v = (nmp_axis){.in = (int32_t)spread_out(x[1], p->stride_h),
+                   .out = y[1],
+                   .kernel = w[1],
+                   .stride = 1,
+                   .dilation = p->dilation_h,
+                   .before = p->pad_top,
+                   .after = p->pad_bottom};
+  c.h = (nmp_axis){.in = (int32_t)spread_out(x[2], p->stride_w),
+                   .out = y[2],
+                   .kernel = w[2],
+                   .stride = 1,
+                   .dilation = p->dilation_w,
+                   .before = p->pad_left,
+                   .after = p->pad_right};
   c.stride_v = p->stride_h;
   c.stride_h = p->stride_w;
   c.groups = (size_t)p->groups;
@@ -42,7 +55,7 @@ static deconv decode(const nmp_op *op) {
   return c;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule conv_transpose_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
   const nmp_conv_transpose_params *p = &op->params.conv_transpose;
@@ -63,12 +76,12 @@ static nmp_rule check(const nmp_op *op) {
   return nmp_check_weights(op, w->shape[0], (int64_t)c.k);
 }
 
-static size_t scratch(const nmp_op *op) {
+static size_t conv_transpose_scratch(const nmp_op *op) {
   const deconv c = decode(op);
-  return (NMP_TILE_ROWS * c.k * nmp_bytes(&op->in[0]) + 15) / 16 * 16;
+  return nmp_round_up(NMP_TILE_ROWS * c.k * nmp_bytes(&op->in[0]), 16);
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t conv_transpose_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (op->in[1].size / (uint32_t)op->in[1].shape[0]);
 }
 
@@ -102,7 +115,7 @@ static void gather(const nmp_op *op, const deconv *c, size_t pixel, size_t group
   }
 }
 
-static void run(const nmp_op *op) {
+static void conv_transpose_run(const nmp_op *op) {
   const deconv c = decode(op);
   const size_t out_per_group = c.out / c.groups, row_bytes = c.k * nmp_bytes(&op->in[0]);
   nmp_conv product;
@@ -118,4 +131,7 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_conv_transpose_type = {.check = check, .scratch = scratch, .run = run, .work = work};
+const nmp_op_type nmp_conv_transpose_type = {.check = conv_transpose_check,
+                                             .scratch = conv_transpose_scratch,
+                                             .run = conv_transpose_run,
+                                             .work = conv_transpose_work};

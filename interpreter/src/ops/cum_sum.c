@@ -1,9 +1,9 @@
 /* y = sat(rsh(sum of x along an axis from its start, or with `reverse` its end, up to here, e_y - e_x)). */
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #define AXIS_MAX 65536 /* sums of int16 lie in [-2^31, 2^31 - 2^16] */
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule cum_sum_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const int32_t axis = op->params.cum_sum.axis;
@@ -42,13 +42,13 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
   }
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t cum_sum_work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 4;
 }
 
-static void run(const nmp_op *op) {
+static void cum_sum_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0];
-  nmp_run_parts(op, x->size / (size_t)x->shape[op->params.cum_sum.axis], work(op), run_lines, NULL);
+  nmp_run_tasks(op, x->size / (size_t)x->shape[op->params.cum_sum.axis], cum_sum_work(op), run_lines, NULL);
 }
 
-const nmp_op_type nmp_cum_sum_type = {.check = check, .run = run, .in_place = 1, .work = work};
+const nmp_op_type nmp_cum_sum_type = {.check = cum_sum_check, .run = cum_sum_run, .in_place = 1, .work = cum_sum_work};

@@ -16,7 +16,7 @@ static int lead(const nmp_op *op) {
   return op->in[0].exponent - op->in[1].exponent - op->out[0].exponent;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule divide_check(const nmp_op *op) {
   NMP_TRY(nmp_check_broadcast(op));
   const int d = lead(op);
   NMP_REQUIRE(d <= SPREAD, "difference of exponents", d, SPREAD);
@@ -24,15 +24,16 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void run(const nmp_op *op) {
+static void divide_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int d = lead(op);
-  nmp_binary how = {0, 0, d > 0 ? d : 0, d < 0 ? -d : 0, 0, y->lo, y->hi};
+  nmp_binary how = {.a_shift = d > 0 ? d : 0, .b_shift = d < 0 ? -d : 0, .lo = y->lo, .hi = y->hi};
   nmp_broadcast(op, NMP_ALIGNED(rows, op), &how);
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t divide_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * 8; /* a division each */
 }
 
-const nmp_op_type nmp_divide_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1, .work = work};
+const nmp_op_type nmp_divide_type = {
+    .check = divide_check, .run = divide_run, .in_place = 1, .by_rows = 1, .work = divide_work};

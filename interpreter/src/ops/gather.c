@@ -3,7 +3,7 @@
 
 #include "ops/common/check.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule gather_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_gather_params *p = &op->params.gather;
@@ -22,7 +22,7 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void run(const nmp_op *op) {
+static void gather_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0];
   const nmp_gather_params *p = &op->params.gather;
   size_t row = nmp_bytes(x), outer = 1;
@@ -42,4 +42,4 @@ static void run(const nmp_op *op) {
   }
 }
 
-const nmp_op_type nmp_gather_type = {.check = check, .run = run};
+const nmp_op_type nmp_gather_type = {.check = gather_check, .run = gather_run};

@@ -3,8 +3,8 @@
 
 NMP_ALIGNED_ROWS(p > q)
 
-static void run(const nmp_op *op) {
+static void greater_run(const nmp_op *op) {
   nmp_run_compare(op, NMP_ALIGNED(rows, op));
 }
 
-const nmp_op_type nmp_greater_type = {.check = nmp_check_compare, .run = run, .in_place = 1};
+const nmp_op_type nmp_greater_type = {.check = nmp_check_compare, .run = greater_run, .in_place = 1};

@@ -1,7 +1,7 @@
 /* int8: y = t[x + 128], a table of y's type. int16: i = (x + 32768) >> k, f = (x + 32768) & (2^k - 1),
  * y = sat(rsh(t[i] * 2^k + (t[i + 1] - t[i]) * f, k + 8)), a table of 2^(16-k) + 1 int32 with 8 bits below y's grid.
  */
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #define FRACTION 8
 #define COARSEST 7 /* k of the smallest table */
@@ -16,7 +16,7 @@ static int spacing(const nmp_tensor *table) {
   return -1;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule lookup_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   NMP_TRY(nmp_check_same_shape(x, y));
@@ -35,13 +35,13 @@ static void run_elements(const nmp_op *op, const void *how, size_t first, size_t
     NMP_BY_1(NMP_IN_USE(op->kernels).lookup, NMP_WIDE(y->bits))
     (nmp_at(y, first), nmp_at(x, first), table->data, n, y->lo, y->hi);
   } else {
-    NMP_BY_1(NMP_IN_USE(op->kernels).chord, NMP_WIDE(y->bits))
+    NMP_BY_1(NMP_IN_USE(op->kernels).interpolate, NMP_WIDE(y->bits))
     (nmp_at(y, first), nmp_at(x, first), table->data, n, spacing(table), y->lo, y->hi);
   }
 }
 
-static void run(const nmp_op *op) {
-  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_elements, NULL);
+static void lookup_run(const nmp_op *op) {
+  nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_elements, NULL);
 }
 
-const nmp_op_type nmp_lookup_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1};
+const nmp_op_type nmp_lookup_type = {.check = lookup_check, .run = lookup_run, .in_place = 1, .by_rows = 1};

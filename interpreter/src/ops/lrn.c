@@ -7,12 +7,12 @@
 
 #define CHANNELS_MAX 4096 /* legal channels of a sum */
 #define BASE_BITS 61      /* the sum and the offset are below 2^61 each */
-#define CHORDS 256
+#define PIECES 256
 #define POWERS 62
-#define ENTRIES (CHORDS + 1 + 2 * POWERS)
+#define ENTRIES (PIECES + 1 + 2 * POWERS)
 #define SHIFT_MAX 62
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule lrn_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *table = &op->in[1];
   const nmp_lrn_params *p = &op->params.lrn;
@@ -32,7 +32,7 @@ static nmp_rule check(const nmp_op *op) {
   NMP_TRY(nmp_check_vector(table, ENTRIES, 32, 0));
   const int32_t *t = (const int32_t *)table->data;
   for (int32_t i = 0; i < ENTRIES; i++) {
-    const int32_t most = i <= CHORDS ? (int32_t)1 << 30 : i <= CHORDS + POWERS ? INT32_MAX : SHIFT_MAX;
+    const int32_t most = i <= PIECES ? (int32_t)1 << 30 : i <= PIECES + POWERS ? INT32_MAX : SHIFT_MAX;
     NMP_REQUIRE(t[i] >= 0, "entry of the table", t[i], 0);
     NMP_REQUIRE(t[i] <= most, "entry of the table", t[i], most);
   }
@@ -41,7 +41,7 @@ static nmp_rule check(const nmp_op *op) {
 
 /* Of one element, from the sum of squares around it. */
 static int64_t response(const int32_t *table, const nmp_lrn_params *p, int32_t q, int64_t sum) {
-  const int32_t *chords = table, *multipliers = table + CHORDS + 1, *shifts = multipliers + POWERS;
+  const int32_t *samples = table, *multipliers = table + PIECES + 1, *shifts = multipliers + POWERS;
   int64_t v = (p->shift > 0 ? sum * ((int64_t)1 << p->shift) : nmp_rsh(sum, -p->shift)) +
               (int64_t)p->offset * ((int64_t)1 << p->offset_shift);
   int t = 30; /* from here on 30 more than in the equations */
@@ -51,8 +51,8 @@ static int64_t response(const int32_t *table, const nmp_lrn_params *p, int32_t q
   for (; v >> 30 == 0; v <<= 1) {
     t--;
   }
-  const int64_t i = (v >> 22) - CHORDS, f = v & (((int64_t)1 << 22) - 1);
-  const int64_t power = nmp_rsh(chords[i] * ((int64_t)1 << 22) + ((int64_t)chords[i + 1] - chords[i]) * f, 22);
+  const int64_t i = (v >> 22) - PIECES, f = v & (((int64_t)1 << 22) - 1);
+  const int64_t power = nmp_rsh(samples[i] * ((int64_t)1 << 22) + ((int64_t)samples[i + 1] - samples[i]) * f, 22);
   return nmp_rsh(q * nmp_rsh(power * multipliers[t], 31), shifts[t]);
 }
 
@@ -60,7 +60,7 @@ static int64_t square(int64_t q) {
   return q * q;
 }
 
-static void run(const nmp_op *op) {
+static void lrn_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_lrn_params *p = &op->params.lrn;
   const size_t channels = (size_t)x->shape[x->rank - 1];
@@ -78,8 +78,8 @@ static void run(const nmp_op *op) {
   }
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t lrn_work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 48 + (uint64_t)op->params.lrn.size * op->in[0].size;
 }
 
-const nmp_op_type nmp_lrn_type = {.check = check, .run = run, .work = work};
+const nmp_op_type nmp_lrn_type = {.check = lrn_check, .run = lrn_run, .work = lrn_work};

@@ -3,8 +3,8 @@
 
 NMP_ALIGNED_ROWS(p < q ? p : q)
 
-static void run(const nmp_op *op) {
+static void minimum_run(const nmp_op *op) {
   nmp_run_aligned(op, NMP_ALIGNED(rows, op));
 }
 
-const nmp_op_type nmp_minimum_type = {.check = nmp_check_aligned, .run = run, .in_place = 1, .by_rows = 1};
+const nmp_op_type nmp_minimum_type = {.check = nmp_check_aligned, .run = minimum_run, .in_place = 1, .by_rows = 1};

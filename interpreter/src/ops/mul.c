@@ -5,16 +5,16 @@ static int shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule mul_check(const nmp_op *op) {
   NMP_TRY(nmp_check_broadcast(op));
   return nmp_check_shift(shift(op));
 }
 
-static void run(const nmp_op *op) {
+static void mul_run(const nmp_op *op) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
-  nmp_binary how = {0, 0, 0, 0, shift(op), y->lo, y->hi};
+  nmp_binary how = {.shift = shift(op), .lo = y->lo, .hi = y->hi};
   nmp_broadcast(op, NMP_BY_3(NMP_IN_USE(op->kernels).mul, NMP_WIDE(a->bits), NMP_WIDE(b->bits), NMP_WIDE(y->bits)),
                 &how);
 }
 
-const nmp_op_type nmp_mul_type = {.check = check, .run = run, .in_place = 1, .by_rows = 1};
+const nmp_op_type nmp_mul_type = {.check = mul_check, .run = mul_run, .in_place = 1, .by_rows = 1};

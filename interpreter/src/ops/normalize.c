@@ -6,7 +6,7 @@
  *   z = rsh((n*q - S) * R, 23 + t - f/2),   so that z * 2^-22 is the normalized q
  *   y = sat(rsh(rsh(z * w, s) + b, 8)),   s = e_y + 14 - e_w
  */
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #define COUNT_MAX 65536    /* legal n */
 #define WEIGHT_BITS 24     /* |w| < 2^23, so that no product leaves 64 bits */
@@ -32,7 +32,7 @@ static int in_group(const nmp_op *op, uint32_t axis) {
 
 static axes axes_of(const nmp_op *op, int inside) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1];
-  axes found = {0, {0}, {0}, {0}, 1};
+  axes found = {.count = 1};
   size_t x_step = 1, w_step = 1;
   for (uint32_t i = x->rank; i-- > 0;) {
     const size_t size = (size_t)x->shape[i];
@@ -61,7 +61,7 @@ static int shift(const nmp_op *op) {
   return op->out[0].exponent - FRACTION_BITS + NORMALIZED_BITS - op->in[1].exponent;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule normalize_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   const nmp_normalize_params *p = &op->params.normalize;
@@ -171,13 +171,14 @@ static void run_groups(const nmp_op *op, const void *how, size_t first, size_t l
   }
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t normalize_work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16 + (uint64_t)axes_of(op, 0).count * 128; /* a root, a division a group */
 }
 
-static void run(const nmp_op *op) {
+static void normalize_run(const nmp_op *op) {
   const axes outer = axes_of(op, 0);
-  nmp_run_parts(op, outer.count, work(op), run_groups, &outer);
+  nmp_run_tasks(op, outer.count, normalize_work(op), run_groups, &outer);
 }
 
-const nmp_op_type nmp_normalize_type = {.check = check, .run = run, .in_place = 1, .work = work};
+const nmp_op_type nmp_normalize_type = {
+    .check = normalize_check, .run = normalize_run, .in_place = 1, .work = normalize_work};

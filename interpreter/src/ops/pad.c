@@ -3,7 +3,7 @@
 
 #include "ops/common/strided.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule pad_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_pad_params *p = &op->params.pad;
@@ -30,10 +30,10 @@ static void fill(const nmp_tensor *y, const void *value) {
   }
 }
 
-static void run(const nmp_op *op) {
+static void pad_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   ptrdiff_t first = 0;
-  nmp_block block = {x->rank, {0}, {0}, {0}};
+  nmp_block block = {.rank = x->rank};
   nmp_strides(x, block.from);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < x->rank; i++) {
@@ -44,4 +44,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(op, nmp_at(y, (size_t)first), x->data, &block);
 }
 
-const nmp_op_type nmp_pad_type = {.check = check, .run = run};
+const nmp_op_type nmp_pad_type = {.check = pad_check, .run = pad_run};

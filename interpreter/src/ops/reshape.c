@@ -3,7 +3,7 @@
 
 #include "ops/common/check.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule reshape_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_reshape_params *p = &op->params.reshape;
@@ -16,11 +16,11 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void run(const nmp_op *op) {
+static void reshape_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   if (y->data != x->data) {
     memcpy(y->data, x->data, x->size * nmp_bytes(x));
   }
 }
 
-const nmp_op_type nmp_reshape_type = {.check = check, .run = run, .in_place = 1};
+const nmp_op_type nmp_reshape_type = {.check = reshape_check, .run = reshape_run, .in_place = 1};

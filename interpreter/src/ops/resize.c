@@ -1,7 +1,7 @@
 /* y[i,j] = sat(rsh(sum over r, c of x[rows[i] + r, columns[j] + c] * v[i,r] * h[j,c], 30 + e_y - e_x)) */
 #include <string.h>
 
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #define WEIGHT_BITS 15
 #define SUM_MAX ((int64_t)1 << (WEIGHT_BITS + 1)) /* of |weights| of an output along an axis: sums stay below 2^47 */
@@ -36,7 +36,7 @@ static nmp_rule check_axis(const axis *a) {
   return NMP_FINE;
 }
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule resize_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_resize_params *p = &op->params.resize;
@@ -44,16 +44,27 @@ static nmp_rule check(const nmp_op *op) {
   NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
   NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
   NMP_REQUIRE(y->shape[3] == x->shape[3], "channels", y->shape[3], x->shape[3]);
-  const axis v = {x->shape[1], y->shape[1], p->taps_h, p->rows, p->row_weights, p->rows_count, p->row_weights_count};
-  const axis h = {
-      x->shape[2], y->shape[2], p->taps_w, p->columns, p->column_weights, p->columns_count, p->column_weights_count};
+  const axis v = {.in = x->shape[1],
+                  .out = y->shape[1],
+                  .taps = p->taps_h,
+                  .first = p->rows,
+                  .weights = p->row_weights,
+                  .first_count = p->rows_count,
+                  .weight_count = p->row_weights_count};
+  const axis h = {.in = x->shape[2],
+                  .out = y->shape[2],
+                  .taps = p->taps_w,
+                  .first = p->columns,
+                  .weights = p->column_weights,
+                  .first_count = p->columns_count,
+                  .weight_count = p->column_weights_count};
   NMP_TRY(check_axis(&v));
   NMP_TRY(check_axis(&h));
   NMP_REQUIRE(shift_of(op) >= 0, "shift", shift_of(op), 0);
   return nmp_check_shift(shift_of(op));
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t resize_work(const nmp_op *op) {
   const nmp_resize_params *p = &op->params.resize;
   return (uint64_t)op->out[0].size * (uint32_t)p->taps_h * (uint32_t)p->taps_w;
 }
@@ -123,7 +134,7 @@ static int is_separable(const nmp_op *op) {
 /* Sums along a line fit int32, and those of a window's lines are few enough. */
 static int is_separable(const nmp_op *op) {
   const nmp_resize_params *p = &op->params.resize;
-  if (p->taps_h > NMP_BLEND_MAX) {
+  if (p->taps_h > NMP_RESIZE_V_MAX) {
     return 0;
   }
   for (uint32_t i = 0; i < p->columns_count && NMP_WIDE(op->in[0].bits); i++) {
@@ -140,23 +151,23 @@ static int is_separable(const nmp_op *op) {
 }
 
 /* The sums of a stretch along each line of the input that a line of the output needs: those at `line` modulo
- * NMP_BLEND_MAX.
+ * NMP_RESIZE_V_MAX.
  */
 typedef struct stretch {
-  size_t first, n;            /* elements in a line of the output */
-  size_t held[NMP_BLEND_MAX]; /* line of the input + 1 */
-  int32_t sums[NMP_BLEND_MAX][STRETCH];
+  size_t first, n;               /* elements in a line of the output */
+  size_t held[NMP_RESIZE_V_MAX]; /* line of the input + 1 */
+  int32_t sums[NMP_RESIZE_V_MAX][STRETCH];
 } stretch;
 
 static const int32_t *sums_of(const nmp_op *op, stretch *s, size_t line) {
   const nmp_tensor *x = &op->in[0];
   const nmp_resize_params *p = &op->params.resize;
-  const size_t channels = (size_t)x->shape[3], taps = (size_t)p->taps_w, slot = line % NMP_BLEND_MAX;
+  const size_t channels = (size_t)x->shape[3], taps = (size_t)p->taps_w, slot = line % NMP_RESIZE_V_MAX;
   for (size_t i = 0, n; i < s->n && s->held[slot] != line + 1; i += n) {
     const size_t j = (s->first + i) / channels, c = (s->first + i) % channels;
     const size_t from = (line * (size_t)x->shape[2] + (size_t)p->columns[j]) * channels + c;
     n = channels - c < s->n - i ? channels - c : s->n - i;
-    NMP_BY_1(NMP_IN_USE(op->kernels).weigh, NMP_WIDE(x->bits))
+    NMP_BY_1(NMP_IN_USE(op->kernels).resize_h, NMP_WIDE(x->bits))
     (s->sums[slot] + i, nmp_at(x, from), channels, p->column_weights + j * taps, taps, n);
   }
   s->held[slot] = line + 1;
@@ -184,7 +195,7 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
     for (size_t line = first; line < last; line++) {
       const size_t i = line % height, source = line / height * (size_t)x->shape[1] + (size_t)p->rows[i];
       const size_t at = line * width + s.first;
-      const int32_t *sums[NMP_BLEND_MAX];
+      const int32_t *sums[NMP_RESIZE_V_MAX];
       if (line > first && is_repeated(p, i)) {
         memcpy(nmp_at(y, at), nmp_at(y, at - width), s.n * nmp_bytes(y));
         continue;
@@ -192,17 +203,17 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
       for (size_t r = 0; r < taps; r++) {
         sums[r] = sums_of(op, &s, source + r);
       }
-      NMP_BY_1(NMP_IN_USE(op->kernels).blend, NMP_WIDE(y->bits))
+      NMP_BY_1(NMP_IN_USE(op->kernels).resize_v, NMP_WIDE(y->bits))
       (nmp_at(y, at), sums, p->row_weights + i * taps, taps, s.n, shift_of(op), y->lo, y->hi);
     }
   }
 }
 #endif
 
-static void run(const nmp_op *op) {
+static void resize_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const size_t lines = (size_t)y->shape[0] * (size_t)y->shape[1];
-  nmp_run_parts(op, lines, 8 * (uint64_t)y->size, is_separable(op) ? run_lines : run_pixels, NULL);
+  nmp_run_tasks(op, lines, 8 * (uint64_t)y->size, is_separable(op) ? run_lines : run_pixels, NULL);
 }
 
-const nmp_op_type nmp_resize_type = {.check = check, .run = run, .work = work};
+const nmp_op_type nmp_resize_type = {.check = resize_check, .run = resize_run, .work = resize_work};

@@ -1,7 +1,7 @@
 /* y[i] = x[start + step * i] along every axis. */
 #include "ops/common/strided.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule slice_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_slice_params *p = &op->params.slice;
@@ -20,11 +20,11 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void run(const nmp_op *op) {
+static void slice_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_slice_params *p = &op->params.slice;
   ptrdiff_t strides[NMP_RANK_MAX], first = 0;
-  nmp_block block = {y->rank, {0}, {0}, {0}};
+  nmp_block block = {.rank = y->rank};
   nmp_strides(x, strides);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < y->rank; i++) {
@@ -35,4 +35,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(op, y->data, nmp_at(x, (size_t)first), &block);
 }
 
-const nmp_op_type nmp_slice_type = {.check = check, .run = run};
+const nmp_op_type nmp_slice_type = {.check = slice_check, .run = slice_run};

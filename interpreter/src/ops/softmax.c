@@ -1,11 +1,11 @@
 /* d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum of E; y = sat(div(E * 2^-e_y, S)). */
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 #define EXP_BITS 30 /* exponentials are on a grid of 2^-30 */
 #define AXIS_MAX 65536
 #define EXPONENT_MIN (-16) /* of y */
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule softmax_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 1));
   const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
   const int32_t axis = op->params.softmax.axis, entries = !NMP_WIDE(x->bits) ? 256 : 512;
@@ -101,13 +101,13 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
   }
 }
 
-static uint64_t work(const nmp_op *op) {
+static uint64_t softmax_work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 16; /* three passes with two divisions */
 }
 
-static void run(const nmp_op *op) {
+static void softmax_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0];
-  nmp_run_parts(op, x->size / (size_t)x->shape[op->params.softmax.axis], work(op), run_lines, NULL);
+  nmp_run_tasks(op, x->size / (size_t)x->shape[op->params.softmax.axis], softmax_work(op), run_lines, NULL);
 }
 
-const nmp_op_type nmp_softmax_type = {.check = check, .run = run, .work = work};
+const nmp_op_type nmp_softmax_type = {.check = softmax_check, .run = softmax_run, .work = softmax_work};

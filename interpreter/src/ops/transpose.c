@@ -1,7 +1,7 @@
 /* The output's axis i is the input's axis perm[i]. */
 #include "ops/common/strided.h"
 
-static nmp_rule check(const nmp_op *op) {
+static nmp_rule transpose_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_transpose_params *p = &op->params.transpose;
@@ -20,10 +20,10 @@ static nmp_rule check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void run(const nmp_op *op) {
+static void transpose_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   ptrdiff_t strides[NMP_RANK_MAX];
-  nmp_block block = {y->rank, {0}, {0}, {0}};
+  nmp_block block = {.rank = y->rank};
   nmp_strides(x, strides);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < y->rank; i++) {
@@ -33,4 +33,4 @@ static void run(const nmp_op *op) {
   nmp_copy_block(op, y->data, x->data, &block);
 }
 
-const nmp_op_type nmp_transpose_type = {.check = check, .run = run};
+const nmp_op_type nmp_transpose_type = {.check = transpose_check, .run = transpose_run};

@@ -19,12 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nmpconv.ir import Graph, Node
+from nmpconv.ir import ARENA_ALIGN, Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes.memory.placement import Buffer, Link, alive, bound, place
 
-ALIGN = 16  # of every offset, in bytes
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, BANDS_MAX)  # numbers of bands that are tried
 BAND_MACS = 6000  # that one more band costs
 
@@ -160,7 +159,7 @@ def _buffers(graph: Graph, *, placed: bool, claims: Mapping[str, int] | None = N
     return [
         Buffer(
             chain,
-            max(-(-(at + graph[name].nbytes) // ALIGN) * ALIGN for name, at in chain.items()),
+            max(-(-(at + graph[name].nbytes) // ARENA_ALIGN) * ARENA_ALIGN for name, at in chain.items()),
             min(lives[name][0] for name in chain),
             max(lives[name][1] for name in chain),
         )
@@ -183,7 +182,7 @@ def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     return {
         name: at
         for name, at in places.items()
-        if not graph[name].is_const and at % ALIGN == 0 and node.inputs.count(name) == 1
+        if not graph[name].is_const and at % ARENA_ALIGN == 0 and node.inputs.count(name) == 1
     }
 
 

@@ -5,7 +5,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "arch/aarch64/tile.inc"
+#include "arch/aarch64/gemm_tiles.inc"
 
 /* Without dot products a sum is a vector for each pixel and channel, of products that lie one behind the other in both;
  * its lanes add up at the end. A k-group is 8 bytes. The products of two k-groups fit together into the type of their
@@ -19,19 +19,16 @@ enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
 
 typedef int32x4_t sum; /* or 2 of int64 */
 
-/* Keeps a sum in its register: compilers move it about where its type changes. */
-#define KEEP(s) __asm__("" : "+w"(s))
-
-INLINE sum add_wide(sum s, int32x4_t products) {
+static NMP_INLINE sum add_wide(sum s, int32x4_t products) {
   return vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s), products));
 }
 
-INLINE int16x4_t words(int8x8_t v) {
+static NMP_INLINE int16x4_t words(int8x8_t v) {
   return vreinterpret_s16_s8(v);
 }
 
 /* s + products of k-groups a and b of x and w */
-INLINE sum add_two(sum s, int8x8_t xa, int8x8_t wa, int8x8_t xb, int8x8_t wb, const int mode) {
+static NMP_INLINE sum add_two(sum s, int8x8_t xa, int8x8_t wa, int8x8_t xb, int8x8_t wb, const int mode) {
   if (mode == BYTES) {
     s = vpadalq_s16(s, vmlal_s8(vmull_s8(xa, wa), xb, wb));
   } else if (mode == BYTES_LOWEST) {
@@ -43,11 +40,11 @@ INLINE sum add_two(sum s, int8x8_t xa, int8x8_t wa, int8x8_t xb, int8x8_t wb, co
   } else {
     s = add_wide(add_wide(s, vmull_s16(words(xa), words(wa))), vmull_s16(words(xb), words(wb)));
   }
-  KEEP(s);
+  NMP_KEEP("+w", s); /* compilers move it about where its type changes */
   return s;
 }
 
-INLINE sum add_one(sum s, int8x8_t x, int8x8_t w, const int mode) {
+static NMP_INLINE sum add_one(sum s, int8x8_t x, int8x8_t w, const int mode) {
   if (mode == BYTES || mode == BYTES_LOWEST) {
     s = vpadalq_s16(s, vmull_s8(x, w));
   } else if (mode == WORDS) {
@@ -55,41 +52,42 @@ INLINE sum add_one(sum s, int8x8_t x, int8x8_t w, const int mode) {
   } else {
     s = add_wide(s, vmull_s16(words(x), words(w)));
   }
-  KEEP(s);
+  NMP_KEEP("+w", s); /* compilers move it about where its type changes */
   return s;
 }
 
 /* acc is [pixel][channel]. */
-INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n, const uint8_t *w,
-                                   const int mode, const int pixels, const int channels) {
+static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n,
+                                              const uint8_t *w, const int mode, const int pixels, const int channels) {
   const size_t step = (size_t)channels * K_GROUP;
   size_t i = 0;
   for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * K_GROUP) {
     int8x8_t xa[PIXELS], xb[PIXELS];
-    UNROLL for (int r = 0; r < pixels; r++) {
-      xa[r] = LOAD_K_GROUP(x[r] + offset);
-      xb[r] = LOAD_K_GROUP(x[r] + offset + K_GROUP);
+    NMP_UNROLL for (int r = 0; r < pixels; r++) {
+      xa[r] = load_8(x[r] + offset);
+      xb[r] = load_8(x[r] + offset + K_GROUP);
     }
-    UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = LOAD_K_GROUP(w + c * K_GROUP), wb = LOAD_K_GROUP(w + step + c * K_GROUP);
-      UNROLL for (int r = 0; r < pixels; r++) {
+    NMP_UNROLL for (int c = 0; c < channels; c++) {
+      const int8x8_t wa = load_8(w + c * K_GROUP), wb = load_8(w + step + c * K_GROUP);
+      NMP_UNROLL for (int r = 0; r < pixels; r++) {
         acc[r * channels + c] = add_two(acc[r * channels + c], xa[r], wa, xb[r], wb, mode);
       }
     }
   }
   for (; i < n; i++, w += step, offset += K_GROUP) {
-    UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = LOAD_K_GROUP(w + c * K_GROUP);
-      UNROLL for (int r = 0; r < pixels; r++) {
-        acc[r * channels + c] = add_one(acc[r * channels + c], LOAD_K_GROUP(x[r] + offset), wa, mode);
+    NMP_UNROLL for (int c = 0; c < channels; c++) {
+      const int8x8_t wa = load_8(w + c * K_GROUP);
+      NMP_UNROLL for (int r = 0; r < pixels; r++) {
+        acc[r * channels + c] = add_one(acc[r * channels + c], load_8(x[r] + offset), wa, mode);
       }
     }
   }
   return w;
 }
 
-INLINE void add_lanes(nmp_gemm_tile *t, const sum *acc, const int mode, const int pixels, const int channels) {
-  UNROLL for (int i = 0; i < pixels * channels; i += 4) {
+static NMP_INLINE void add_lanes(nmp_gemm_tile *t, const sum *acc, const int mode, const int pixels,
+                                 const int channels) {
+  NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const sum *s = acc + i;
     if (mode == LONG || mode == LONG_LOWEST) {
       vst1q_s64(t->wide + i, vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1])));
@@ -101,14 +99,14 @@ INLINE void add_lanes(nmp_gemm_tile *t, const sum *acc, const int mode, const in
   }
 }
 
-INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
+static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
   const int channels = vectors * PANEL / 2;
   const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
   sum acc[PIXELS * PANEL];
-  UNROLL for (int i = 0; i < pixels * channels; i++) {
+  NMP_UNROLL for (int i = 0; i < pixels * channels; i++) {
     acc[i] = vdupq_n_s32(0);
   }
-  UNROLL for (int r = 0; r < pixels; r++) {
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
   for (size_t s = 0; s < t->segment_count; s++) {
@@ -117,7 +115,7 @@ INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int v
   add_lanes(t, acc, mode, pixels, channels);
 }
 
-INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
+static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
     tile(t, BYTES_LOWEST, pixels, vectors);
   } else {
@@ -125,11 +123,11 @@ INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   }
 }
 
-INLINE void narrow(nmp_gemm_tile *t, const int pixels, const int vectors) {
+static NMP_INLINE void narrow(nmp_gemm_tile *t, const int pixels, const int vectors) {
   tile(t, WORDS, pixels, vectors);
 }
 
-INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vectors) {
+static NMP_INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
     tile(t, LONG_LOWEST, pixels, vectors);
   } else {

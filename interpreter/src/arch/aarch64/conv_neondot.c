@@ -5,70 +5,74 @@
 #include <arm_neon.h>
 #include <string.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
+NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 
-#include "arch/aarch64/tile.inc"
+#define DOTPROD
+#include "arch/aarch64/gemm_tiles.inc"
 
 /* A k-group is the 4 bytes of a dot product, a vector 8 channels: two registers. */
 #define K_GROUP 4
 #define PIXELS 4
 #define LANES 8
 
-#define LOAD_16(p) vld1q_s8((const int8_t *)(p))
-
-/* Dot products of k-group g of each pixel, whose bytes are in x: a constant lane. */
-#define ADD_K_GROUP(g)                                                            \
-  UNROLL for (int q = 0; q < quads; q++) {                                        \
-    const int8x16_t factors = LOAD_16(w + (g * quads + q) * 16);                  \
-    UNROLL for (int r = 0; r < pixels; r++) {                                     \
-      acc[r * quads + q] = vdotq_laneq_s32(acc[r * quads + q], factors, x[r], g); \
-    }                                                                             \
+/* Dot products of k-group g of each pixel, whose bytes are in x. */
+static NMP_INLINE void add_k_group(int32x4_t *acc, const int8x16_t *x, const uint8_t *w, const int g, const int pixels,
+                                   const int quads) {
+  NMP_UNROLL for (int q = 0; q < quads; q++) {
+    const int8x16_t factors = load_16(w + (g * quads + q) * 16);
+    NMP_UNROLL for (int r = 0; r < pixels; r++) {
+      acc[r * quads + q] = dot_lane(acc[r * quads + q], factors, x[r], g);
+    }
   }
+}
+
+/* 16 bytes of each pixel. */
+static NMP_INLINE void load_x(int8x16_t *x, const uint8_t *const *at, size_t offset, const int pixels) {
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
+    x[r] = load_16(at[r] + offset);
+  }
+}
 
 /* acc is [pixel][4 channels]. */
-INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *const *at, size_t offset, size_t n, const uint8_t *w,
-                                   const int pixels, const int quads) {
+static NMP_INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *const *at, size_t offset, size_t n,
+                                              const uint8_t *w, const int pixels, const int quads) {
   int8x16_t x[PIXELS];
   size_t i = 0;
   for (; i + 4 <= n; i += 4, w += 4 * quads * 16, offset += 4 * K_GROUP) {
-    UNROLL for (int r = 0; r < pixels; r++) {
-      x[r] = LOAD_16(at[r] + offset);
-    }
-    ADD_K_GROUP(0)
-    ADD_K_GROUP(1)
-    ADD_K_GROUP(2)
-    ADD_K_GROUP(3)
+    load_x(x, at, offset, pixels);
+    add_k_group(acc, x, w, 0, pixels, quads);
+    add_k_group(acc, x, w, 1, pixels, quads);
+    add_k_group(acc, x, w, 2, pixels, quads);
+    add_k_group(acc, x, w, 3, pixels, quads);
   }
   if (i < n) { /* 16 bytes, too: behind padded rows there are as many */
-    UNROLL for (int r = 0; r < pixels; r++) {
-      x[r] = LOAD_16(at[r] + offset);
-    }
-    ADD_K_GROUP(0)
+    load_x(x, at, offset, pixels);
+    add_k_group(acc, x, w, 0, pixels, quads);
     if (n - i > 1) {
-      ADD_K_GROUP(1)
+      add_k_group(acc, x, w, 1, pixels, quads);
     }
     if (n - i > 2) {
-      ADD_K_GROUP(2)
+      add_k_group(acc, x, w, 2, pixels, quads);
     }
     w += (n - i) * (size_t)quads * 16;
   }
   return w;
 }
 
-INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
+static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   const int quads = vectors * LANES / 4;
   const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
   int32x4_t acc[PIXELS * LANES / 2];
-  UNROLL for (int i = 0; i < pixels * quads; i++) {
+  NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
     acc[i] = vld1q_s32(t->panel->start + i % quads * 4);
   }
-  UNROLL for (int r = 0; r < pixels; r++) {
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
   for (size_t s = 0; s < t->segment_count; s++) {
     w = add_k_groups(acc, x, t->segments[s], t->k_groups, w, pixels, quads);
   }
-  UNROLL for (int i = 0; i < pixels * quads; i++) {
+  NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
     vst1q_s32(t->sums + i * 4, acc[i]);
   }
 }
@@ -85,7 +89,7 @@ static const nmp_gemm_product int8_product = {
     .extremes = 1};
 NMP_GEMM_KERNEL(int8)
 
-NMP_TARGET_END
+NMP_ISA_END
 
 const nmp_conv_kernel *nmp_conv_neondot(const nmp_conv *c) {
   if (nmp_conv_is_depthwise(c)) {

@@ -6,7 +6,7 @@
 
 #include "conv/fits_int32.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
+NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 
 #define DOTPROD
 #include "arch/aarch64/vector128.inc"
@@ -14,5 +14,5 @@ NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
 #define CHOOSE nmp_depthwise_neondot
 #include "arch/aarch64/depthwise.inc"
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

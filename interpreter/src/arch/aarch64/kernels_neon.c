@@ -52,35 +52,48 @@ static NMP_INLINE int32x4_t load_shifts(const int8_t *shift) {
   return vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(copy))));
 }
 
-#define FAST_SCALE(widths, SUM, SUM_WIDE, Y, Y_WIDE)                                                              \
-  static NMP_SCALE(fast_scale_##widths) {                                                                         \
-    const int32x4_t least = vdupq_n_s32(lo), most = vdupq_n_s32(hi);                                              \
-    size_t c = 0;                                                                                                 \
-    for (; c + 4 <= channels; c += 4) {                                                                           \
-      const scales how = scales_of(load_shifts(shift + c), vld1q_s32(bias + c));                                  \
-      for (size_t r = 0; r < rows; r++) {                                                                         \
-        int64x2_t four[2];                                                                                        \
-        load_sums(sums, r * channels + c, SUM_WIDE, four);                                                        \
-        const int32x4_t q = vminq_s32(vmaxq_s32(scale_4(four[0], four[1], &how), least), most);                   \
-        const int16x4_t words = vmovn_s32(q);                                                                     \
-        const int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));                                             \
-        memcpy((Y *)y + r * y_stride + c, (Y_WIDE) ? (const void *)&words : (const void *)&bytes, 4 << (Y_WIDE)); \
-      }                                                                                                           \
-    }                                                                                                             \
-    for (; c < channels; c++) {                                                                                   \
-      for (size_t r = 0; r < rows; r++) {                                                                         \
-        const int64_t sum = ((const SUM *)sums)[r * channels + c];                                                \
-        ((Y *)y)[r * y_stride + c] = (Y)nmp_sat(nmp_rsh(sum, shift[c]) + bias[c], lo, hi);                        \
-      }                                                                                                           \
-    }                                                                                                             \
+static NMP_INLINE void scale_rows(uint8_t *y, size_t y_stride, const void *sums, size_t rows, size_t channels,
+                                  const int32_t *bias, const int8_t *shift, int32_t lo, int32_t hi, const int sum_wide,
+                                  const int y_wide) {
+  const int32x4_t least = vdupq_n_s32(lo), most = vdupq_n_s32(hi);
+  size_t c = 0;
+  for (; c + 4 <= channels; c += 4) {
+    const scales how = scales_of(load_shifts(shift + c), vld1q_s32(bias + c));
+    for (size_t r = 0; r < rows; r++) {
+      int64x2_t four[2];
+      load_sums(sums, r * channels + c, sum_wide, four);
+      const int32x4_t q = vminq_s32(vmaxq_s32(scale_4(four[0], four[1], &how), least), most);
+      const int16x4_t words = vmovn_s32(q);
+      const int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
+      memcpy(y + ((r * y_stride + c) << y_wide), y_wide ? (const void *)&words : (const void *)&bytes,
+             (size_t)4 << y_wide);
+    }
+  }
+  for (; c < channels; c++) {
+    for (size_t r = 0; r < rows; r++) {
+      const size_t at = r * channels + c;
+      const int64_t sum = sum_wide ? ((const int64_t *)sums)[at] : ((const int32_t *)sums)[at];
+      const int32_t value = nmp_sat(nmp_rsh(sum, shift[c]) + bias[c], lo, hi);
+      if (y_wide) {
+        ((int16_t *)(void *)y)[r * y_stride + c] = (int16_t)value;
+      } else {
+        ((int8_t *)y)[r * y_stride + c] = (int8_t)value;
+      }
+    }
+  }
+}
+
+#define FAST_SCALE(widths, sum_wide, y_wide)                                              \
+  static NMP_SCALE(fast_scale_##widths) {                                                 \
+    scale_rows(y, y_stride, sums, rows, channels, bias, shift, lo, hi, sum_wide, y_wide); \
   }
 
-FAST_SCALE(32to8, int32_t, 0, int8_t, 0)
-FAST_SCALE(32to16, int32_t, 0, int16_t, 1)
-FAST_SCALE(64to8, int64_t, 1, int8_t, 0)
-FAST_SCALE(64to16, int64_t, 1, int16_t, 1)
+FAST_SCALE(32to8, 0, 0)
+FAST_SCALE(32to16, 0, 1)
+FAST_SCALE(64to8, 1, 0)
+FAST_SCALE(64to16, 1, 1)
 
-static const nmp_conv_kernel *choose(const nmp_conv *c) {
+static const nmp_conv_kernel *neon_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_neon(c);
   return depthwise ? depthwise : nmp_conv_neon(c);
 }
@@ -93,6 +106,6 @@ void nmp_kernels_neon(nmp_kernels *kernels) {
   kernels->scale[0][1] = fast_scale_32to16;
   kernels->scale[1][0] = fast_scale_64to8;
   kernels->scale[1][1] = fast_scale_64to16;
-  kernels->conv = choose;
+  kernels->conv = neon_choose;
 }
 #endif

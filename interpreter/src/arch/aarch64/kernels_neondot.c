@@ -5,7 +5,7 @@
 
 #include "conv/conv.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_DOTPROD)
+NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 
 /* What has dot products has the instructions for this checksum, too. */
 static NMP_CRC(fast_crc) {
@@ -21,9 +21,9 @@ static NMP_CRC(fast_crc) {
   return ~crc;
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 
-static const nmp_conv_kernel *choose(const nmp_conv *c) {
+static const nmp_conv_kernel *neondot_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_neondot(c);
   return depthwise ? depthwise : nmp_conv_neondot(c);
 }
@@ -31,6 +31,6 @@ static const nmp_conv_kernel *choose(const nmp_conv *c) {
 /* In addition to those of neon. */
 void nmp_kernels_neondot(nmp_kernels *kernels) {
   kernels->crc = fast_crc;
-  kernels->conv = choose;
+  kernels->conv = neondot_choose;
 }
 #endif

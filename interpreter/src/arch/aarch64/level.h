@@ -4,7 +4,7 @@
 #ifndef NMP_ARCH_AARCH64_LEVEL_H
 #define NMP_ARCH_AARCH64_LEVEL_H
 
-#include "base/target.h"
+#include "base/isa.h"
 #include "kernels/kernels.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON) && defined(__GNUC__) && !defined(__ARM_BIG_ENDIAN) && !NMP_FIXED_CPU
@@ -15,9 +15,9 @@
 unsigned nmp_aarch64_features(void);
 
 #ifdef __clang__
-#define NMP_TARGET_DOTPROD "dotprod,crc"
+#define NMP_ISA_DOTPROD "dotprod,crc"
 #else
-#define NMP_TARGET_DOTPROD "arch=armv8.2-a+dotprod" /* the least that has it, with crc; what arm_neon.h asks for */
+#define NMP_ISA_DOTPROD "arch=armv8.2-a+dotprod" /* the least that has it, with crc; what arm_neon.h asks for */
 #endif
 
 /* Dense convolutions; and depthwise.inc: NULL for others */

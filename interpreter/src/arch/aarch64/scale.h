@@ -4,7 +4,7 @@
 
 #include <arm_neon.h>
 
-#include "base/target.h"
+#include "base/isa.h"
 
 typedef struct scales {
   int64x2_t left[2], bias[2]; /* left: shifts to the left; those to the right round half up */

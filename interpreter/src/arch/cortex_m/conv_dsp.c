@@ -183,9 +183,11 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t pixels = nmp_conv_pixels(c), held = nmp_dsp_pixels_in_scratch(c);
-  places at = {c->scratch, (uint8_t *)c->scratch + nmp_dsp_ends_bytes(c), NULL, held == 2 ? room_in_y(c) : NULL};
+  places at = {.ends = c->scratch,
+               .patches = (uint8_t *)c->scratch + nmp_dsp_ends_bytes(c),
+               .room = held == 2 ? room_in_y(c) : NULL};
   ends e;
   (void)task;
   (void)tasks;
@@ -199,7 +201,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
-  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = run};
+  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = dsp_run};
   const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
   return depthwise ? depthwise : &products;
 }

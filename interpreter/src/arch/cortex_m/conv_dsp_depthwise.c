@@ -305,7 +305,7 @@ static void run_quad(const nmp_conv *c, size_t channel, quad *q) {
 }
 
 /* The last channels overlap those before where they are no multiple. */
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void dsp_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t lanes = nmp_x_wide(c) ? 2 : 4;
   (void)task;
   (void)tasks;
@@ -315,7 +315,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel three_rows = {.scratch = nmp_dsp_three_rows_scratch, .run = run};
+  static const nmp_conv_kernel three_rows = {.scratch = nmp_dsp_three_rows_scratch, .run = dsp_depthwise_run};
   return nmp_dsp_is_three_rows(c) ? &three_rows : NULL;
 }
 

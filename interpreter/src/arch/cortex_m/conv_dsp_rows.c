@@ -186,14 +186,14 @@ void nmp_conv_dsp_four(const nmp_conv *c, const ends *e, const uint32_t *x, size
   const size_t k = c->k, groups = (k + 3) / 4, simple = followed(c, e);
   const size_t quick = !e->bytes ? 0 : count < simple ? count : simple;
   if (quick > 0) {
-    channels these = {e->start,
-                      x,
-                      groups,
-                      e->shift,
-                      output(c, pixel, e->first),
-                      c->out,
-                      quick,
-                      (ptrdiff_t)k - (ptrdiff_t)(4 * groups)};
+    channels these = {.start = e->start,
+                      .x = x,
+                      .groups = groups,
+                      .shift = e->shift,
+                      .y = output(c, pixel, e->first),
+                      .y_step = c->out,
+                      .left = quick,
+                      .w_step = (ptrdiff_t)k - (ptrdiff_t)(4 * groups)};
     (e->mode == INT8 ? int8_4 : positive8_4)(&these, (const uint8_t *)c->w + e->first * k);
   }
   if (quick < count) {

@@ -24,7 +24,7 @@ DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narro
   const nmp_conv from = *c;
   int32_t *start = room;
   uint8_t *shifts = (uint8_t *)room + count * sizeof(int32_t);
-  *e = (ends){mode_of(c), 0, first, start, shifts};
+  *e = (ends){.mode = mode_of(c), .first = first, .start = start, .shift = shifts};
   int all = e->mode == POSITIVE8 || e->mode == INT8;
   for (size_t i = first; i < first + count; i++) {
     const int shift = nmp_conv_shift(&from, i);

@@ -85,7 +85,7 @@ static void run_patches(const nmp_conv *c) {
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void mve_run(const nmp_conv *c, size_t task, size_t tasks) {
   (void)task;
   (void)tasks;
   if (nmp_mve_is_by_eight(c)) {
@@ -103,7 +103,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_mve(const nmp_conv *c) {
-  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch, .run = run};
+  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch, .run = mve_run};
   return nmp_mve_claims(c) ? &mve : NMP_CONV_HARD ? nmp_conv_portable(c) : NULL;
 }
 

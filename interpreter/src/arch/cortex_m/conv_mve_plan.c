@@ -6,7 +6,7 @@ size_t nmp_mve_scratch(const nmp_conv *c) {
   const size_t bytes = nmp_mve_is_by_eight(c)  ? c->k * NMP_MVE_LANES * sizeof(int16_t) << nmp_mve_is_split(c)
                        : nmp_conv_is_direct(c) ? repeated
                                                : repeated + nmp_mve_patches(c) * nmp_mve_patch_bytes(c);
-  return (bytes + 15) / 16 * 16;
+  return nmp_round_up(bytes, 16);
 }
 
 #if !NMP_FIXED_CPU

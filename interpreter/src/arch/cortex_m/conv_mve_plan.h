@@ -24,7 +24,7 @@ static inline int nmp_mve_is_split(const nmp_conv *c) {
 
 /* Bytes at the start of the scratch, where nmp_conv_mve_narrow finds the only exponent of all channels repeated. */
 static inline size_t nmp_mve_repeated(const nmp_conv *c) {
-  return c->exponent_step || (nmp_x_wide(c) | nmp_w_wide(c)) ? 0 : (c->out + 15) / 16 * 16;
+  return c->exponent_step || (nmp_x_wide(c) | nmp_w_wide(c)) ? 0 : nmp_round_up(c->out, 16);
 }
 
 static inline size_t nmp_mve_patch_bytes(const nmp_conv *c) {

@@ -43,10 +43,10 @@ static void look_at_weights(const nmp_conv *c, uint8_t *by_fours) {
 }
 
 /* Where the next element of a patch goes. */
-typedef struct target {
+typedef struct cursor {
   uint8_t *to;
   int second; /* the high half of a word of two int8 factors */
-} target;
+} cursor;
 
 /* n steps of TO, one pixel's place of each. */
 #define EMIT(TO, STEP)            \
@@ -58,7 +58,7 @@ typedef struct target {
   }
 
 /* n elements of a pixel's patch. */
-static void emit(const nmp_conv *c, target *t, const uint8_t *x, size_t n) {
+static void emit(const nmp_conv *c, cursor *t, const uint8_t *x, size_t n) {
   const int8_t *narrow = (const int8_t *)x;
   const int16_t *wide = (const int16_t *)(const void *)x;
   if (c->x_wide) {
@@ -76,7 +76,7 @@ static void emit(const nmp_conv *c, target *t, const uint8_t *x, size_t n) {
   }
 }
 
-static void emit_zeros(const nmp_conv *c, target *t, size_t n) {
+static void emit_zeros(const nmp_conv *c, cursor *t, size_t n) {
   if (c->x_wide) {
     EMIT(int16_t, PIXELS) *to = 0;
     EMITTED
@@ -91,7 +91,7 @@ static void emit_zeros(const nmp_conv *c, target *t, size_t n) {
   }
 }
 
-static void gather(const nmp_conv *c, nmp_place at, size_t group, target t) {
+static void gather(const nmp_conv *c, nmp_place at, size_t group, cursor t) {
   const size_t per_group = c->in / c->groups, first = group * per_group;
   for (int32_t ky = 0; ky < c->v.kernel; ky++) {
     const int32_t iy = nmp_pixel(&c->v, at.y, ky);
@@ -118,7 +118,7 @@ static void gather_all(const nmp_conv *c, size_t pixel, size_t pixels, size_t gr
   for (size_t p = 0; p < PIXELS; p++) {
     const int paired = !nmp_rv32_is_wide(c);
     const size_t place = paired ? p / 2 * sizeof(int32_t) : p << c->x_wide;
-    const target t = {patches + place, paired && p % 2};
+    const cursor t = {.to = patches + place, .second = paired && p % 2};
     gather(c, nmp_locate(c, pixel + (p < pixels ? p : pixels - 1)), group, t);
   }
 }
@@ -132,7 +132,7 @@ static void run_channels(const nmp_conv *c, const uint8_t *patches, const uint8_
   compute(c, patches, by_fours ? by_fours + group * nmp_rv32_pairs(c) : NULL, pixel, pixels, first, first + channels);
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void rv32_run(const nmp_conv *c, size_t task, size_t tasks) {
   uint8_t *patches = c->scratch, *by_fours = nmp_rv32_flags(c) ? patches + nmp_rv32_patches_bytes(c) : NULL;
   const size_t all = nmp_conv_pixels(c);
   (void)task;
@@ -148,7 +148,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_rv32(const nmp_conv *c) {
-  static const nmp_conv_kernel rv32 = {.scratch = nmp_rv32_blocks_scratch, .run = run};
+  static const nmp_conv_kernel rv32 = {.scratch = nmp_rv32_blocks_scratch, .run = rv32_run};
   const nmp_conv_kernel *depthwise = nmp_conv_rv32_depthwise(c);
   return depthwise ? depthwise : nmp_rv32_is_blocks(c) ? &rv32 : nmp_conv_portable(c);
 }

@@ -240,14 +240,14 @@ static void run_image(const nmp_conv *c, channel *ch, const uint8_t *x, line *l)
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void rv32_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t pixel = (size_t)c->in << c->x_wide, image = (size_t)c->v.in * (size_t)c->h.in * pixel;
   (void)task;
   (void)tasks;
   for (size_t i = 0; i < c->out; i++) {
     channel ch = channel_of(c, i);
     const uint8_t *x = (const uint8_t *)c->x + (i << c->x_wide);
-    line l = {&c->h, &ch, {NULL, NULL, NULL}, (uint8_t *)c->y + (i << c->y_wide), pixel};
+    line l = {.h = &c->h, .channel = &ch, .y = (uint8_t *)c->y + (i << c->y_wide), .pixel = pixel};
     for (size_t n = 0; n < c->images; n++, x += image) {
       run_image(c, &ch, x, &l);
     }
@@ -255,7 +255,7 @@ static void run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_rv32_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {.run = run};
+  static const nmp_conv_kernel depthwise = {.run = rv32_depthwise_run};
   return nmp_rv32_is_three_by_three(c) ? &depthwise : NULL;
 }
 

@@ -3,7 +3,7 @@
 
 /* Patches, then flags. */
 size_t nmp_rv32_blocks_scratch(const nmp_conv *c) {
-  return (nmp_rv32_patches_bytes(c) + nmp_rv32_flags(c) + 15) / 16 * 16;
+  return nmp_round_up(nmp_rv32_patches_bytes(c) + nmp_rv32_flags(c), 16);
 }
 
 #if !NMP_FIXED_CPU

@@ -177,11 +177,11 @@ static size_t tiles(const nmp_conv *c) {
   return (nmp_conv_pixels(c) + PIXELS - 1) / PIXELS;
 }
 
-static size_t scratch(const nmp_conv *c) {
-  return nmp_conv_is_direct(c) ? 0 : (((size_t)PIXELS * c->k << c->x_wide) + 15) / 16 * 16;
+static size_t rvv_scratch(const nmp_conv *c) {
+  return nmp_conv_is_direct(c) ? 0 : nmp_round_up((size_t)PIXELS * c->k << c->x_wide, 16);
 }
 
-static size_t tasks(const nmp_conv *c, size_t threads) {
+static size_t rvv_tasks(const nmp_conv *c, size_t threads) {
   const size_t most = (tiles(c) + 3) / 4;
   return threads < most ? threads : most;
 }
@@ -202,7 +202,7 @@ static tile tile_of(const nmp_conv *c, size_t pixel, size_t group, uint8_t *patc
   return t;
 }
 
-static void run(const nmp_conv *c, size_t task, size_t of) {
+static void rvv_run(const nmp_conv *c, size_t task, size_t of) {
   static tile_fn *const table[][2][2] = {
       [NMP_RVV_32] = {{tile_32_8x8, tile_32_8x16}, {tile_32_16x8, tile_32_16x16}},
       [NMP_RVV_PAIRS] = {{NULL, tile_64_8x16}, {tile_64_16x8, tile_64_16x16}},
@@ -222,8 +222,11 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
 
 /* A shift of up to 31 is one of int32; 47 are of 64 bits. */
 const nmp_conv_kernel *nmp_conv_rvv(const nmp_conv *c) {
-  static const nmp_conv_kernel dense = {
-      .packed = nmp_conv_rvv_packed, .pack = nmp_conv_rvv_pack, .scratch = scratch, .tasks = tasks, .run = run};
+  static const nmp_conv_kernel dense = {.packed = nmp_conv_rvv_packed,
+                                        .pack = nmp_conv_rvv_pack,
+                                        .scratch = rvv_scratch,
+                                        .tasks = rvv_tasks,
+                                        .run = rvv_run};
   const nmp_conv_kernel *chosen = NULL;
   if (nmp_conv_is_depthwise(c)) {
     chosen = nmp_conv_rvv_depthwise(c);

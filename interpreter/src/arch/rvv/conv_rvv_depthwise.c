@@ -177,7 +177,7 @@ static void run_columns(const nmp_conv *c, pixel_fn *compute, int32_t from, int3
   }
 }
 
-static void run(const nmp_conv *c, size_t task, size_t of) {
+static void rvv_depthwise_run(const nmp_conv *c, size_t task, size_t of) {
   static pixel_fn *const table[2][2][2] = {
       {{pixel_32_8x8, pixel_32_8x16}, {pixel_32_16x8, pixel_32_16x16}},
       {{NULL, pixel_64_8x16}, {pixel_64_16x8, pixel_64_16x16}},
@@ -194,19 +194,22 @@ static void run(const nmp_conv *c, size_t task, size_t of) {
   }
 }
 
-static size_t tasks(const nmp_conv *c, size_t threads) {
+static size_t rvv_depthwise_tasks(const nmp_conv *c, size_t threads) {
   const size_t rows = (size_t)c->images * (size_t)c->v.out, pixels = (nmp_conv_pixels(c) + 31) / 32;
   const size_t most = pixels < rows ? pixels : rows;
   return threads < most ? threads : most;
 }
 
-static size_t scratch(const nmp_conv *c) {
+static size_t rvv_depthwise_scratch(const nmp_conv *c) {
   return c->pad ? c->out * sizeof(int64_t) : 0;
 }
 
 const nmp_conv_kernel *nmp_conv_rvv_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {
-      .packed = nmp_conv_rvv_packed, .pack = nmp_conv_rvv_pack, .scratch = scratch, .tasks = tasks, .run = run};
+  static const nmp_conv_kernel depthwise = {.packed = nmp_conv_rvv_packed,
+                                            .pack = nmp_conv_rvv_pack,
+                                            .scratch = rvv_depthwise_scratch,
+                                            .tasks = rvv_depthwise_tasks,
+                                            .run = rvv_depthwise_run};
   return nmp_conv_rvv_ends(c, 31) ? &depthwise : NULL;
 }
 

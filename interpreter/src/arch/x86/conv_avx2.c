@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
+NMP_ISA_BEGIN(NMP_ISA_AVX2)
 
 /* In this order. */
 /* clang-format off */
@@ -39,7 +39,7 @@ GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
             .tiles = {{2, wide_split_planes_tiles, epilogue_int64}, {3, split_planes_tiles, epilogue}},
             .blocks = &split_planes_blocks, .gemv = gemv_split_planes)
 
-NMP_TARGET_END
+NMP_ISA_END
 
 const nmp_conv_kernel *nmp_conv_avx2(const nmp_conv *c) {
   static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};

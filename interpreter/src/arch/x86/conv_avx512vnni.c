@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 
 /* In this order. */
 /* clang-format off */
@@ -44,7 +44,7 @@ GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
             .blocks = &split_planes_blocks, .gemv = gemv_split_planes)
 GEMM_SPLIT_WORDS_KERNEL(split_words, 7)
 
-NMP_TARGET_END
+NMP_ISA_END
 
 const nmp_conv_kernel *nmp_conv_avx512vnni(const nmp_conv *c) {
   static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};

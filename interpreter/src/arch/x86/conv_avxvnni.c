@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVXVNNI)
 
 #define VNNI
 /* In this order. */
@@ -46,7 +46,7 @@ GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
             .gemv = gemv_split_planes)
 GEMM_SPLIT_WORDS_KERNEL(split_words, 3)
 
-NMP_TARGET_END
+NMP_ISA_END
 
 const nmp_conv_kernel *nmp_conv_avxvnni(const nmp_conv *c) {
   static const nmp_conv_kernel *const by_width[2][2] = {{&int8, &int8_int16}, {&int16_int8, &int16}};

@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
+NMP_ISA_BEGIN(NMP_ISA_AVX2)
 
 typedef __m128i block;
 
@@ -47,5 +47,5 @@ uint32_t nmp_crc32_x86(uint32_t crc, const uint8_t *data, size_t bytes) {
   return nmp_crc32(UINT32_MAX, rest, sizeof(block) + bytes);
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

@@ -7,12 +7,12 @@
 #include "conv/fits_int32.h"
 #include "conv/patch.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
+NMP_ISA_BEGIN(NMP_ISA_AVX2)
 
 #include "arch/x86/vector256.inc"
 
 #define CHOOSE nmp_depthwise_avx2
 #include "conv/depthwise/depthwise.inc"
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

@@ -7,12 +7,12 @@
 #include "conv/fits_int32.h"
 #include "conv/patch.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 
 #include "arch/x86/vector512.inc"
 
 #define CHOOSE nmp_depthwise_avx512vnni
 #include "conv/depthwise/depthwise.inc"
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

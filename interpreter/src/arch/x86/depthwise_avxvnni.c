@@ -7,7 +7,7 @@
 #include "conv/fits_int32.h"
 #include "conv/patch.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVXVNNI)
 
 #define VNNI
 #include "arch/x86/vector256.inc"
@@ -15,5 +15,5 @@ NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
 #define CHOOSE nmp_depthwise_avxvnni
 #include "conv/depthwise/depthwise.inc"
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

@@ -7,7 +7,7 @@
 #include "base/fixed.h"
 #include "conv/conv.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX2)
+NMP_ISA_BEGIN(NMP_ISA_AVX2)
 
 /* What follows needs what is before it. */
 /* clang-format off */
@@ -19,7 +19,7 @@ static void loops(nmp_kernels *kernels);
 #include "arch/x86/transpose.inc"
 /* clang-format on */
 
-static const nmp_conv_kernel *choose(const nmp_conv *c) {
+static const nmp_conv_kernel *avx2_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avx2(c);
   return depthwise ? depthwise : nmp_conv_avx2(c);
 }
@@ -28,8 +28,8 @@ void nmp_kernels_avx2(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
   transposes(kernels);
-  kernels->conv = choose;
+  kernels->conv = avx2_choose;
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

@@ -3,7 +3,7 @@
 #ifdef NMP_X86
 #include <immintrin.h>
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VBMI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VBMI)
 
 /* 256 bytes are four vectors: two for the negative x, two for the others. */
 static NMP_LOOKUP(lookup_8to8) {
@@ -25,5 +25,5 @@ void nmp_kernels_avx512vbmi(nmp_kernels *kernels) {
   kernels->lookup[0] = lookup_8to8;
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

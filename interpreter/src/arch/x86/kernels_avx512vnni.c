@@ -7,7 +7,7 @@
 #include "base/fixed.h"
 #include "conv/conv.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVX512VNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 
 /* What follows needs what is before it. */
 /* clang-format off */
@@ -31,9 +31,9 @@ static int is_small(const int32_t *t, size_t n, int k) {
   return n >= samples / 4 && low > room - most && high < most - room;
 }
 
-/* A gathered element of 64 bits has both ends of a chord. */
-static NMP_INLINE void chords(uint8_t *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo, int32_t hi,
-                              int y_wide) {
+/* A gathered element of 64 bits has both ends of a piece of the table. */
+static NMP_INLINE void interpolate(uint8_t *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo,
+                                   int32_t hi, int y_wide) {
   const vector ends = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m128i by = _mm_cvtsi32_si128(k), last = _mm_cvtsi32_si128(k + 8);
   for (size_t i = 0; i < n; i += LANES) {
@@ -55,19 +55,19 @@ static NMP_INLINE void chords(uint8_t *y, const int16_t *x, const int32_t *t, si
   }
 }
 
-#define FAST_CHORD(widths, y_wide)           \
-  static NMP_CHORD(fast_chord_##widths) {    \
-    if (is_small(t, n, k)) {                 \
-      chords(y, x, t, n, k, lo, hi, y_wide); \
-    } else {                                 \
-      chord_##widths(y, x, t, n, k, lo, hi); \
-    }                                        \
+#define FAST_INTERPOLATE(widths, y_wide)              \
+  static NMP_INTERPOLATE(fast_interpolate_##widths) { \
+    if (is_small(t, n, k)) {                          \
+      interpolate(y, x, t, n, k, lo, hi, y_wide);     \
+    } else {                                          \
+      interpolate_##widths(y, x, t, n, k, lo, hi);    \
+    }                                                 \
   }
 
-FAST_CHORD(16to8, 0)
-FAST_CHORD(16to16, 1)
+FAST_INTERPOLATE(16to8, 0)
+FAST_INTERPOLATE(16to16, 1)
 
-static const nmp_conv_kernel *choose(const nmp_conv *c) {
+static const nmp_conv_kernel *avx512vnni_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avx512vnni(c);
   return depthwise ? depthwise : nmp_conv_avx512vnni(c);
 }
@@ -79,10 +79,10 @@ void nmp_kernels_avx512vnni(nmp_kernels *kernels) {
   if (nmp_x86_features() & NMP_AVX512VBMI) {
     nmp_kernels_avx512vbmi(kernels);
   }
-  kernels->chord[0] = fast_chord_16to8;
-  kernels->chord[1] = fast_chord_16to16;
-  kernels->conv = choose;
+  kernels->interpolate[0] = fast_interpolate_16to8;
+  kernels->interpolate[1] = fast_interpolate_16to16;
+  kernels->conv = avx512vnni_choose;
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

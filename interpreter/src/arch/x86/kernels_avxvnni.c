@@ -7,7 +7,7 @@
 #include "base/fixed.h"
 #include "conv/conv.h"
 
-NMP_TARGET_BEGIN(NMP_TARGET_AVXVNNI)
+NMP_ISA_BEGIN(NMP_ISA_AVXVNNI)
 
 /* What follows needs what is before it. */
 /* clang-format off */
@@ -20,7 +20,7 @@ static void loops(nmp_kernels *kernels);
 #include "arch/x86/transpose.inc"
 /* clang-format on */
 
-static const nmp_conv_kernel *choose(const nmp_conv *c) {
+static const nmp_conv_kernel *avxvnni_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avxvnni(c);
   return depthwise ? depthwise : nmp_conv_avxvnni(c);
 }
@@ -29,8 +29,8 @@ void nmp_kernels_avxvnni(nmp_kernels *kernels) {
   loops(kernels);
   elements(kernels);
   transposes(kernels);
-  kernels->conv = choose;
+  kernels->conv = avxvnni_choose;
 }
 
-NMP_TARGET_END
+NMP_ISA_END
 #endif

@@ -4,7 +4,7 @@
 #ifndef NMP_ARCH_X86_LEVEL_H
 #define NMP_ARCH_X86_LEVEL_H
 
-#include "base/target.h"
+#include "base/isa.h"
 #include "kernels/kernels.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !NMP_FIXED_CPU
@@ -19,10 +19,10 @@
 /* What this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
 
-#define NMP_TARGET_AVX2 "avx2,pclmul"
-#define NMP_TARGET_AVXVNNI "avx2,pclmul,avxvnni"
-#define NMP_TARGET_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
-#define NMP_TARGET_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define NMP_ISA_AVX2 "avx2,pclmul"
+#define NMP_ISA_AVXVNNI "avx2,pclmul,avxvnni"
+#define NMP_ISA_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
+#define NMP_ISA_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
 /* Dense convolutions; and conv/depthwise/depthwise.inc: NULL for others */
 nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;

@@ -75,11 +75,11 @@ static void block_stretch(block_call *m, nmp_gemm_block *block, block_place run0
     most = (most + 1) / 2;
   }
   for (size_t n; count > 0; count -= n) {
-    n = block->count = nmp_gemm_min(count, most);
+    n = block->count = nmp_min(count, most);
     for (size_t k = m->first; k < m->last; k++) {
       const size_t channel = k * 2 * lanes, left = channels - channel;
       block->panel = (const nmp_gemm_panel *)(const void *)(m->panels + k * m->padded->s->panel_bytes);
-      block->channels = nmp_gemm_min(left, 2 * lanes);
+      block->channels = nmp_min(left, 2 * lanes);
       block->next = (uintptr_t)(block->panel + 1) + m->ahead;
       for (size_t i = 0; i < 2; i++) {
         block->x[i] = x[i];
@@ -152,7 +152,7 @@ void nmp_gemm_run_blocks(const nmp_padded *padded, size_t first, size_t last, si
   for (size_t panel = first, n; panel < last; panel += n) {
     const size_t group = c->groups > 1 ? panel / s->panels : 0;
     m.first = panel - group * s->panels;
-    n = nmp_gemm_min(nmp_gemm_min(at_once, last - panel), s->panels - m.first);
+    n = nmp_min(nmp_min(at_once, last - panel), s->panels - m.first);
     m.last = m.first + n;
     m.x = nmp_padded_group(padded, group);
     m.panels = packed + nmp_gemm_panels_at(s) + group * s->group_bytes;

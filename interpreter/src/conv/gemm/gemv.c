@@ -12,7 +12,7 @@ static size_t gemv_lanes(const nmp_conv *c, const nmp_gemm_product *p) {
 
 /* Bytes of all starts and shifts. */
 static size_t gemv_head(size_t lanes) {
-  return nmp_gemm_align(lanes * (sizeof(int32_t) + 1));
+  return nmp_round_up(lanes * (sizeof(int32_t) + 1), NMP_CACHE_LINE);
 }
 
 int nmp_gemv_pack(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s, uint8_t *to) {
@@ -29,8 +29,8 @@ int nmp_gemv_pack(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *
   }
   to += gemv_head(lanes);
   for (size_t first = 0, n; first < lanes; first += n, to += s->k_groups * n * p->k_group) {
-    n = nmp_gemm_min(strip, lanes - first);
-    const size_t channels = nmp_gemm_min(n, c->out - first);
+    n = nmp_min(strip, lanes - first);
+    const size_t channels = nmp_min(n, c->out - first);
     if (channels < n || c->k * p->element % p->k_group != 0) {
       memset(to, 0, s->k_groups * n * p->k_group);
     }
@@ -72,7 +72,7 @@ void nmp_gemv_run(const nmp_conv *c, const nmp_gemm_product *p, size_t task, siz
                       .shift = (const int8_t *)packed + lanes * sizeof(int32_t) + first * strip,
                       .w = packed + gemv_head(lanes) + first * s->panel_bytes,
                       .y = (uint8_t *)c->y + (first * strip << c->y_wide),
-                      .channels = nmp_gemm_min(c->out, last * strip) - first * strip,
+                      .channels = nmp_min(c->out, last * strip) - first * strip,
                       .lo = c->lo,
                       .hi = c->hi,
                       .y_wide = c->y_wide};

@@ -36,9 +36,9 @@ static void load_padding(const nmp_padded *padded, size_t element, size_t pixels
 /* One padded row from a row of x. */
 static void load_row(const nmp_padded *padded, size_t element, const uint8_t *x) {
   const nmp_gemm_shape *s = padded->s;
-  const size_t in = padded->c->in, before = nmp_gemm_min((size_t)s->h.before, s->width);
+  const size_t in = padded->c->in, before = nmp_min((size_t)s->h.before, s->width);
   if (s->h_hop == 1) {
-    const size_t inside = nmp_gemm_min((size_t)s->h.in, s->width - before);
+    const size_t inside = nmp_min((size_t)s->h.in, s->width - before);
     load_padding(padded, element, before);
     load_elements(padded, element + before * in, x, inside * in);
     load_padding(padded, element + (before + inside) * in, s->width - before - inside);
@@ -76,7 +76,7 @@ void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines
     if (!nmp_inside(&s->v, iy)) {
       load_padding(padded, r * s->row, s->width);
     } else if (s->whole) {
-      n = nmp_gemm_min(rows - r, (size_t)(s->v.in - iy));
+      n = nmp_min(rows - r, (size_t)(s->v.in - iy));
       load_elements(padded, r * s->row, x + (size_t)iy * x_row, n * s->row);
     } else {
       load_row(padded, r * s->row, x + (size_t)iy * x_row);

@@ -84,7 +84,7 @@ void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const n
                            size_t channels, uint8_t *to, size_t step) {
   for (size_t i = 0; i < s->per_segment; i += WEIGHTS_AT_ONCE) {
     for (size_t lane = 0; lane < channels; lane++) {
-      pack_k_groups(c, p, at + lane * c->k + i, nmp_gemm_min(WEIGHTS_AT_ONCE, s->per_segment - i),
+      pack_k_groups(c, p, at + lane * c->k + i, nmp_min(WEIGHTS_AT_ONCE, s->per_segment - i),
                     to + i * p->element / p->k_group * step + lane * p->k_group, step);
     }
   }
@@ -127,7 +127,7 @@ void nmp_gemm_pack(const nmp_conv *c, const nmp_gemm_product *p, void *to) {
   s.fits_int32 = p->blocks != NULL && s.k_groups > (p->planes == 2 ? 2 : 0);
   for (size_t group = 0; group < c->groups && !s.gemv; group++) {
     for (size_t panel = 0; panel < s.panels; panel++) {
-      const size_t n = nmp_gemm_min(most, channels - panel * most), vectors = n > p->lanes ? 2 : 1;
+      const size_t n = nmp_min(most, channels - panel * most), vectors = n > p->lanes ? 2 : 1;
       nmp_gemm_panel *at = (nmp_gemm_panel *)(void *)(panels + group * s.group_bytes + panel * s.panel_bytes);
       pack_panel(c, p, &s, group * channels + panel * most, n, vectors, at);
       s.fits_int32 = s.fits_int32 && at->fits_int32;

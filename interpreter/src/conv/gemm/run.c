@@ -9,7 +9,7 @@ static void run_lines(nmp_padded *padded, size_t first, size_t last, size_t line
   const size_t lines = (size_t)s->v.out, bytes = ((size_t)s->h.out * c->pitch) << c->y_wide;
   for (size_t n; line < end && first < last; line += n, y += n * bytes) {
     const size_t image = s->images > 1 ? line / lines : 0;
-    n = nmp_gemm_min(nmp_gemm_min(s->lines, end - line), (image + 1) * lines - line);
+    n = nmp_min(nmp_min(s->lines, end - line), (image + 1) * lines - line);
     nmp_padded_load(padded, image, line - image * lines, n);
     if (s->fits_int32) {
       nmp_gemm_run_blocks(padded, first, last, n, y);

@@ -13,13 +13,13 @@ size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines) {
 }
 
 static size_t shape_plane(const nmp_gemm_shape *s, const nmp_gemm_product *p, size_t lines) {
-  return nmp_gemm_align(nmp_gemm_padded_rows(s, lines) * s->row * p->element + NMP_PADDED_SLACK);
+  return nmp_round_up(nmp_gemm_padded_rows(s, lines) * s->row * p->element + NMP_PADDED_SLACK, NMP_CACHE_LINE);
 }
 
 /* Lines whose padded rows have as many bytes as the weights, since all weights are read for each such part. */
 static size_t shape_lines(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s) {
   const size_t weights = c->groups * s->group_bytes, lines = (size_t)s->v.out;
-  const size_t bytes = weights < NMP_GEMM_L1 ? NMP_GEMM_L1 : nmp_gemm_min(weights, PADDED_BYTES);
+  const size_t bytes = weights < NMP_GEMM_L1 ? NMP_GEMM_L1 : nmp_min(weights, PADDED_BYTES);
   const size_t one = shape_plane(s, p, 1) * p->planes;
   const size_t each = (size_t)(s->v.stride / s->v_hop) * s->row * p->element * p->planes;
   const size_t most = bytes > one ? 1 + (bytes - one) / each : 1;
@@ -49,8 +49,8 @@ nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p) {
   s.images = c->images;
   if (nmp_conv_is_direct(c)) {
     const int32_t pixels = (int32_t)nmp_conv_pixels(c);
-    s.v = (nmp_axis){pixels, pixels, 1, 1, 1, 0, 0};
-    s.h = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+    s.v = nmp_axis_of_pixels(pixels);
+    s.h = nmp_axis_of_pixels(1);
     s.images = 1;
   }
   s.h_hop = shape_hop(&s.h, c->in * p->element);

@@ -37,21 +37,13 @@ nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p);
 /* Padded rows that are under the windows of some lines. */
 size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines);
 
-static inline size_t nmp_gemm_min(size_t a, size_t b) {
-  return a < b ? a : b;
-}
-
-static inline size_t nmp_gemm_align(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 /* Packed are the shape, the distances of segments, and the panels. */
 static inline size_t nmp_gemm_segments_at(void) {
-  return nmp_gemm_align(sizeof(nmp_gemm_shape));
+  return nmp_round_up(sizeof(nmp_gemm_shape), NMP_CACHE_LINE);
 }
 
 static inline size_t nmp_gemm_panels_at(const nmp_gemm_shape *s) {
-  return nmp_gemm_segments_at() + nmp_gemm_align(s->segments * sizeof(uint32_t));
+  return nmp_gemm_segments_at() + nmp_round_up(s->segments * sizeof(uint32_t), NMP_CACHE_LINE);
 }
 
 #endif

@@ -9,7 +9,7 @@ static void tile_addresses(const nmp_padded *padded, size_t first, size_t pixels
   const uint8_t *at = nmp_padded_group(padded, group);
   size_t x = first % width, line = first / width;
   for (size_t r = 0; r < pixels; line++, x = 0) {
-    for (const size_t end = nmp_gemm_min(pixels, r + width - x); r < end; r++, x++) {
+    for (const size_t end = nmp_min(pixels, r + width - x); r < end; r++, x++) {
       to[r] = at + line * down + x * across;
     }
   }
@@ -21,7 +21,7 @@ static void tile_run(const nmp_padded *padded, nmp_gemm_tile *t, const uint8_t *
   const nmp_gemm_tiles *tiles = &padded->p->tiles[t->panel->fits_int32];
   const size_t vectors = channels > padded->p->lanes ? 2 : 1;
   for (size_t r = 0, n; r < pixels; r += n) {
-    n = nmp_gemm_min(pixels - r, tiles->pixels);
+    n = nmp_min(pixels - r, tiles->pixels);
     t->x = x + r;
     tiles->functions[vectors - 1][n - 1](t);
     tiles->epilogue(c, t, n, vectors * padded->p->lanes, channels, y + (r * c->pitch << c->y_wide));
@@ -44,13 +44,13 @@ void nmp_gemm_run_tiles(const nmp_padded *padded, size_t first, size_t last, siz
   t.k_groups = s->k_groups;
   for (size_t panel = first, n; panel < last; panel += n) {
     const size_t group = panel / s->panels;
-    n = nmp_gemm_min(nmp_gemm_min(at_once, last - panel), (group + 1) * s->panels - panel);
+    n = nmp_min(nmp_min(at_once, last - panel), (group + 1) * s->panels - panel);
     for (size_t i = 0; i < tiles; i++) {
       const size_t pixel = pixels * i / tiles, count = pixels * (i + 1) / tiles - pixel;
       tile_addresses(padded, pixel, count, group, x);
       for (size_t k = panel % s->panels; k < panel % s->panels + n; k++) {
         t.panel = (const nmp_gemm_panel *)(const void *)(panels + group * s->group_bytes + k * s->panel_bytes);
-        tile_run(padded, &t, x, count, nmp_gemm_min(most, channels - k * most),
+        tile_run(padded, &t, x, count, nmp_min(most, channels - k * most),
                  y + ((pixel * c->pitch + group * channels + k * most) << c->y_wide));
       }
     }

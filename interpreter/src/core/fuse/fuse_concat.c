@@ -33,7 +33,7 @@ static uint32_t input_of(const nmp_model *m, uint32_t concat, uint32_t tensor) {
   return times == 1 ? found : inputs.count;
 }
 
-static void run(const nmp_step *first) {
+static void fuse_concat_run(const nmp_step *first) {
   const uint32_t convs = first->fused.count - 1;
   nmp_op concat = first[convs].op;
   const nmp_tensor *y = &concat.out[0];
@@ -58,7 +58,7 @@ static void run(const nmp_step *first) {
 
 nmp_fused nmp_fuse_concat(const nmp_model *m, uint32_t op, uint64_t *budget) {
   const nmp_fused none = {.count = 1};
-  nmp_fused fused = {.run = run};
+  nmp_fused fused = {.run = fuse_concat_run};
   uint32_t last = op;
   nmp_op next;
   nmp_model_op(m, op, &next);

@@ -3,6 +3,7 @@
 #if NMP_KEEP_STEPS
 #include <string.h>
 
+#include "base/util.h"
 #include "core/fuse/uses.h"
 #include "gen/nmp_schema.h"
 
@@ -51,10 +52,6 @@ static int reads(const nmp_model *m, uint32_t op, uint32_t tensor) {
   return found;
 }
 
-static size_t larger(size_t a, size_t b) {
-  return a > b ? a : b;
-}
-
 /* n rows of a tensor, at data. */
 static void narrow(nmp_tensor *t, size_t n, void *data) {
   t->size = (uint32_t)(t->size / (size_t)t->shape[1] * n);
@@ -64,7 +61,7 @@ static void narrow(nmp_tensor *t, size_t n, void *data) {
 
 /* Rows [first, first + n) of an op by rows; x: those that the op before it has just made. */
 static void run_op(const nmp_op *op, const nmp_op *before, void *x, size_t first, size_t n, void *y) {
-  static const nmp_options alone = {NULL, NULL, NULL, 1};
+  static const nmp_options alone = {.threads = 1};
   const int32_t rows = op->out[0].shape[1];
   nmp_op part = *op;
   part.threads = &alone;
@@ -121,7 +118,7 @@ static void run_task(void *context, size_t task, size_t worker) {
   }
 }
 
-static void run(const nmp_step *first) {
+static void fuse_rows_run(const nmp_step *first) {
   const nmp_options *threads = first->op.threads;
   threads->parallel(threads->pool, run_task, (void *)(uintptr_t)first, first->fused.by_rows.tasks);
   if (first->fused.by_rows.copy) {
@@ -136,24 +133,20 @@ typedef struct needs {
 } needs;
 
 static void add_conv(needs *n, const nmp_conv_call *call) {
-  n->scratch = larger(n->scratch, call->worker);
-  n->tasks = larger(n->tasks, call->tasks);
-}
-
-static size_t align(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  n->scratch = nmp_max(n->scratch, call->worker);
+  n->tasks = nmp_max(n->tasks, call->tasks);
 }
 
 /* How the rows are divided. */
 static nmp_fused divide(size_t rows, size_t copy, const needs *n, const nmp_options *threads) {
   const size_t most = BETWEEN / n->between;
-  nmp_fused fused = {.run = run};
+  nmp_fused fused = {.run = fuse_rows_run};
   struct nmp_by_rows *r = &fused.by_rows;
   r->tasks = n->tasks < rows ? n->tasks : rows;
   r->rows = rows;
   r->at_once = most < 1 ? 1 : most < rows ? most : rows;
-  r->buffer = align(r->at_once * n->between);
-  r->worker = 2 * r->buffer + align(n->scratch);
+  r->buffer = nmp_round_up(r->at_once * n->between, NMP_CACHE_LINE);
+  r->worker = 2 * r->buffer + nmp_round_up(n->scratch, NMP_CACHE_LINE);
   r->copy = copy;
   fused.bytes = r->worker * threads->threads + copy;
   return fused;
@@ -203,7 +196,7 @@ nmp_fused nmp_fuse_rows(const nmp_model *m, uint32_t op, uint64_t *budget) {
       add_conv(&n, &call);
     }
     if (count > 0) {
-      n.between = larger(n.between, row_bytes(&ops[count - 1].out[0]));
+      n.between = nmp_max(n.between, row_bytes(&ops[count - 1].out[0]));
       const size_t copy = is_late(ops, count + 1) ? nmp_tensor_bytes(&next->out[0]) : 0;
       if (n.tasks > 1 && copy <= COPY) {
         fused = divide((size_t)ops[0].out[0].shape[1], copy, &n, m->options);

@@ -20,7 +20,11 @@ nmp_rule nmp_check_aligned(const nmp_op *op) {
 
 void nmp_run_rows(const nmp_op *op, nmp_add_fn *kernel, int shift) {
   const int m = finest(op);
-  nmp_binary how = {0, 0, op->in[0].exponent - m, op->in[1].exponent - m, shift, op->out[0].lo, op->out[0].hi};
+  nmp_binary how = {.a_shift = op->in[0].exponent - m,
+                    .b_shift = op->in[1].exponent - m,
+                    .shift = shift,
+                    .lo = op->out[0].lo,
+                    .hi = op->out[0].hi};
   nmp_broadcast(op, kernel, &how);
 }
 

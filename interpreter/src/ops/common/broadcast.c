@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 /* The size of t along axis i of the output, 1 for the axes in front of its own. */
 static int32_t dim(const nmp_op *op, const nmp_tensor *t, uint32_t i) {
@@ -31,7 +31,7 @@ typedef struct axes {
 } axes;
 
 static axes merge(const nmp_op *op) {
-  axes merged = {1, {1}, {1}, {1}}; /* from the innermost axis outwards */
+  axes merged = {.count = 1, .size = {1}, .a = {1}, .b = {1}}; /* from the innermost axis outwards */
   size_t a_step = 1, b_step = 1;
   for (uint32_t i = op->out[0].rank; i-- > 0;) {
     const size_t size = (size_t)op->out[0].shape[i];
@@ -110,7 +110,7 @@ static void run_repeated(const nmp_op *op, const void *how, size_t first, size_t
 
 /* Whether it was done. */
 static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
-  repeated r = {kernel, how, is_short(m, m->b, m->a) ? 1 : 0, m->size[0], 0, {0}};
+  repeated r = {.kernel = kernel, .how = how, .which = is_short(m, m->b, m->a) ? 1 : 0, .period = m->size[0]};
   const size_t bytes = m->size[0] * nmp_bytes(&op->in[r.which]);
   if (bytes > REPEATED / 2 || (r.which == 0 && !is_short(m, m->a, m->b))) {
     return 0;
@@ -119,7 +119,7 @@ static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kerne
     memcpy((uint8_t *)r.copies + used, op->in[r.which].data, bytes);
     r.length += r.period;
   }
-  nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_repeated, &r);
+  nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_repeated, &r);
   return 1;
 }
 #else
@@ -133,10 +133,10 @@ static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kerne
 #endif
 
 void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
-  const rows r = {merge(op), kernel, how};
+  const rows r = {.m = merge(op), .kernel = kernel, .how = how};
   how->a_step = r.m.a[0];
   how->b_step = r.m.b[0];
   if (!broadcast_repeated(op, &r.m, kernel, how)) {
-    nmp_run_parts(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
+    nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
   }
 }

@@ -62,10 +62,10 @@ typedef struct nmp_rule {
 #endif
 #define NMP_FINE NMP_RULE(NMP_OK, NULL, 0, 0)
 
-/* check, scratch, part, overlap and work are called while a file is verified, check first. There is no arena then: only
- * constants have data, and scratch is NULL. They may be called again, with the same result. The caller has checked each
- * tensor by itself (rank, dims >= 1, bytes < 2^31, activations are int8 or int16 with one exponent, exponents and clip
- * ranges in range) and that there is one output, an activation.
+/* check, scratch, place, overlap and work are called while a file is verified, check first. There is no arena then:
+ * only constants have data, and scratch is NULL. They may be called again, with the same result. The caller has checked
+ * each tensor by itself (rank, dims >= 1, bytes < 2^31, activations are int8 or int16 with one exponent, exponents and
+ * clip ranges in range) and that there is one output, an activation.
  */
 struct nmp_op_type {
   nmp_rule (*check)(
@@ -76,7 +76,7 @@ struct nmp_op_type {
   uint8_t in_place;                                   /* out may lie exactly on in[0] */
   uint8_t by_rows; /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
-  int64_t (*part)(const nmp_op *op, uint32_t k);
+  int64_t (*place)(const nmp_op *op, uint32_t k);
   /* Whether out may share bytes with in[0] as they lie; scratch and run see to it by their offsets. NULL: never. */
   int (*overlap)(const nmp_op *op);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */

@@ -29,9 +29,10 @@ static lines lines_of(const nmp_conv *c) {
   const uint32_t x = (uint32_t)c->in << c->x_wide, y = (uint32_t)c->out << c->y_wide;
   if (is_pointwise(&c->v) && is_pointwise(&c->h)) {
     const int32_t pixels = c->v.out * c->h.out;
-    return (lines){{pixels, pixels, 1, 1, 1, 0, 0}, x, y, c->over, 1, 0};
+    return (lines){.v = nmp_axis_of_pixels(pixels), .x = x, .y = y, .at = c->over, .pixels = 1, .up = 0};
   }
-  return (lines){c->v, x * (uint32_t)c->h.in, y * (uint32_t)c->h.out, c->over, 0, 0};
+  return (lines){
+      .v = c->v, .x = x * (uint32_t)c->h.in, .y = y * (uint32_t)c->h.out, .at = c->over, .pixels = 0, .up = 0};
 }
 
 /* The input lines [read_from, read_to) are those that output lines [first, last) see. */
@@ -103,7 +104,7 @@ int nmp_overlap_legal(const nmp_conv *c) {
 }
 
 /* The band as a convolution of its own. */
-static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
+static nmp_conv band_conv(const nmp_conv *c, const lines *l, band b) {
   int32_t from;
   nmp_conv p = *c;
   p.v = nmp_axis_part(&l->v, b.first, b.last, &from);
@@ -113,7 +114,7 @@ static nmp_conv part(const nmp_conv *c, const lines *l, band b) {
   }
   if (l->pixels) { /* one row of them */
     p.h = p.v;
-    p.v = (nmp_axis){1, 1, 1, 1, 1, 0, 0};
+    p.v = nmp_axis_of_pixels(1);
   }
   return p;
 }
@@ -132,7 +133,7 @@ int nmp_overlap_packs(const nmp_conv *c) {
   int found = kernel_of(c)->packed != NULL;
   for (int32_t done = 0, legal = open(c, &l); legal && done < l.v.out && !found;) {
     const band b = next_even(&l, done);
-    const nmp_conv p = part(c, &l, b);
+    const nmp_conv p = band_conv(c, &l, b);
     found = kernel_of(&p)->packed != NULL;
     done += b.last - b.first;
   }
@@ -140,12 +141,12 @@ int nmp_overlap_packs(const nmp_conv *c) {
 }
 
 /* None where the plan is to be refused. */
-static size_t scratch(const nmp_conv *c) {
+static size_t overlap_scratch(const nmp_conv *c) {
   lines l;
   size_t most = 0;
   for (int32_t done = 0, legal = open(c, &l); legal && done < l.v.out;) {
     const band b = next_even(&l, done);
-    const nmp_conv p = part(c, &l, b);
+    const nmp_conv p = band_conv(c, &l, b);
     const size_t bytes = scratch_of(&p);
     most = bytes > most ? bytes : most;
     done += b.last - b.first;
@@ -153,17 +154,17 @@ static size_t scratch(const nmp_conv *c) {
   return most;
 }
 
-static void run(const nmp_conv *c, size_t task, size_t tasks) {
+static void overlap_run(const nmp_conv *c, size_t task, size_t tasks) {
   lines l;
   (void)task;
   (void)tasks;
   (void)open(c, &l);
   for (int32_t done = 0; done < l.v.out;) {
     const band b = next_even(&l, done);
-    const nmp_conv p = part(c, &l, b);
+    const nmp_conv p = band_conv(c, &l, b);
     kernel_of(&p)->run(&p, 0, 1);
     done += b.last - b.first;
   }
 }
 
-const nmp_conv_kernel nmp_overlap_kernel = {.scratch = scratch, .run = run};
+const nmp_conv_kernel nmp_overlap_kernel = {.scratch = overlap_scratch, .run = overlap_run};

@@ -40,8 +40,11 @@ nmp_pixels nmp_pool_window(const nmp_op *op, const nmp_pool *pool, size_t line, 
   const size_t image = line / height * (size_t)pool->v.in * row;
   const size_t first =
       image + (size_t)nmp_pixel(&pool->v, oy, top) * row + (size_t)nmp_pixel(&pool->h, ox, left) * channels;
-  return (nmp_pixels){nmp_at(x, first), (size_t)(bottom - top), (size_t)(right - left), (size_t)pool->v.dilation * row,
-                      (size_t)pool->h.dilation * channels};
+  return (nmp_pixels){.x = nmp_at(x, first),
+                      .rows = (size_t)(bottom - top),
+                      .columns = (size_t)(right - left),
+                      .row_stride = (size_t)pool->v.dilation * row,
+                      .column_stride = (size_t)pool->h.dilation * channels};
 }
 
 static int is_whole(const nmp_axis *axis, int32_t position) {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ops/common/parts.h"
+#include "ops/common/tasks.h"
 
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   ptrdiff_t step = 1;
@@ -108,7 +108,7 @@ static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_st
 
 /* Drops axes of one element and joins neighbours that both sides walk through as one; leaves at least one axis. */
 static nmp_block simplify(const nmp_block *b) {
-  nmp_block s = {1, {1}, {1}, {1}};
+  nmp_block s = {.rank = 1, .shape = {1}, .to = {1}, .from = {1}};
   for (uint32_t i = 0; i < b->rank; i++) {
     const uint32_t last = s.rank - 1;
     const int empty = s.shape[last] == 1;
@@ -171,23 +171,23 @@ static void copy_part(const nmp_op *op, const void *how, size_t first, size_t la
   for (size_t at = first, n; at < last; at += n) {
     const size_t line = at % lines;
     size_t rest = at / lines;
-    ptrdiff_t target = (ptrdiff_t)line * b->to[axis], source = (ptrdiff_t)line * b->from[axis];
+    ptrdiff_t to = (ptrdiff_t)line * b->to[axis], from = (ptrdiff_t)line * b->from[axis];
     for (uint32_t i = axis; i-- > 0;) {
       const ptrdiff_t index = (ptrdiff_t)(rest % (size_t)b->shape[i]);
       rest /= (size_t)b->shape[i];
-      target += index * b->to[i];
-      source += index * b->from[i];
+      to += index * b->to[i];
+      from += index * b->from[i];
     }
     n = lines - line < last - at ? lines - line : last - at;
-    copy_lines(op, b, c->to + target * unit, c->from + source * unit, n);
+    copy_lines(op, b, c->to + to * unit, c->from + from * unit, n);
   }
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  const copy c = {simplify(block), to, from};
+  const copy c = {.block = simplify(block), .to = to, .from = from};
   size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
     lines *= (size_t)c.block.shape[i];
   }
-  nmp_run_parts(op, lines, lines * (LINE_WORK + (uint64_t)length * nmp_bytes(&op->out[0])), copy_part, &c);
+  nmp_run_tasks(op, lines, lines * (LINE_WORK + (uint64_t)length * nmp_bytes(&op->out[0])), copy_part, &c);
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/util.h"
 #include "ops/common/overlap.h"
 
 static int base_shift(const nmp_op *op) {
@@ -62,11 +63,6 @@ nmp_rule nmp_conv_check(const nmp_conv *c) {
   return NMP_FINE;
 }
 
-/* To lines of a cache: workers do not share them. */
-static size_t align(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 static size_t input_bytes(const nmp_op *op) {
   return op->in[0].size * nmp_bytes(&op->in[0]);
 }
@@ -79,7 +75,7 @@ static int overlaps(const nmp_op *op) {
 }
 
 static size_t worker_bytes(const nmp_conv_call *call) {
-  return call->kernel->scratch ? align(call->kernel->scratch(&call->conv)) : 0;
+  return call->kernel->scratch ? nmp_round_up(call->kernel->scratch(&call->conv), NMP_CACHE_LINE) : 0;
 }
 
 #if NMP_KEEP_STEPS
@@ -103,11 +99,19 @@ nmp_conv_call nmp_conv_decide(const nmp_op *op) {
 
 size_t nmp_conv_scratch(const nmp_op *op) {
   const nmp_conv_call call = nmp_conv_decide(op);
-  return align(call.copy) + (call.tasks > 1 ? op->threads->threads : 1) * call.worker;
+  return nmp_round_up(call.copy, NMP_CACHE_LINE) + (call.tasks > 1 ? op->threads->threads : 1) * call.worker;
 }
 
 size_t nmp_conv_packed(const nmp_conv_call *call) {
   return call->kernel->packed ? call->kernel->packed(&call->conv) : 0;
+}
+
+size_t nmp_op_packed(const nmp_op *op) {
+  if (op->type->conv == NULL) {
+    return 0;
+  }
+  const nmp_conv_call call = nmp_conv_decide(op);
+  return nmp_conv_packed(&call);
 }
 
 void nmp_conv_pack(nmp_conv_call *call, void *to) {
@@ -129,7 +133,7 @@ void nmp_conv_call_run(const nmp_conv_call *call, const nmp_options *threads) {
   if (call->copy) {
     apart = *call;
     apart.conv.x = memcpy(call->conv.scratch, call->conv.x, call->copy);
-    apart.conv.scratch = (uint8_t *)call->conv.scratch + align(call->copy);
+    apart.conv.scratch = (uint8_t *)call->conv.scratch + nmp_round_up(call->copy, NMP_CACHE_LINE);
     call = &apart;
   }
   if (call->tasks > 1) {

@@ -36,11 +36,17 @@ nmp_conv_call nmp_conv_decide(const nmp_op *op);
 
 /* Bytes of weights in the order of the kernel. */
 size_t nmp_conv_packed(const nmp_conv_call *call);
+size_t nmp_op_packed(const nmp_op *op); /* 0 for ops that are no convolutions */
 
 /* Writes them and keeps where they are. */
 void nmp_conv_pack(nmp_conv_call *call, void *to);
 
 void nmp_conv_call_run(const nmp_conv_call *call, const nmp_options *threads);
+#else
+static inline size_t nmp_op_packed(const nmp_op *op) {
+  (void)op;
+  return 0;
+}
 #endif
 
 #endif

@@ -1,16 +1,15 @@
 /* Functions for one instruction set, whatever the compiler was told for the rest. */
-#ifndef NMP_BASE_TARGET_H
-#define NMP_BASE_TARGET_H
+#ifndef NMP_BASE_ISA_H
+#define NMP_BASE_ISA_H
 
-/* The functions between BEGIN and END are compiled for the target, a list like "avx2,avxvnni". */
+/* The functions between BEGIN and END are compiled for this instruction set, a list like "avx2,avxvnni". */
 #define NMP_PRAGMA(text) _Pragma(#text)
 #ifdef __clang__
-#define NMP_TARGET_BEGIN(target_) \
-  NMP_PRAGMA(clang attribute push(__attribute__((target(target_))), apply_to = function))
-#define NMP_TARGET_END _Pragma("clang attribute pop")
+#define NMP_ISA_BEGIN(isa_) NMP_PRAGMA(clang attribute push(__attribute__((target(isa_))), apply_to = function))
+#define NMP_ISA_END _Pragma("clang attribute pop")
 #else
-#define NMP_TARGET_BEGIN(target_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(target_))
-#define NMP_TARGET_END _Pragma("GCC pop_options")
+#define NMP_ISA_BEGIN(isa_) _Pragma("GCC push_options") NMP_PRAGMA(GCC target(isa_))
+#define NMP_ISA_END _Pragma("GCC pop_options")
 #endif
 /* All of a loop whose bounds are constants where it is inlined. */
 #if defined(__SANITIZE_ADDRESS__)
