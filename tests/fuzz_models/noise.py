@@ -80,7 +80,7 @@ def rounded(
 ) -> dict[str, float]:
     """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids: those of steps, or with HEADROOM.
 
-    steps: of inputs. With few samples the converter leaves them more room, up to ROOM_MAX.
+    steps: of tensors to which the converter left more room, up to ROOM_MAX, as it does with few samples.
     """
 
     def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
