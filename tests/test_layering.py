@@ -46,19 +46,23 @@ PARTS: dict[str, set[str]] = {
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
-    "report": {"calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
+    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "auto": {
+        *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "ops", "passes/memory"),
+        *("passes/quantize", "progress", "run", "targets"),
+    },
+    "report": {"auto", "calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
     "pipeline": {
-        *("calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
+        *("auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
-    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
     "csources": {"errors", "file", "ops", "targets"},
     "api": {
         *("accuracy", "csources", "data", "device", "errors", "file", "files", "ir", "pipeline", "progress", "report"),
         *("run", "targets"),
     },
     "cli": {
-        *("device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("auto", "device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
         *("report", "run", "targets"),
     },
     "__main__": {"cli"},

@@ -45,7 +45,7 @@ def budget(ranged: Graph, groups: Sequence[Sequence[str]], heads: Sequence[str],
     members = {group[0]: found for group in groups if (found := _rounded(ranged, group))}
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
     count = min(IMAGES, len(images), MACS_MAX // max(1, macs * (len(members) + 2)))
-    if not members or not count:
+    if not count:
         return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
     passes = _Passes(ranged, members, heads, [images[i * len(images) // count] for i in range(count)])
     plain, whole = passes.run(()), passes.run(members)
