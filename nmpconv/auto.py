@@ -49,7 +49,8 @@ from nmpconv.run import runtime
 GOALS = {"sqnr": "dB, at least", "agreement": "% of images with the float model's best class", "top1-drop": "points"}
 BUDGETS = ("instructions", "ram", "flash")
 UNITS = {"": 1, "k": 1024, "m": 1024**2}
-CANDIDATES_MOST = 24  # that are fitted
+CANDIDATES_MOST = 32  # that are fitted
+MACS_MOST = 2 * 10**11  # of measuring shares once
 LEAST_SHARE = 0.01  # of the noise, below which a tensor is no candidate
 LEAST_GAIN = 0.5  # dB that a step has to bring where there is no goal
 PLACE = "--bits auto"
@@ -208,7 +209,7 @@ class Search:
         if needs_labels and self._float_top1 is None:
             raise UsageError("top1-drop needs labels", where="--goal", hint="a --calib CSV with file,label, or folders")
         classes = self._wanted[self._heads[0]][0].size
-        if needs_labels and self._float_top1 is not None and self._float_top1 < 150 / classes:
+        if needs_labels and self._float_top1 is not None and self._float_top1 < 110 / classes:
             message = f"the labels do not fit: the float model is right on {self._float_top1:.1f} % of the images"
             raise UsageError(message, where="--goal")
 
@@ -259,12 +260,20 @@ class Search:
         return self.goal is not None and self.goal.met(one)
 
     def _pruned(self, best: Candidate) -> Candidate:
-        """Case 4."""
+        """Case 4: in parts, of half of them first and of one at last."""
         shares = self._shares[()]
-        for name in sorted(best.wide, key=lambda name: (shares.get(name, 0.0), name)):
-            if len(best.wide) > 1 and len(self._measured) < CANDIDATES_MOST:
-                less = self._candidate(tuple(other for other in best.wide if other != name))
-                best = less if self._met(less) else best
+        order = sorted(best.wide, key=lambda name: (shares.get(name, 0.0), name))
+        size = len(order) // 2
+        while size:
+            at = 0
+            while at < len(order) and len(self._measured) < CANDIDATES_MOST:
+                rest = order[:at] + order[at + size :]
+                less = self._candidate(tuple(rest), shares=False)
+                if self._met(less):
+                    best, order = less, rest
+                else:
+                    at += size
+            size //= 2
         return best
 
     def _step(self, best: Candidate, banned: set[str]) -> tuple[str, ...]:
@@ -298,21 +307,21 @@ class Search:
     def _bits_of(self, name: str) -> dict[str, int]:
         return {n: 16 for group in grid_groups(self.fitter.graph) if name in group for n in group}
 
-    def _candidate(self, wide: tuple[str, ...]) -> Candidate:
-        """Case 3, or what the journal has of it."""
+    def _candidate(self, wide: tuple[str, ...], *, shares: bool = True) -> Candidate:
+        """Case 3, or what the journal has of it. shares: measure them, too, for the next step."""
         graph_order = {value.name: i for i, value in enumerate(self.fitter.graph.activations())}
         wide = tuple(sorted(wide, key=graph_order.__getitem__))
         if wide not in self._measured:
             kept = self.journal.get(wide)
             if kept is None:
-                kept = self._measure(wide)
+                kept = self._measure(wide, shares)
                 self.journal.put(wide, kept)
             self._measured[wide] = Candidate(**{**kept["candidate"], "wide": wide})
             self._shares[wide] = kept["shares"]
             self.progress("widths", len(self._measured), CANDIDATES_MOST)
         return self._measured[wide]
 
-    def _measure(self, wide: tuple[str, ...]) -> dict:
+    def _measure(self, wide: tuple[str, ...], shares: bool) -> dict:
         fitter = self.fitter.with_choices(widened(self.fitter.choices, wide))
         prepared = fitter.prepare(self.recipe.equalize, self.trial.fitted, Trace())
         planned = self.trial.finish(fitter.quantize(prepared, self.recipe.gptq, Trace()))
@@ -324,14 +333,16 @@ class Search:
         micro = self.trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(self.trial.target)).arena if micro else plan_memory.peak(planned)
         one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned))
+        return {"candidate": asdict(one), "shares": self._noise(prepared.ranged) if shares else {}}
+
+    def _noise(self, ranged: Graph) -> dict[str, float]:
+        """Shares of the grids that could get 16 bits, by a name of the float graph."""
         known = {value.name for value in self.fitter.graph.activations()}
-        groups = [
-            named for group in grid_groups(prepared.ranged) if (named := self._narrow(prepared.ranged, group, known))
-        ]
-        shares = noise_budget(prepared.ranged, groups, self._heads, self.trial.fitted)
-        if shares.skipped:
-            raise UsageError(f"--bits auto: {shares.skipped}", hint="widths by name: --recipe")
-        return {"candidate": asdict(one), "shares": dict(shares.shares)}
+        groups = [named for group in grid_groups(ranged) if (named := self._narrow(ranged, group, known))]
+        found = noise_budget(ranged, groups, self._heads, self.trial.fitted, MACS_MOST)
+        if found.skipped:
+            raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
+        return dict(found.shares)
 
     def _narrow(self, ranged: Graph, group: Sequence[str], known: set[str]) -> list[str]:
         """The members of a grid, those that have names in the float graph first; none where its width is given."""

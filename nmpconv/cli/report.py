@@ -91,6 +91,9 @@ def _bias_rule(report: Report) -> str:
     return f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)" if known else ""
 
 
+NAMED = 3  # tensors of a candidate; --json has all
+
+
 def show_front(front: Sequence[Candidate]) -> None:
     """What no other candidate betters in all of RAM, work and SQNR."""
 
@@ -107,7 +110,7 @@ def show_front(front: Sequence[Candidate]) -> None:
             str(one.ram),
             str(one.flash),
             show.scaled(one.work).strip(),
-            ", ".join(one.wide),
+            ", ".join(one.wide[:NAMED]) + (f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""),
         ]
         for one in front
     ]

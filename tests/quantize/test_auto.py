@@ -42,7 +42,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
         monkeypatch.setattr(Search, "_top1", lambda self, scores: 100.0)
         limits = dict(Limit.of(text) for text in budget)
         found = Search(fitter, Recipe("none", False), trial, asked, limits, Journal(journal, of), lambda *told: None)
-        monkeypatch.setattr(Search, "_measure", lambda self, wide: measured(wide))
+        monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: measured(wide))
         return found
 
     return made
@@ -109,7 +109,7 @@ def test_a_journal_is_gone_on_with(
 ) -> None:
     path, done = tmp_path / "j.json", []
 
-    def killed(self: Search, wide: tuple[str, ...]) -> dict:
+    def killed(self: Search, wide: tuple[str, ...], shares: bool) -> dict:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(wide)
@@ -123,13 +123,13 @@ def test_a_journal_is_gone_on_with(
     assert len(json.loads(path.read_text())["measured"]) == 2
     again = search("sqnr=31", journal=path)
     later: list[tuple[str, ...]] = []
-    monkeypatch.setattr(Search, "_measure", lambda self, wide: later.append(wide) or measured(wide))
+    monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: later.append(wide) or measured(wide))
     assert again.run() == whole
     assert not {*later} & {*done}
     later.clear()
     assert search("sqnr=31", journal=path, of="another net")._measured == {}
     other = search("sqnr=31", journal=path, of="another net")
-    monkeypatch.setattr(Search, "_measure", lambda self, wide: later.append(wide) or measured(wide))
+    monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: later.append(wide) or measured(wide))
     assert other.run() == whole
     assert () in later
 
