@@ -29,6 +29,7 @@ PARTS: dict[str, set[str]] = {
     "metrics": set(),
     "progress": set(),
     "files": {"errors"},
+    "measures": {"errors"},
     "ops": {"errors", "fixed", "ir"},
     "graph": {"errors", "fixed", "ir", "ops"},
     "frontend": {"errors", "files", "fixed", "ir", "ops"},
@@ -46,7 +47,7 @@ PARTS: dict[str, set[str]] = {
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
-    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
+    "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
     "auto": {
         *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "ops", "passes/memory"),
         *("passes/quantize", "progress", "run", "targets"),
