@@ -109,7 +109,9 @@ def open_measure(text: str) -> Measure:
         raise UsageError(f"{text!r} is no metric", where="--metric", hint=f"{', '.join(NAMED)} or file.py:function")
     made = _attribute(Path(path), name)
     if isinstance(made, type):
-        if missing := [part for part in ("add", "result") if not callable(getattr(made, part, None))]:
+        if missing := [
+            part for part in (Mean.add.__name__, Mean.result.__name__) if not callable(getattr(made, part, None))
+        ]:
             raise InputError(f"the class {name} has no {missing[0]}(); a metric has add and result", where=path)
         return _Own(_guarded(made, path)(), path)
     if not callable(made):
