@@ -279,8 +279,7 @@ class Search:
     def _step(self, best: Candidate, banned: set[str]) -> tuple[str, ...]:
         """Case 2: the grids that get 16 bits next."""
         shares = {n: s for n, s in self._shares[best.wide].items() if n not in banned and s >= LEAST_SHARE}
-        bits = self._bits(best.wide)
-        costs = {name: self._cost(bits, name) for name in shares}
+        costs = {name: self._cost(best.wide, name) for name in shares}
         order = sorted(shares, key=lambda name: (-shares[name] / costs[name], name))
         left = sum(self._shares[best.wide].values())
         wanted = left / 2
@@ -297,15 +296,11 @@ class Search:
         groups = [group for group in grid_groups(self.fitter.graph) if set(group) & {*wide}]
         return {**self.fitter.bits, **{name: 16 for group in groups for name in group}}
 
-    def _cost(self, bits: Mapping[str, int], name: str) -> float:
+    def _cost(self, wide: Sequence[str], name: str) -> float:
         """What this grid adds to RAM and to work, in parts of both; only to order grids by."""
-        graph = self.fitter.graph
-        before, after = (provisional(graph, b) for b in (bits, {**bits, **self._bits_of(name)}))
+        before, after = (provisional(self.fitter.graph, self._bits(names)) for names in (wide, (*wide, name)))
         ram, more = plan_memory.lower_bound(before), plan_memory.lower_bound(after)
         return 1e-3 + (more - ram) / ram + (work(after) - work(before)) / work(before)
-
-    def _bits_of(self, name: str) -> dict[str, int]:
-        return {n: 16 for group in grid_groups(self.fitter.graph) if name in group for n in group}
 
     def _candidate(self, wide: tuple[str, ...], *, shares: bool = True) -> Candidate:
         """Case 3, or what the journal has of it. shares: measure them, too, for the next step."""
@@ -324,9 +319,9 @@ class Search:
     def _measure(self, wide: tuple[str, ...], shares: bool) -> dict:
         fitter = self.fitter.with_choices(widened(self.fitter.choices, wide))
         prepared = fitter.prepare(self.recipe.equalize, self.trial.fitted, Trace())
-        planned = self.trial.finish(fitter.quantize(prepared, self.recipe.gptq, Trace()))
-        data = to_bytes(planned, dict(self.trial.metadata))
-        got = self._outputs(data, planned)
+        whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
+        planned = self.trial.finish(whole)
+        data, got = to_bytes(planned, dict(self.trial.metadata)), self._outputs(plan_memory.run(whole))
         score = scored(self._wanted, got, self._heads)
         top1 = self._top1(got[self._heads[0]])
         drop = None if top1 is None or self._float_top1 is None else self._float_top1 - top1
@@ -352,9 +347,9 @@ class Search:
         named = sorted(group, key=lambda name: name not in known)
         return [] if fixed or named[0] not in known else named
 
-    def _outputs(self, data: bytes, planned: Graph) -> dict[str, np.ndarray]:
+    def _outputs(self, planned: Graph) -> dict[str, np.ndarray]:
         """Real values of the heads of all held-out images, by the C interpreter."""
-        net = runtime.load(data)
+        net = runtime.load(to_bytes(planned, {}))
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         keep = [places[name] for name in self._heads]
         runs = []

@@ -26,6 +26,7 @@ IMAGES = 8
 MACS_MOST = 3 * 10**10  # of all passes together; what would take more is not measured
 POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
 PREFIX = "nmpconv/"  # of what is added to the graph
+BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run together
 DIGITS = 6  # of a share; those beyond depend on the CPU
 
 
@@ -91,7 +92,8 @@ class _Passes:
         read = {value.name for value in proto.graph.input}
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
         self._feeds = feeds
-        if is_batchable(graph):
+        largest = max(value.size for value in graph.activations())
+        if is_batchable(graph) and largest * len(feeds) <= BATCH_ELEMENTS:
             self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
 
     def run(self, on: Collection[str]) -> list[np.ndarray]:
