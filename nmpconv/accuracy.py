@@ -16,6 +16,7 @@ from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
 from nmpconv.file.reader import Model
 from nmpconv.frontend.read import read as read_onnx
+from nmpconv.measures import open_measure, results
 from nmpconv.metrics import Sqnr, head, top_k
 from nmpconv.progress import Progress, silent
 from nmpconv.run.feed import Arrays, Feed
@@ -33,7 +34,7 @@ class Evaluation:
 
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
     final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: their mean. equal: of the
-    latter, the elements that are the reference's.
+    latter, the elements that are the reference's. metrics: what was asked for by name.
     """
 
     n: int
@@ -44,6 +45,7 @@ class Evaluation:
     agreement: float | None = None
     sqnr: Mapping[str, float] = field(default_factory=dict)
     equal: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mean_sqnr_db(self) -> float | None:
@@ -58,12 +60,15 @@ def evaluate(
     limit: int | None = None,
     label_offset: int = 0,
     max_pixels: int | None = None,
+    metrics: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
 
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
+    metrics: of `nmpconv.measures`.
     """
+    measures = {text: open_measure(text) for text in metrics}
     feed = Feed(net, sources, max_pixels, limit)
     count = min(len(feed), limit or len(feed))
     scores = net.outputs[0]
@@ -76,17 +81,21 @@ def evaluate(
     ours, theirs = _Hits(), _Hits()
     agreed = 0
     for i in range(count):
-        sample = feed[i]
+        sample, floats = feed[i], None
         got, heads = infer(net, feed.integers(sample), judge.heads if judge else ())
         best = top_k(got[0], RANKED)
         if labels is not None:
             ours.add(best, labels[i])
         if judge is not None:
-            wanted = judge.add(feed.floats(sample), got, heads)
-            rank = top_k(wanted, RANKED)
+            floats = judge.add(feed.floats(sample), got, heads)
+            rank = top_k(floats[0], RANKED)
             agreed += rank[0] == best[0]
             if labels is not None:
                 theirs.add(rank, labels[i])
+        for measure in measures.values():
+            shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.model.outputs, strict=True)]
+            label = feed.labels[i] + label_offset if feed.labels is not None else None
+            measure.add(shaped, label, floats)
         progress("evaluate", i + 1, count)
     return Evaluation(
         n=count,
@@ -97,6 +106,7 @@ def evaluate(
         agreement=100 * agreed / count if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
+        metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
 
 
@@ -155,8 +165,8 @@ class _Judge:
         self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
         self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
 
-    def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> np.ndarray:
-        """Takes in one sample; the float model's first output."""
+    def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Takes in one sample; the float model's outputs."""
         floats = self._engine.run(feeds)
         rows = zip(self._outputs, self._theirs, outputs, self.heads, heads, strict=True)
         for (name, tensor), theirs, output, head_tensor, ours in rows:
@@ -173,7 +183,7 @@ class _Judge:
             vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
             cut = vectors and theirs != name and head_tensor != tensor
             self._sqnr[name].add(floats[theirs if cut else name], ours if cut else output)
-        return floats[self._outputs[0][0]]
+        return [floats[name] for name, _ in self._outputs]
 
     def sqnr(self) -> dict[str, float]:
         return {name: ratio.db for name, ratio in self._sqnr.items()}

@@ -98,12 +98,17 @@ class Fitter:
         choices: Choices = NOTHING,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding, self.zero_points, self._choices = method, rounding, zero_points, choices
+        self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
 
     def without_zero_points(self) -> Fitter:
         """The same where no tensor has an origin."""
         method, rounding = self._method, self._rounding
-        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, False, self._choices)
+        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, False, self.choices)
+
+    def with_choices(self, choices: Choices) -> Fitter:
+        """The same where these are not to be decided."""
+        method, rounding = self._method, self._rounding
+        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, self.zero_points, choices)
 
     @property
     def weight_bits(self) -> int:
@@ -112,14 +117,14 @@ class Fitter:
     def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
-        bits = widths.by_name(graph, bits, self._choices)
+        bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
         graph, stats, bits = powers.run(graph, stats, bits)
         trace(graph, "FLOAT", "powers")
         notes: tuple[str, ...] = ()
         free = tuple(origins.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            stored = trace(origins.run(graph, stats, bits, self._choices), "FLOAT", "origins")
+            stored = trace(origins.run(graph, stats, bits, self.choices), "FLOAT", "origins")
             try:
                 self._guard("zero points", stored, images[:GUARD_IMAGES])
                 graph = stored
@@ -127,15 +132,15 @@ class Fitter:
                 notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = untie.run(graph, stats, bits)
         trace(untied, "FLOAT", "untie")
-        chosen = trace(exponents.run(untied, stats, bits, self._method, self._choices), "RANGED", "exponents")
+        chosen = trace(exponents.run(untied, stats, bits, self._method, self.choices), "RANGED", "exponents")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
-        exponents.check_given(ranged, self._choices)
+        exponents.check_given(ranged, self.choices)
         evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
         return Prepared(graph, chosen, ranged, evidence, free, notes)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence, self._choices)
+        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence, self.choices)
         return trace(integer, "INT", "quantize")
 
     def scores(
@@ -185,7 +190,7 @@ class Fitter:
             return dict(zip(left, map(step, pool.map(score, left)), strict=True))
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
-        graph, stats, bits, kept = self.graph, self.stats, self.bits, self._choices.kept()
+        graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
         if mode == "none":
             return graph, stats, bits
         if mode == "vector":

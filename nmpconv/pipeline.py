@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, recipes, schedule
+from nmpconv import __version__, auto, recipes, schedule
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine, Refused
@@ -48,7 +48,9 @@ SAME_IMAGES = 4  # that the float graph is compared with the user's model on
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
+NOT_KEPT |= {"goal", "budget", "journal"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
+HELD_MOST = 200  # images that candidates are measured on
 FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
 
 
@@ -56,7 +58,9 @@ FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report w
 class Options:
     """What a person can choose; the command line's flags have the same names.
 
-    bits: "8", "16" or "a16w8". widths: "default", "strict" or "precise". method: "max", "mse", "kl" or "percentile".
+    bits: "8", "16", "a16w8" or "auto": 8, and 16 where goal and budget (see `nmpconv.auto`) want it. journal: a file
+    that keeps what "auto" has measured. widths: "default", "strict" or "precise". method: "max", "mse", "kl" or
+    "percentile".
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
@@ -86,6 +90,9 @@ class Options:
     dump_ir: Path | None = None
     load_profile: Path | None = None
     save_profile: Path | None = None
+    goal: str | None = None
+    budget: tuple[str, ...] = ()
+    journal: Path | None = None
     recipe: Path | None = None
     save_recipe: Path | None = None
     max_images: int | None = None
@@ -118,6 +125,10 @@ def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, pro
 
 def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
     by_name, options = _by_name(options)
+    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
+    if wanted is None and (options.goal is not None or options.budget):
+        raise UsageError("a goal and a budget are for --bits auto")
+    options = options if wanted is None else replace(options, bits="8")
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     samples = _open(imported, calib, options)
@@ -153,6 +164,19 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
     recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
+    front: Sequence[auto.Candidate] = ()
+    missed: tuple[str, ...] = ()
+    if wanted is not None:
+        metadata = _metadata(model, options, recipe, len(feeds))
+        trial = replace(_trial(feeds, samples, images, options), metadata=metadata)
+        journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
+        fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+        search = auto.Search(fitter, recipe, trial, *wanted, journal, progress)
+        taken, front = search.run()
+        score, missed = Score(taken.db, taken.agreement, len(trial.images)), search.warnings(taken)
+        choices = auto.widened(choices, taken.wide)
+        fitter = fitter.with_choices(choices)
+        prepared = fitter.prepare(recipe.equalize, images, trace) if taken.wide else prepared
     progress("quantize", 0, 1)
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
@@ -160,8 +184,8 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     planned = schedule.planned(slim, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
-    report = replace(report, recipe=str(recipe), notes=notes, held_out=score)
-    report = replace(report, warnings=_warnings(options, len(images), score))
+    report = replace(report, recipe=str(recipe), notes=notes, held_out=score, front=tuple(front))
+    report = replace(report, warnings=(*missed, *_warnings(options, len(images), score)))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
@@ -212,6 +236,29 @@ def _by_name(options: Options) -> tuple[recipes.RecipeFile, Options]:
                 f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
             )
     return found, replace(options, **found.convert)
+
+
+def _trial(
+    feeds: Feeds, samples: Mapping[str, Samples], images: Sequence[Mapping[str, np.ndarray]], options: Options
+) -> auto.Trial:
+    """Held out: images beyond those that are fitted on, or a third of these where there are too few others."""
+    if len(images) < HELD_OUT:
+        raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
+    used = _spread(len(feeds), len(images))
+    others = [i for i in range(len(feeds)) if i not in set(used)]
+    if len(others) >= FEW_IMAGES:
+        held = [others[i] for i in _spread(len(others), HELD_MOST)]
+        fitted: Sequence[Mapping[str, np.ndarray]] = images
+    else:
+        held, fitted = used[::3], [image for i, image in enumerate(images) if i % 3]
+    labels = next((s.labels for s in samples.values() if s.labels is not None), None)
+
+    def finish(whole: Graph) -> Graph:
+        slim = drop_channels.run(whole) if options.drop_channels else whole
+        return schedule.planned(slim, options.max_ram, options.target, Trace())
+
+    known = None if labels is None else [labels[i] for i in held]
+    return auto.Trial(feeds.subset(held), known, fitted, finish, target=options.target)
 
 
 def _decided(

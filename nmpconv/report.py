@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv import fixed
+from nmpconv.auto import Candidate
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
@@ -102,7 +103,7 @@ class Report:
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
     at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
     recipe, fitted on two thirds of the images and measured on the others. noise: where that at the heads comes from.
-    warnings: for people.
+    warnings: for people. front: what `nmpconv.auto` had the choice of.
     """
 
     quantized_nodes: int
@@ -125,6 +126,7 @@ class Report:
     held_out: Score | None = None
     noise: Noise = field(default_factory=Noise)
     warnings: tuple[str, ...] = ()
+    front: tuple[Candidate, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Report:

@@ -10,7 +10,7 @@ from nmpconv.errors import InputError, UsageError
 from nmpconv.files import read_text
 from nmpconv.ir import Preprocess
 
-Bits = Literal["8", "16", "a16w8", 8, 16]
+Bits = Literal["8", "16", "a16w8", "auto", 8, 16]
 Method = Literal["max", "mse", "kl", "percentile"]
 Equalize = Literal["auto", "none", "scalar", "vector"]
 Rounding = Literal["auto", "nearest", "gptq"]
@@ -45,8 +45,8 @@ def check(given: Mapping[str, Any]) -> None:
 
 def widths(bits: str, strict: bool, precise: bool) -> str:
     """Of `pipeline.Options`."""
-    if (strict or precise) and (bits != "8" or (strict and precise)):
-        raise UsageError("--strict and --precise each refine --bits 8, not both and no other width")
+    if (strict or precise) and (bits not in ("8", "auto") or (strict and precise)):
+        raise UsageError("--strict and --precise each refine --bits 8 or auto, not both and no other width")
     return "strict" if strict else "precise" if precise else "default"
 
 

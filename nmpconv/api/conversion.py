@@ -65,6 +65,9 @@ def convert(
     recipe: Path | None = None,
     save_recipe: Path | None = None,
     bits: choices.Bits = "8",
+    goal: str | None = None,
+    budget: Sequence[str] | None = None,
+    journal: Path | None = None,
     strict: bool = False,
     precise: bool = False,
     per_tensor: bool = False,
@@ -93,7 +96,7 @@ def convert(
     progress: Progress = silent,
 ) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
-    ``save_recipe`` and ``dump_ir`` name.
+    ``save_recipe``, ``journal`` and ``dump_ir`` name.
 
     model: a path, the bytes of an ONNX file, an onnx.ModelProto, or a torch module, which is exported by calling it
     with ``example_inputs`` (a tensor, or a tuple of them).
@@ -105,6 +108,7 @@ def convert(
     mean, std: x = (pixel - mean) / std, one number or one a channel in the model's order, for pixels in ``range``
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
     dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
+    journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
     The others are as `nmpconv convert --help` tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
@@ -117,6 +121,9 @@ def convert(
     choices.check({"bias_bits": bias_bits, "target": target})
     chosen = pipeline.Options(
         bits=width,
+        goal=goal,
+        budget=tuple(budget or ()),
+        journal=journal,
         widths=choices.widths(width, strict, precise),
         per_tensor=per_tensor,
         method=method,
@@ -143,7 +150,7 @@ def convert(
         max_pixels=max_pixels,
     )
     found = {} if data is None else sources(data)
-    sketch = dry_run and not found and load_profile is None
+    sketch = dry_run and not found and load_profile is None and width != "auto"
     with on_disk(model, example_inputs) as path:
         result = pipeline.plan(path, chosen) if sketch else pipeline.convert(path, found, chosen, progress)
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ def evaluate(
     limit: int | None = None,
     label_offset: int = 0,
     max_pixels: int | None = None,
+    metric: Sequence[str] | None = None,
     cpu: str | None = None,
     threads: int | None = None,
     progress: Progress = silent,
@@ -35,11 +36,12 @@ def evaluate(
 
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
     `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
-    samples. label_offset: added to every label to get the index of its class.
+    samples. label_offset: added to every label to get the index of its class. metric: see `nmpconv.measures`.
     Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
     """
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
+    options["metrics"] = tuple(metric or ())
     if reference is None:
         return accuracy.evaluate(net, found, progress=progress, **options)
     with on_disk(reference) as path:

@@ -108,15 +108,18 @@ def bench(
         return ondevice.measure(found, net, data, cases, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 
-def bundle(model: NmpFile | None = None, *, output: str | PathLike[str] | None = None) -> dict[str, bytes]:
+def bundle(
+    model: NmpFile | None = None, *, output: str | PathLike[str] | None = None, tensors: bool = False
+) -> dict[str, bytes]:
     """The C sources of a firmware project with the model in them: content by relative path; ``output``: a new or empty
-    folder that they are written to. Without a model: the interpreter alone, with all ops.
+    folder that they are written to. tensors: the header has scale, offset and range of all activations, by the number
+    that `nmp_tensor_at` takes, not only of inputs and outputs. Without a model: the interpreter alone, with all ops.
 
     Raises ModelError for a file that no interpreter runs, OutputError.
     """
     from nmpconv import csources  # it knows the ops, and with them onnx
 
-    files = csources.bundle(None if model is None else _runnable(model))
+    files = csources.bundle(None if model is None else _runnable(model), tensors=tensors)
     if output is not None:
         write_folder(Path(output), files)
     return files

@@ -23,9 +23,10 @@ from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 
 IMAGES = 8
-MACS_MAX = 3 * 10**10  # of all passes together; what would take more is not measured
+MACS_MOST = 3 * 10**10  # of all passes together; what would take more is not measured
 POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
 PREFIX = "nmpconv/"  # of what is added to the graph
+BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run together
 DIGITS = 6  # of a share; those beyond depend on the CPU
 
 
@@ -38,14 +39,20 @@ class Noise:
     skipped: str = ""
 
 
-def budget(ranged: Graph, groups: Sequence[Sequence[str]], heads: Sequence[str], images: Feeds) -> Noise:
+def budget(
+    ranged: Graph,
+    groups: Sequence[Sequence[str]],
+    heads: Sequence[str],
+    images: Feeds,
+    macs_most: int = MACS_MOST,
+) -> Noise:
     """ranged: a float graph whose activations have grids. groups: the activations that share one. heads: where noise is
-    measured.
+    measured. macs_most: of all passes together.
     """
     members = {group[0]: found for group in groups if (found := _rounded(ranged, group))}
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
-    count = min(IMAGES, len(images), MACS_MAX // max(1, macs * (len(members) + 2)))
-    if not members or not count:
+    count = min(IMAGES, len(images), macs_most // max(1, macs * (len(members) + 2)))
+    if not count:
         return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
     passes = _Passes(ranged, members, heads, [images[i * len(images) // count] for i in range(count)])
     plain, whole = passes.run(()), passes.run(members)
@@ -85,7 +92,8 @@ class _Passes:
         read = {value.name for value in proto.graph.input}
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
         self._feeds = feeds
-        if is_batchable(graph):
+        largest = max(value.size for value in graph.activations())
+        if is_batchable(graph) and largest * len(feeds) <= BATCH_ELEMENTS:
             self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
 
     def run(self, on: Collection[str]) -> list[np.ndarray]:

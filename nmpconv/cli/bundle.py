@@ -16,6 +16,9 @@ NAME = "bundle"
 def command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new or empty folder.")],
     model: Annotated[Path | None, typer.Argument(metavar="[MODEL.nmp]", help="The converted model.")] = None,
+    tensors: Annotated[
+        bool, typer.Option("--tensors", help="In the header, scale, offset and range of all activations, too.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, CMakeLists.txt.
@@ -30,7 +33,7 @@ def command(
     import nmpconv  # not loaded for --help
 
     sizes = {"model_bytes": 0, "arena_bytes": 0}
-    files = nmpconv.bundle(model, output=output)
+    files = nmpconv.bundle(model, output=output, tensors=tensors)
     if model is not None:
         from nmpconv.targets import most
 

@@ -78,14 +78,17 @@ def command(
         "dry_run": dry_run,
         "target": target and target.value,
     }
+    journal = path.with_name(f"{path.name}.auto.json") if quantization.bits is options.Bits.AUTO else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
     from nmpconv.files import write_file
 
     with show.progress() as progress:
-        result = nmpconv.convert(model, found, **given, progress=progress)
+        result = nmpconv.convert(model, found, **given, journal=journal, progress=progress)
     if not dry_run:
         write_file(path, result.data)
+    if journal is not None:
+        journal.unlink(missing_ok=True)
     needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
     report, written = result.report, None if dry_run else path
     if json:

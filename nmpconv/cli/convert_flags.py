@@ -47,9 +47,28 @@ class Quantization(Group):
     bits: Annotated[
         options.Bits,
         typer.Option(
-            help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights."
+            help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights; "
+            "auto: 8, and int16 where --goal and --budget want it."
         ),
     ] = options.Bits.INT8
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=N",
+            help="Of --bits auto, on images that nothing is fitted to: sqnr=30 (dB), agreement=99 (%) or top1-drop=0.5 "
+            "(points; needs labels).",
+            show_default=False,
+        ),
+    ] = None
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COST=N",
+            help="Of --bits auto: ram=64k, flash=200k, instructions=+10%; +N% is against 8 bits. Repeatable. What "
+            "instructions stands for is in docs/usage.md.",
+            show_default=False,
+        ),
+    ] = None
     strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: all activations and weights int8.")] = False
     precise: Annotated[bool, typer.Option("--precise", help="With --bits 8: int16 in more places.")] = False
     per_tensor: Annotated[
@@ -109,7 +128,7 @@ class Quantization(Group):
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        return self.given()
+        return self.given() | {"budget": options.names(self.budget or ())}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,15 @@ def command(
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
     label_offset: Annotated[int, typer.Option(help="Added to every label to get the index of its class.")] = 0,
     max_pixels: options.MaxPixels = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE.py:FUNCTION",
+            help="psnr or miou against the float model, or a function or class of yours, called with outputs, label "
+            "and reference of each sample. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     json: options.Json = False,
@@ -50,6 +59,7 @@ def command(
             limit=limit,
             label_offset=label_offset,
             max_pixels=max_pixels,
+            metric=metric,
             cpu=cpu,
             threads=threads,
             progress=progress,
@@ -64,6 +74,7 @@ def command(
                 "reference_top5": found.reference_top5,
                 "agreement": found.agreement,
                 "sqnr_db": found.mean_sqnr_db,
+                "metrics": dict(found.metrics),
                 "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
                 + [{"name": name, "equal": value} for name, value in found.equal.items()],
             }
@@ -81,8 +92,9 @@ def command(
             ("samples", str(found.n)),
             ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
             ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in found.sqnr.items())),
+            *((name, f"{value:.4g}") for name, value in found.metrics.items()),
             ("equal", "\n".join(f"{show.rate(value)} of the elements  {name}" for name, value in found.equal.items())),
         ]
     )
-    if found.top1 is None and reference is None:
+    if found.top1 is None and reference is None and not found.metrics:
         show.say("there are no labels and no --reference: nothing to compare with")

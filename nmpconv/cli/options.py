@@ -47,6 +47,7 @@ class Bits(str, Enum):
     INT8 = "8"
     INT16 = "16"
     A16W8 = "a16w8"
+    AUTO = "auto"
 
 
 class Method(str, Enum):

@@ -11,6 +11,7 @@ from nmpconv.cli import show
 from nmpconv.metrics import SAME_DB
 
 if TYPE_CHECKING:
+    from nmpconv.auto import Candidate
     from nmpconv.report import Layer, Report
     from nmpconv.targets import Needs
 
@@ -37,6 +38,8 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
     spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
+    if report.front:
+        show_front(report.front)
     show.facts(
         [
             ("model", str(model)),
@@ -86,6 +89,35 @@ def _bias_rule(report: Report) -> str:
     cost = report.bias_rule_cost_db
     known = cost is not None and math.isfinite(cost)
     return f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)" if known else ""
+
+
+NAMED = 3  # tensors of a candidate; --json has all
+
+
+def show_front(front: Sequence[Candidate]) -> None:
+    """What no other candidate betters in all of RAM, work and SQNR."""
+
+    def percent(value: float | None) -> str:
+        return show.NOTHING if value is None else f"{value:.1f}"
+
+    rows = [
+        [
+            "*" if one.taken else "",
+            str(len(one.wide)),
+            show.db(one.db),
+            percent(one.agreement),
+            percent(one.top1_drop),
+            str(one.ram),
+            str(one.flash),
+            show.scaled(one.work).strip(),
+            ", ".join(one.wide[:NAMED]) + (f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""),
+        ]
+        for one in front
+    ]
+    columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">work", "tensors")
+    show.table(
+        columns, rows, title="Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes)"
+    )
 
 
 def _float(report: Report) -> str:

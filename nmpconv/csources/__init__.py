@@ -31,13 +31,15 @@ COLUMNS = 20  # bytes of a line of an array
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
-def bundle(data: bytes | None) -> dict[str, bytes]:
-    """Relative path to content. data: a .nmp file, None for the interpreter alone."""
+def bundle(data: bytes | None, *, tensors: bool = False) -> dict[str, bytes]:
+    """Relative path to content. data: a .nmp file, None for the interpreter alone. tensors: the header has the grids of
+    all activations, too.
+    """
     model = None if data is None else read(data)
     arena_bytes = 0 if data is None else most(data)
     files = {f"src/{path}": text for path, text in _interpreter(model)}
     if data is not None and model is not None:
-        files["src/model_data.h"] = _header(model, arena_bytes)
+        files["src/model_data.h"] = _header(model, arena_bytes, tensors)
         files["src/model_data.c"] = _array(data)
         files["example/main.c"] = _example(model)
     for name in ("CMakeLists.txt", "library.properties", "library.json"):
@@ -158,8 +160,11 @@ def _filled(name: str, **values: object) -> str:
     return text
 
 
-def _header(model: Model, arena_bytes: int) -> str:
+def _header(model: Model, arena_bytes: int, tensors: bool) -> str:
     ports = [*_ports("INPUT", model.inputs, model), *_ports("OUTPUT", model.outputs, model)]
+    for i, tensor in enumerate(model.tensors if tensors else ()):
+        if tensor.data is None:  # constants have many exponents: nmp_tensor_at tells them
+            ports += [*_grid(f"TENSOR_{i}", tensor.name, tensor)]
     return _filled(
         "model_data.h",
         NAME=_comment(model.name),
@@ -172,15 +177,18 @@ def _header(model: Model, arena_bytes: int) -> str:
 
 def _ports(role: str, ports: Sequence[Port], model: Model) -> Iterator[str]:
     for i, port in enumerate(ports):
-        tensor = model.tensors[port.tensor]
-        shape = " x ".join(map(str, tensor.shape))
-        yield f"\n/* {_comment(port.name)}: {tensor.dtype} [{shape}], real value = integer * 2^{tensor.exponents[0]} */"
-        yield f"#define MODEL_{role}_{i}_BYTES {tensor.nbytes}"
-        yield f"#define MODEL_{role}_{i}_EXPONENT ({tensor.exponents[0]})"
-        yield f"#define MODEL_{role}_{i}_SCALE {2.0 ** tensor.exponents[0]!r}f"
-        yield f"#define MODEL_{role}_{i}_OFFSET {tensor.origin!r}f /* real value = integer * SCALE + OFFSET */"
-        yield f"#define MODEL_{role}_{i}_MIN ({tensor.clip_min})"
-        yield f"#define MODEL_{role}_{i}_MAX ({tensor.clip_max})"
+        yield from _grid(f"{role}_{i}", port.name, model.tensors[port.tensor])
+
+
+def _grid(macro: str, name: str, tensor: Tensor) -> Iterator[str]:
+    shape = " x ".join(map(str, tensor.shape))
+    yield f"\n/* {_comment(name)}: {tensor.dtype} [{shape}], real value = integer * SCALE + OFFSET */"
+    yield f"#define MODEL_{macro}_BYTES {tensor.nbytes}"
+    yield f"#define MODEL_{macro}_EXPONENT ({tensor.exponents[0]})"
+    yield f"#define MODEL_{macro}_SCALE {2.0 ** tensor.exponents[0]!r}f /* 2^EXPONENT */"
+    yield f"#define MODEL_{macro}_OFFSET {tensor.origin!r}f"
+    yield f"#define MODEL_{macro}_MIN ({tensor.clip_min})"
+    yield f"#define MODEL_{macro}_MAX ({tensor.clip_max})"
 
 
 def _comment(text: str) -> str:

@@ -23,7 +23,7 @@ PRINTED = {
     "bundle": {"json"},
 }
 RENAMED = {"calib": "data"}  # what all functions call their samples
-OURS = {"model", "data", "example_inputs", "progress"}  # keywords without a flag
+OURS = {"model", "data", "example_inputs", "journal", "progress"}  # keywords without a flag
 
 
 class Flag(NamedTuple):

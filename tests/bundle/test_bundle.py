@@ -204,6 +204,15 @@ def test_the_header_has_the_grids_of_ports(model: Path, tmp_path: Path) -> None:
     assert subprocess.run([program]).returncode == 0
 
 
+def test_all_activations_on_request(model: Path, tmp_path: Path) -> None:
+    assert main(["bundle", str(model), "-o", str(tmp_path / "b"), "--tensors"]) == 0
+    header = (tmp_path / "b" / "src" / "model_data.h").read_text()
+    for i, tensor in enumerate(read(model).tensors):
+        exponent = f"#define MODEL_TENSOR_{i}_EXPONENT ({tensor.exponents[0]})\n"
+        assert (exponent in header) == (tensor.data is None)
+    assert "MODEL_TENSOR" not in bundle(model.read_bytes())["src/model_data.h"].decode()
+
+
 def test_names_cannot_leave_a_comment(model: Path) -> None:
     from nmpconv.file import flat
 

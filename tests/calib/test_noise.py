@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
 from float_nets import RELU, Net, feeds, in_bits, observed, on_grids, residual
 
-from nmpconv.calib import noise
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise import budget
 from nmpconv.fit import Fitter
@@ -98,10 +97,9 @@ def test_images_that_do_not_batch() -> None:
     assert mixed == pytest.approx(plain, rel=1e-3)
 
 
-def test_what_is_too_large_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_skipped() -> None:
     graph = coarse(linear(4))
     found = budget(graph, grid_groups(graph), ["y"], [])
     assert (found.shares, found.skipped) == ({}, "no images")
-    monkeypatch.setattr(noise, "MACS_MAX", 10)
-    found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3))
+    found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3), 10)
     assert (found.shares, found.skipped) == ({}, "the net is too large to measure where its noise comes from")

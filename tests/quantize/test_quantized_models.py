@@ -218,3 +218,12 @@ def test_ranges_win_over_calibration(tmp_path: Path) -> None:
     result = made(path, data, None, equalize="none", method="max")
     (row,) = [row for row in result.report.legalized if row.name == "r1q"]
     assert (row.exponent, row.bits) == (0, 8)
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_its_recipe_makes_the_same_bytes(
+    quantized: Callable[..., Path], samples: Path, tmp_path: Path, images: bool
+) -> None:
+    model, calib = quantized("digits", True, "QUInt8"), samples / "digits" / "calib" if images else None
+    first = made(model, calib, LOOK["digits"], save_recipe=tmp_path / "r.toml")
+    assert made(model, calib, LOOK["digits"], recipe=tmp_path / "r.toml").data == first.data

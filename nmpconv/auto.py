@@ -1,0 +1,388 @@
+"""Which tensors get 16 bits, for a goal and within budgets: `--bits auto`.
+
+1. The model is converted as with `--bits 8`. Where that meets the goal, nothing gets wider.
+2. The shares of the noise at the heads (`calib.noise`) over the costs order the grids; the best ones get 16 bits, as
+   many as the goal is expected to need, or as make half of the noise that is left: a greedy knapsack. Shares are
+   measured again after each step, since they do not add up where a net amplifies noise.
+3. Each candidate is fitted, planned, written, and run by the C interpreter on images that nothing was fitted to. That
+   decides; shares only propose. What breaks a budget is taken back.
+4. Once the goal is met, wide tensors that it does not need become narrow again, the least worth first.
+
+RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors. Work
+is no count of instructions: multiply-accumulates times the bytes of an element of their first input, and the bytes of
+all results. The order is deterministic, and what was measured is kept in a journal, so a killed search goes on where it
+was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmpconv import targets
+from nmpconv.accuracy import infer
+from nmpconv.calib import evidence as calibration
+from nmpconv.calib.evidence import Feeds
+from nmpconv.calib.noise import budget as noise_budget
+from nmpconv.errors import InputError, UsageError
+from nmpconv.file.writer import to_bytes
+from nmpconv.files import read_text, write_file
+from nmpconv.fit import Fitter, Recipe, heads, scored
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.passes.quantize.exponents import provisional
+from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.passes.quantize.rounding import integers
+from nmpconv.progress import Progress
+from nmpconv.run import runtime
+
+GOALS = {"sqnr": "dB, at least", "agreement": "% of images with the float model's best class", "top1-drop": "points"}
+BUDGETS = ("instructions", "ram", "flash")
+UNITS = {"": 1, "k": 1024, "m": 1024**2}
+CANDIDATES_MOST = 32  # that are fitted
+MACS_MOST = 2 * 10**11  # of measuring shares once
+LEAST_SHARE = 0.01  # of the noise, below which a tensor is no candidate
+LEAST_GAIN = 0.5  # dB that a step has to bring where there is no goal
+PLACE = "--bits auto"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """kind: of GOALS. value: the least SQNR or agreement, or the most that top-1 may drop by."""
+
+    kind: str
+    value: float
+
+    @staticmethod
+    def of(text: str) -> Goal:
+        """Of "sqnr=30" and so on; UsageError for anything else."""
+        found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text)
+        if found is None:
+            raise UsageError(f"{text!r} is no goal", where="--goal", hint="sqnr=30, agreement=99 or top1-drop=0.5")
+        return Goal(found[1], float(found[2]))
+
+    def met(self, one: Candidate) -> bool:
+        found = {"sqnr": one.db, "agreement": one.agreement, "top1-drop": one.top1_drop}[self.kind]
+        if found is None:
+            raise UsageError(f"the model's first output is no vector of scores: no {self.kind}", hint="--goal sqnr=30")
+        return found <= self.value if self.kind == "top1-drop" else found >= self.value
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most of a cost; relative: in parts of what the model takes at 8 bits, as 1.1."""
+
+    most: float
+    relative: bool
+
+    @staticmethod
+    def of(text: str) -> tuple[str, Limit]:
+        """The name of the cost and the limit, of "ram=64k", "instructions=+10%" and so on."""
+        found = re.fullmatch(rf"({'|'.join(BUDGETS)})=(?:\+(\d+(?:\.\d+)?)%|(\d+)([kKmM]?))", text)
+        if found is None or (found[1] == "instructions" and found[3]):
+            hint = "instructions=+10%, ram=64k, ram=+20%, flash=200k"
+            raise UsageError(f"{text!r} is no budget", where="--budget", hint=hint)
+        if found[2]:
+            return found[1], Limit(1 + float(found[2]) / 100, True)
+        return found[1], Limit(float(found[3]) * UNITS[found[4].lower()], False)
+
+
+def wanted(goal: str | None, budget: Sequence[str]) -> tuple[Goal | None, dict[str, Limit]]:
+    """The goal and the limits by cost."""
+    if goal is None and not budget:
+        raise UsageError("--bits auto needs a goal or a budget", hint="--goal sqnr=30, --budget ram=+20%")
+    limits = [Limit.of(text) for text in budget]
+    if twice := [name for i, (name, _) in enumerate(limits) if name in dict(limits[:i])]:
+        raise UsageError(f"two budgets of {twice[0]}", where="--budget")
+    return None if goal is None else Goal.of(goal), dict(limits)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
+    (points): on held-out images. ram, flash: bytes. work: see above."""
+
+    wide: tuple[str, ...]
+    db: float
+    agreement: float | None
+    top1_drop: float | None
+    ram: int
+    flash: int
+    work: int
+    taken: bool = False
+
+    def cost(self, name: str) -> int:
+        return self.work if name == "instructions" else self.ram if name == "ram" else self.flash
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
+    on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
+    activations."""
+
+    images: Feeds
+    labels: Sequence[int] | None
+    fitted: Feeds
+    finish: Callable[[Graph], Graph]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+
+    def fingerprint(self, recipe: bytes) -> str:
+        """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
+        facts = json.dumps([dict(self.metadata), self.labels], sort_keys=True).encode()
+        digest = hashlib.sha256(facts + recipe)
+        for feeds in (self.fitted, self.images):
+            for i in range(len(feeds)):
+                for name, x in feeds[i].items():
+                    digest.update(name.encode() + np.ascontiguousarray(x).tobytes())
+        return digest.hexdigest()
+
+
+class Journal:
+    """What was measured, in a file that is written whole after each candidate. None: nowhere.
+
+    of: what the measurements belong to; a journal of something else is begun anew.
+    """
+
+    def __init__(self, path: Path | None, of: str) -> None:
+        self._path, self._of = path, of
+        self._found: dict[str, dict] = {}
+        if path is not None and path.exists():
+            try:
+                self._found = _kept(json.loads(read_text(path, "journal")), of)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                raise InputError("not a journal of --bits auto", where=str(path), hint="remove it") from None
+
+    def get(self, wide: Sequence[str]) -> dict | None:
+        return self._found.get(json.dumps(wide))
+
+    def put(self, wide: Sequence[str], measured: dict) -> None:
+        self._found[json.dumps(wide)] = measured
+        if self._path is not None:
+            write_file(self._path, json.dumps({"of": self._of, "measured": self._found}, indent=1).encode())
+
+
+def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
+    """What it has measured of this; ValueError and its like for what is no journal."""
+    if journal["of"] != of:
+        return {}
+    for row in journal["measured"].values():
+        one = Candidate(**row["candidate"])
+        numbers = [one.db, one.ram, one.flash, one.work, *row["shares"].values()]
+        rates = [rate for rate in (one.agreement, one.top1_drop) if rate is not None]
+        if not all(isinstance(x, int | float) for x in (*numbers, *rates)):
+            raise ValueError(row)
+    return dict(journal["measured"])
+
+
+@dataclass
+class Search:
+    """One search. choices: what a recipe says already; what it says of bits stays."""
+
+    fitter: Fitter
+    recipe: Recipe
+    trial: Trial
+    goal: Goal | None
+    limits: Mapping[str, Limit]
+    journal: Journal
+    progress: Progress
+    _measured: dict[tuple[str, ...], Candidate] = field(default_factory=dict)
+    _shares: dict[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph = self.fitter.graph
+        self._heads = heads(graph)
+        self._wanted = calibration.outputs(graph, self.trial.images, self._heads)
+        self._float_top1 = self._top1(self._wanted[self._heads[0]])
+        needs_labels = self.goal is not None and self.goal.kind == "top1-drop"
+        if needs_labels and self._float_top1 is None:
+            raise UsageError("top1-drop needs labels", where="--goal", hint="a --calib CSV with file,label, or folders")
+        classes = self._wanted[self._heads[0]][0].size
+        if needs_labels and self._float_top1 is not None and self._float_top1 < 110 / classes:
+            message = f"the labels do not fit: the float model is right on {self._float_top1:.1f} % of the images"
+            raise UsageError(message, where="--goal")
+
+    def run(self) -> tuple[Candidate, list[Candidate]]:
+        """The candidate that is taken, and the front: what no other one betters in all of RAM, work and SQNR."""
+        best = base = self._candidate(())
+        most = {name: limit.most * (base.cost(name) if limit.relative else 1) for name, limit in self.limits.items()}
+        if over := [name for name in most if base.cost(name) > most[name]]:
+            taken, allowed = base.cost(over[0]), most[over[0]]
+            raise UsageError(f"{over[0]}: {taken} at 8 bits already, {allowed:.0f} allowed", where="--budget")
+        banned: set[str] = set()
+        while not self._met(best) and len(self._measured) < CANDIDATES_MOST:
+            added = self._step(best, banned)
+            if not added:
+                break
+            found = self._affordable(best, added, most)
+            if found is None:
+                banned.add(added[0])
+            elif found.db <= best.db + (LEAST_GAIN if self.goal is None else 0.0):
+                banned.update(found.wide)
+            else:
+                best = found
+        if self._met(best):
+            best = self._pruned(best)
+        tried = self._measured.values()
+        front = [replace(o, taken=o is best) for o in tried if o is best or not any(_betters(p, o) for p in tried)]
+        return best, sorted(front, key=lambda one: (one.work, one.ram, one.db))
+
+    def _affordable(self, best: Candidate, added: Sequence[str], most: Mapping[str, float]) -> Candidate | None:
+        """The candidate with as many of these as the budgets allow; None: not even the first."""
+        while added:
+            found = self._candidate((*best.wide, *added))
+            if all(found.cost(name) <= most[name] for name in most):
+                return found
+            added = added[: len(added) // 2]
+        return None
+
+    def warnings(self, taken: Candidate) -> tuple[str, ...]:
+        """That the goal is not reached, and why."""
+        if self.goal is None or self._met(taken):
+            return ()
+        why = (
+            "within the budget" if self.limits else f"by tensors that make {100 * LEAST_SHARE:.0f} % of the noise each"
+        )
+        return (f"the goal {self.goal.kind}={self.goal.value:g} is not reached {why}",)
+
+    def _met(self, one: Candidate) -> bool:
+        return self.goal is not None and self.goal.met(one)
+
+    def _pruned(self, best: Candidate) -> Candidate:
+        """Case 4: in parts, of half of them first and of one at last."""
+        shares = self._shares[()]
+        order = sorted(best.wide, key=lambda name: (shares.get(name, 0.0), name))
+        size = len(order) // 2
+        while size:
+            at = 0
+            while at < len(order) and len(self._measured) < CANDIDATES_MOST:
+                rest = order[:at] + order[at + size :]
+                less = self._candidate(tuple(rest), shares=False)
+                if self._met(less):
+                    best, order = less, rest
+                else:
+                    at += size
+            size //= 2
+        return best
+
+    def _step(self, best: Candidate, banned: set[str]) -> tuple[str, ...]:
+        """Case 2: the grids that get 16 bits next."""
+        shares = {n: s for n, s in self._shares[best.wide].items() if n not in banned and s >= LEAST_SHARE}
+        costs = {name: self._cost(best.wide, name) for name in shares}
+        order = sorted(shares, key=lambda name: (-shares[name] / costs[name], name))
+        left = sum(self._shares[best.wide].values())
+        wanted = left / 2
+        if self.goal is not None and self.goal.kind == "sqnr":
+            wanted = left * (1 - 10 ** ((best.db - self.goal.value) / 10))
+        chosen: list[str] = []
+        for name in order:
+            if chosen and sum(shares[n] for n in chosen) >= wanted:
+                break
+            chosen.append(name)
+        return tuple(chosen)
+
+    def _bits(self, wide: Sequence[str]) -> dict[str, int]:
+        groups = [group for group in grid_groups(self.fitter.graph) if set(group) & {*wide}]
+        return {**self.fitter.bits, **{name: 16 for group in groups for name in group}}
+
+    def _cost(self, wide: Sequence[str], name: str) -> float:
+        """What this grid adds to RAM and to work, in parts of both; only to order grids by."""
+        before, after = (provisional(self.fitter.graph, self._bits(names)) for names in (wide, (*wide, name)))
+        ram, more = plan_memory.lower_bound(before), plan_memory.lower_bound(after)
+        return 1e-3 + (more - ram) / ram + (work(after) - work(before)) / work(before)
+
+    def _candidate(self, wide: tuple[str, ...], *, shares: bool = True) -> Candidate:
+        """Case 3, or what the journal has of it. shares: measure them, too, for the next step."""
+        graph_order = {value.name: i for i, value in enumerate(self.fitter.graph.activations())}
+        wide = tuple(sorted(wide, key=graph_order.__getitem__))
+        if wide not in self._measured:
+            kept = self.journal.get(wide)
+            if kept is None:
+                kept = self._measure(wide, shares)
+                self.journal.put(wide, kept)
+            self._measured[wide] = Candidate(**{**kept["candidate"], "wide": wide})
+            self._shares[wide] = kept["shares"]
+            self.progress("widths", len(self._measured), CANDIDATES_MOST)
+        return self._measured[wide]
+
+    def _measure(self, wide: tuple[str, ...], shares: bool) -> dict:
+        fitter = self.fitter.with_choices(widened(self.fitter.choices, wide))
+        prepared = fitter.prepare(self.recipe.equalize, self.trial.fitted, Trace())
+        whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
+        planned = self.trial.finish(whole)
+        data, got = to_bytes(planned, dict(self.trial.metadata)), self._outputs(plan_memory.run(whole))
+        score = scored(self._wanted, got, self._heads)
+        top1 = self._top1(got[self._heads[0]])
+        drop = None if top1 is None or self._float_top1 is None else self._float_top1 - top1
+        micro = self.trial.target in targets.MICROCONTROLLERS
+        ram = targets.needs(data, str(self.trial.target)).arena if micro else plan_memory.peak(planned)
+        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned))
+        return {"candidate": asdict(one), "shares": self._noise(prepared.ranged) if shares else {}}
+
+    def _noise(self, ranged: Graph) -> dict[str, float]:
+        """Shares of the grids that could get 16 bits, by a name of the float graph."""
+        known = {value.name for value in self.fitter.graph.activations()}
+        groups = [named for group in grid_groups(ranged) if (named := self._narrow(ranged, group, known))]
+        found = noise_budget(ranged, groups, self._heads, self.trial.fitted, MACS_MOST)
+        if found.skipped:
+            raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
+        return dict(found.shares)
+
+    def _narrow(self, ranged: Graph, group: Sequence[str], known: set[str]) -> list[str]:
+        """The members of a grid, those that have names in the float graph first; none where its width is given."""
+        quant = ranged[group[0]].quant
+        rows = self.fitter.choices.tensors
+        fixed = quant is None or quant.bits == 16 or any("bits" in rows.get(name, {}) for name in group)
+        named = sorted(group, key=lambda name: name not in known)
+        return [] if fixed or named[0] not in known else named
+
+    def _outputs(self, planned: Graph) -> dict[str, np.ndarray]:
+        """Real values of the heads of all held-out images, by the C interpreter."""
+        net = runtime.load(to_bytes(planned, {}))
+        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
+        keep = [places[name] for name in self._heads]
+        runs = []
+        for i in range(len(self.trial.images)):
+            image = self.trial.images[i]
+            runs.append(infer(net, {name: integers(image[name], planned[name]) for name in planned.inputs}, keep)[1])
+        return {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self._heads)}
+
+    def _top1(self, scores: np.ndarray) -> float | None:
+        labels = self.trial.labels
+        if labels is None or sum(dim > 1 for dim in scores.shape[1:]) != 1:
+            return None
+        return 100 * float(np.mean(np.argmax(scores.reshape(len(scores), -1), axis=1) == np.asarray(labels)))
+
+
+def widened(choices: Choices, wide: Sequence[str]) -> Choices:
+    """The choices, and 16 bits for these tensors."""
+    rows = dict(choices.tensors)
+    for name in wide:
+        rows[name] = {**rows.get(name, {}), "bits": Said(16, PLACE)}
+    return Choices(rows, choices.ops)
+
+
+def work(graph: Graph) -> int:
+    """Multiply-accumulates times the bytes of an element of their first input, and the bytes of all results."""
+    total = 0
+    for node in graph.nodes:
+        macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
+        total += macs * np.dtype(graph[node.inputs[0]].dtype).itemsize + sum(value.nbytes for value in graph.outs(node))
+    return total
+
+
+def _betters(a: Candidate, b: Candidate) -> bool:
+    """Whether a is at least as good in everything, and better in something."""
+    ours, theirs = ((one.ram, one.work, -one.db) for one in (a, b))
+    return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs
