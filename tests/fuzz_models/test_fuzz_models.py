@@ -289,12 +289,27 @@ def found() -> dict[str, Case]:
             Node("Div", ("x", "d"), ("y",)),
             w=np.arange(1, 109).reshape(108, 1),
         ),
+        "small keys": net(
+            Node("Mul", ("x", "tenth"), ("a",)),
+            Node("Relu", ("a",), ("k",)),
+            Node("Mul", ("x", "x"), ("q",)),
+            Node("MatMul", ("k", "x"), ("s",)),
+            Node("MatMul", ("q", "s"), ("top",)),
+            Node("MatMul", ("q", "k"), ("dots",)),
+            Node("ReduceSum", ("dots", "last"), ("total",)),
+            Node("Add", ("total", "one"), ("bottom",)),
+            Node("Div", ("top", "bottom"), ("y",)),
+            tenth=0.1,
+            one=0.5,
+        ),
         "length of one": net(
             Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0
         ),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
     scales = {"affine": 50, "clipped": 50}
+    keys = cases["small keys"]
+    cases["small keys"] = replace(keys, constants={**keys.constants, "last": np.array([-1])})
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
     equals = 100 * np.where(x[..., :1, :1] > 0, x, x[..., :1])
@@ -306,7 +321,7 @@ def found() -> dict[str, Case]:
         {"x": np.concatenate([negative, 3 * negative]).astype(np.float16)},
         ("y",),
     )
-    few = {"padding": x[:4], "length of one": x[:2], "rows of equals": equals}
+    few = {"padding": x[:4], "length of one": x[:2], "rows of equals": equals, "small keys": x / 30}
     return (
         fed
         | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()}

@@ -4,13 +4,13 @@
 next to others in its tensor, and so would be the bits that it has left: the row q is normalized before.
 
 1. divide of two slices of one product of matrices, along the axis of its columns; q may be either of its operands.
-2. The same with a number e > 0 added to the divisor: it becomes one more element of q, so that it is divided by the
-   same length. That also keeps a row of zeros apart from 0 / 0.
+2. The same with a number e > 0 added to the divisor, up to EPSILON_MAX: it becomes one more element of q, so that it
+   is divided by the same length. That also keeps a row of zeros apart from 0 / 0.
 3. Where a and b are columns of K^T V with K >= 0, each feature of K is divided by its largest element first. Otherwise
    the sums of products are as large as K and V together: an image with a strong K leaves few bits to the others, or
    saturates, and a divisor that weak features make has hardly any. The features of q are multiplied by the same, over
-   the largest of all, and the row is normalized again. Where b sums up K and q >= 0, no divisor is below 1 then: each
-   feature has an element of 1, and a row of length 1 has a sum of at least 1.
+   the largest of all (with e: and of 1), and the row is normalized again. Where b sums up K and q >= 0, no divisor is
+   below 1 then: each feature has an element of 1, and a row of length 1 has a sum of at least 1.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from nmpconv.ops.transpose import TransposeParams
 from nmpconv.passes.float.squares import read, walk
 from nmpconv.passes.rewrite import Editor, apply
 
+EPSILON_MAX = 0.1  # a larger one is no guard against 0 / 0: next to it in a row, q may have no bits left
 TINY = 1e-30  # the least number to divide a feature by
 
 
@@ -57,9 +58,9 @@ def _join(editor: Editor, node: Node) -> bool:  # case 4
         return False
     count = editor[source].shape[-1]
     found = read(editor, source, nodes, 1.0)
-    if found is None or found[0] != (len(rows),) or abs(found[1] - count) > 1e-6 * count or found[2] < 0:
+    if found is None or found[0] != (len(rows),) or abs(found[1] - count) > 1e-6 * count:
         return False
-    if editor[v].is_const or editor[node.inputs[1]].shape != (*rows, 1):
+    if not 0 <= found[2] <= EPSILON_MAX or editor[v].is_const or editor[node.inputs[1]].shape != (*rows, 1):
         return False
     ones = editor.const(f"{node.name}.one", np.ones(1))
     rank, width = len(editor[v].shape), editor[v].shape[-2]
@@ -95,7 +96,7 @@ def _normalize(editor: Editor, node: Node) -> bool:
     epsilon = 0.0
     if bottom.op == "add" and (found := _number(editor, bottom)) is not None:  # case 2
         bottom, epsilon = editor.producer(found[0]), found[1]
-    if bottom is None or epsilon < 0 or (bottom.op, top.op) != ("slice", "slice"):
+    if bottom is None or not 0 <= epsilon <= EPSILON_MAX or (bottom.op, top.op) != ("slice", "slice"):
         return False
     product = editor.producer(top.inputs[0])
     if product is None or product.op != "batch_matmul" or top.inputs[0] != bottom.inputs[0]:
@@ -122,8 +123,9 @@ def _rewrite(editor: Editor, node: Node, product: Node, bottom: Node, side: int,
         pads = (*(0,) * (2 * len(editor[q].shape) - 1), 1)
         q = editor.emit("pad", (q, number), PadParams(pads), at=product)
     unit = _unit(editor, product, q)
+    least = 1.0 if epsilon else TINY  # so that the number, of a row of length 1, stays within 1
     if (
-        scaled := _scale_keys(editor, product.inputs[1 - side], (*editor[q].shape[:-1], features))
+        scaled := _scale_keys(editor, product.inputs[1 - side], (*editor[q].shape[:-1], features), least)
     ) is not None:  # case 3
         shares, largest = scaled
         rows = [editor.emit("mul", (_part(editor, product, unit, 0, features), shares), at=product, clamp=(-1.0, 1.0))]
@@ -153,11 +155,11 @@ def _unit(editor: Editor, at: Node, rows: str) -> str:
     return editor.emit("lrn", (rows,), LrnParams(size, alpha=float(size), beta=0.5, bias=0.0), at=at)
 
 
-def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...]) -> tuple[str, str] | None:
+def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...], least: float) -> tuple[str, str] | None:
     """Divide each feature of K by its largest element. None where there is no K.
 
-    Returns what the features were divided by, over the largest of them, [..., 1, features], and that one [..., 1, 1].
-    name: V^T K, whose last axis counts features. queries: the shape of q.
+    Returns what the features were divided by, over the largest of them and of ``least``, [..., 1, features], and that
+    largest one [..., 1, 1]. name: V^T K, whose last axis counts features. queries: the shape of q.
     """
     node, place = editor.producer(name), 1  # of the operand whose rows are the last axis
     while node is not None and node.op == "transpose" and editor.only_user(node.outputs[0]) is not None:
@@ -174,20 +176,20 @@ def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...]) -> tuple[st
     if editor[name].is_const or clamp is None or clamp[0] < 0 or (*outer, features) != (*queries[:-2], queries[-1]):
         return None
     matrices = math.prod(outer)
-    reach = _largest(editor, node, name, matrices * features, count)
+    reach = _largest(editor, node, name, matrices * features, count, TINY)
     keys = editor.emit(
         "divide", (name, _reshaped(editor, node, reach, (*outer, features, 1))), at=node, clamp=(0.0, 1.0)
     )
     editor.set(replace(node, inputs=tuple(keys if i == place else other for i, other in enumerate(node.inputs))))
-    largest = _reshaped(editor, node, _largest(editor, node, reach, matrices, features), (*outer, 1, 1))
+    largest = _reshaped(editor, node, _largest(editor, node, reach, matrices, features, least), (*outer, 1, 1))
     row = _reshaped(editor, node, reach, (*outer, 1, features))
     return editor.emit("divide", (row, largest), at=node, clamp=(0.0, 1.0)), largest
 
 
-def _largest(editor: Editor, at: Node, x: str, rows: int, count: int) -> str:
-    """The largest element of each row, and at least TINY: [1, rows, 1, 1]."""
+def _largest(editor: Editor, at: Node, x: str, rows: int, count: int, least: float) -> str:
+    """The largest element of each row, and at least ``least``: [1, rows, 1, 1]."""
     y = editor.emit("max_pool", (_reshaped(editor, at, x, (1, rows, count, 1)),), MaxPoolParams(1, count), at=at)
-    return editor.emit("requantize", (y,), at=at, clamp=(TINY, math.inf))
+    return editor.emit("requantize", (y,), at=at, clamp=(least, math.inf))
 
 
 def _reshaped(editor: Editor, at: Node, x: str, shape: tuple[int, ...]) -> str:
