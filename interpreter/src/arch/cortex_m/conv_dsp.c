@@ -3,7 +3,7 @@
  * 1. Pixels go by four or two. Their patches are expanded to int16, in the order in which SXTB16 expands a word of int8
  *    weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word by word, so that one
  *    LDM brings what meets one word of weights.
- * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel (conv_dsp_single.c).
+ * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel (conv_dsp_gemv.c).
  *
  * Sums are int32 where neither the products nor what the sum starts at can reach 2^30, else int64. Patches of four
  * pixels are in the scratch where that is small, else at the end of y, until the results get there.
@@ -171,7 +171,7 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
     }
     if (n == 1) {
       patch = rest == per_group ? linear(c, pixel, group, at->spare) : patch;
-      nmp_conv_dsp_single(c, e, patch, count, pixel);
+      nmp_conv_dsp_gemv(c, e, patch, count, pixel);
       continue;
     }
     for (size_t i = 0; i < n && rest == per_group; i++) {

@@ -137,7 +137,7 @@ nmp_conv_dsp_rows nmp_conv_dsp_four, nmp_conv_dsp_two; /* nmp_dsp_is_narrow */
 nmp_conv_dsp_rows nmp_conv_dsp_two_wide;
 
 /* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */
-void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
+void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
 
 /* The last 1..3 elements of a row of k weights as they meet an expanded patch. Nothing after the row is read. */
 void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]);

@@ -13,7 +13,7 @@
 
 #ifdef NMP_HAS_GEMM
 
-/* A line is a row of output pixels; a single pixel where the pixels of x are the rows of the matrix as they are. */
+/* A line is a row of output pixels; one pixel where the pixels of x are the rows of the matrix as they are. */
 typedef struct nmp_gemm_shape {
   nmp_axis v, h;
   uint32_t images;

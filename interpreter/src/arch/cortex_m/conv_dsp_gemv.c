@@ -1,5 +1,5 @@
-/* One pixel at a time, for what is left over and for fully connected layers of batch 1: channels share the expansion of
- * the pixel. And what else the DSP convolutions need once a channel or more rarely.
+/* gemv: one pixel at a time, for what is left over and for fully connected layers of batch 1. Channels share the
+ * expansion of the pixel. And what else the DSP convolutions need once a channel or more rarely.
  */
 #include "arch/cortex_m/conv_dsp.h"
 #include "base/fixed.h"
@@ -241,7 +241,7 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
   }
 }
 
-void nmp_conv_dsp_single(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const int quick = e->bytes && count >= 4 && c->k % 4 == 0 && !nmp_x_wide(c);
   (!nmp_dsp_is_narrow(c) ? single_wide : quick ? single_bytes : single_narrow)(c, e, patch, count, pixel);
 }
