@@ -15,6 +15,8 @@ from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, 
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_float
 from nmpconv.frontend.check import Tensor, check, check_form, check_size
+from nmpconv.frontend.expand import expansion_of
+from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import label, reads, subgraphs
@@ -91,11 +93,8 @@ class Walk:
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]
         elements = {value.name: value.type.tensor_type.elem_type for value in real}
-        readers: dict[str, set[str]] = {name: {""} for name in self.outputs}
-        for node in self.nodes:
-            for name in reads(node):
-                readers.setdefault(name, set()).add(node.op_type)
-        self.to = Importer(shapes, elements, constants, activations, readers, path)
+        self.to = Importer(shapes, elements, constants, activations, path)
+        self.to.note_readers(self.nodes, self.outputs)
 
     def run(self) -> Graph:
         for node in self.nodes:
@@ -167,19 +166,13 @@ class Walk:
         opset = self.opset
         if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
             proto.domain, opset = "", OPSET_MAX
-        kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
-        op = OP_OF_ONNX.get(kind)
+        kind = _kind(proto)
         found: Mapping[str, Tensor] = {}
         try:
-            inputs = {name: self.to.tensor(name) for name in proto.input if name}
-            found = check(proto, inputs, self.to.constants, opset)
-            check_size(found)
+            found = self._checked(proto, opset)
             if kind == "If" and self.to.is_const(proto.input[0]):
                 return self._branch(proto)
-            if not self.to.try_fold(proto, found, self.opset):
-                if op is None:
-                    raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
-                self.to.lower(OnnxNode.of(proto, self.opset), op)
+            self._step(proto, found, self.opset)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
@@ -193,6 +186,34 @@ class Walk:
             self.invalid.append((_name(proto), kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, found)
 
+    def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, Tensor]:
+        """What ONNX says of its outputs."""
+        inputs = {name: self.to.tensor(name) for name in proto.input if name}
+        found = check(proto, inputs, self.to.constants, opset)
+        check_size(found)
+        return found
+
+    def _step(self, proto: onnx.NodeProto, found: Mapping[str, Tensor], opset: int) -> None:
+        """Fold, expand or lower one node."""
+        kind = _kind(proto)
+        if self.to.try_fold(proto, found, opset):
+            return
+        node = OnnxNode.of(proto, opset)
+        if (expansion := expansion_of(kind, node, self.to)) is not None:
+            expansion(node, Body(node, self.to, self._written))
+        elif (op := OP_OF_ONNX.get(kind)) is not None:
+            self.to.lower(node, op)
+        else:
+            raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
+
+    def _written(self, proto: onnx.NodeProto) -> None:
+        """One node of an expansion."""
+        found = self._checked(proto, OPSET_MAX)
+        try:
+            self._step(proto, found, OPSET_MAX)
+        finally:
+            self.to.assume(proto, found)
+
     def _branch(self, proto: onnx.NodeProto) -> None:
         """An If on a constant is the branch that it takes."""
         taken = "then_branch" if self.to.array(proto.input[0], "condition").all() else "else_branch"
@@ -205,6 +226,10 @@ class Walk:
             self._node(node)
         for value, output in zip(graph.output, proto.output, strict=True):
             self.to.alias(output, value.name)
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    return str(node.op_type if node.domain in DEFAULT_DOMAINS else f"{node.domain}.{node.op_type}")
 
 
 def _name(node: onnx.NodeProto) -> str:

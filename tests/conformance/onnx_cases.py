@@ -21,6 +21,7 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from nmpconv.calib.engine import OnnxEngine
+from nmpconv.frontend.expand import ALWAYS as EXPANDED
 from nmpconv.frontend.onnx import OP_OF_ONNX
 from nmpconv.frontend.read import OPSET_MIN
 
@@ -157,7 +158,7 @@ def _is_in_scope(case: OnnxCase) -> bool:
         if node.domain not in ("", "ai.onnx"):
             return False
         if computed.intersection(node.input) and node.op_type not in ("Shape", "Size"):
-            if node.op_type not in OP_OF_ONNX:
+            if node.op_type not in OP_OF_ONNX and node.op_type not in EXPANDED:
                 return False
             computed.update(node.output)
     return bool(computed.intersection(case.outputs))
