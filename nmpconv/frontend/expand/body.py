@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 
+_NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)  # what models compute in besides float32
 Operand = str | np.ndarray | float
 
 
@@ -32,7 +33,9 @@ class Body:
 
     def several(self, kind: str, inputs: Sequence[Operand], outputs: Sequence[str], **attributes: Any) -> list[str]:
         """A node with more than one output."""
-        names = [self.operand(operand) for operand in inputs]
+        elements = (self.element(operand) for operand in inputs if isinstance(operand, str) and operand)
+        narrow = next((element for element in elements if element in _NARROW), TensorProto.FLOAT)
+        names = [self.operand(operand, narrow) for operand in inputs]
         label = self.node.name or next(filter(None, self.node.outputs), "")
         self._step(helper.make_node(kind, names, list(outputs), label, **attributes))
         return list(outputs)
@@ -54,13 +57,20 @@ class Body:
         for copy in copies:
             self._step(copy)
 
-    def operand(self, operand: Operand) -> str:
-        """A name as it is; numbers and arrays as a constant, a float one for a Python float."""
+    def operand(self, operand: Operand, element: int = TensorProto.FLOAT) -> str:
+        """A name as it is; numbers and arrays as a constant. element: of the type that float ones get."""
         if isinstance(operand, str):
             return operand
+        data = np.asarray(operand, np.float32 if isinstance(operand, float) else None)
+        if data.dtype == np.float32:
+            data = data.astype(helper.tensor_dtype_to_np_dtype(element))
         name = self.name("constant")
-        self.to.define({name: np.asarray(operand, np.float32 if isinstance(operand, float) else None)})
+        self.to.define({name: data})
         return name
+
+    def element(self, name: str) -> int:
+        """Of onnx.TensorProto.DataType."""
+        return self.to.tensor(name).element
 
     def name(self, what: str) -> str:
         """A name for a new ONNX tensor."""

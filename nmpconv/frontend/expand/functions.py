@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnx import TensorProto
-
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.node import OnnxNode
-
-FLOAT = TensorProto.FLOAT
 
 
 def sign(node: OnnxNode, body: Body) -> None:
     """(x > 0) - (x < 0): exact at any width, where a table would blur the step."""
     x = node.input(0)
-    above, below = (body("Cast", body(kind, x, 0.0), to=FLOAT) for kind in ("Greater", "Less"))
+    above, below = (body("Cast", body(kind, x, 0.0), to=body.element(x)) for kind in ("Greater", "Less"))
     body("Sub", above, below, output=node.outputs[0])
 
 
 def thresholded(node: OnnxNode, body: Body) -> None:
     """x where it is above alpha, elsewhere 0."""
     x = node.input(0)
-    above = body("Cast", body("Greater", x, node.number("alpha", 1.0)), to=FLOAT)
+    above = body("Cast", body("Greater", x, node.number("alpha", 1.0)), to=body.element(x))
     body("Mul", x, above, output=node.outputs[0])
 
 
@@ -34,8 +30,8 @@ def shrink(node: OnnxNode, body: Body) -> None:
     if bias == limit >= 0:
         body("Sub", x, body("Clip", x, -limit, limit), output=node.outputs[0])
         return
-    above = body("Cast", body("Greater", x, limit), to=FLOAT)
-    below = body("Cast", body("Less", x, -limit), to=FLOAT)
+    above = body("Cast", body("Greater", x, limit), to=body.element(x))
+    below = body("Cast", body("Less", x, -limit), to=body.element(x))
     kept = body("Mul", x, body("Max", above, below), output="" if bias else node.outputs[0])
     if bias:
         shift = body("Mul", body("Sub", above, below), bias)
@@ -130,7 +126,7 @@ def hardmax(node: OnnxNode, body: Body) -> None:
     sizes = body.shape(x)
     places = np.arange(sizes[axis]).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
     found = body("Equal", body("ArgMax", x, axis=axis, keepdims=1), places)
-    body("Reshape", body("Cast", found, to=FLOAT), np.array(shape), output=node.outputs[0])
+    body("Reshape", body("Cast", found, to=body.element(node.input(0))), np.array(shape), output=node.outputs[0])
 
 
 def trilu(node: OnnxNode, body: Body) -> None:

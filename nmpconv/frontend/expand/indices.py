@@ -157,7 +157,7 @@ def gather(node: OnnxNode, body: Body) -> None:
     first = (axis, *(i for i in range(len(shape)) if i != axis))
     rest = [shape[i] for i in first[1:]]
     rows = body("Reshape", body("Transpose", table, perm=first), np.array([shape[axis], prod(rest)]))
-    hot = _hot(body, index, shape[axis], len(at))
+    hot = _hot(body, index, shape[axis], len(at), body.element(table))
     found = body("Reshape", body("MatMul", hot, rows), np.array([*at, *rest]))
     # The axes of the index go where the axis was.
     perm = (*range(len(at), len(at) + axis), *range(len(at)), *range(len(at) + axis, len(at) + len(rest)))
@@ -170,16 +170,17 @@ def one_hot(node: OnnxNode, body: Body) -> None:
     depth = int(body.to.array(node.input(1), "depth").item())
     off, on = body.to.array(node.input(2), "values").astype(np.float32).tolist()
     rank = len(body.shape(index))
-    hot = _hot(body, index, depth, node.axis(node.integer("axis", -1), rank + 1))
+    axis = node.axis(node.integer("axis", -1), rank + 1)
+    hot = _hot(body, index, depth, axis, TensorProto.FLOAT)
     scaled = body("Mul", hot, float(on - off))
     body("Add", scaled, float(off), output=node.outputs[0])
 
 
-def _hot(body: Body, index: str, depth: int, axis: int) -> str:
+def _hot(body: Body, index: str, depth: int, axis: int, element: int) -> str:
     """1.0 where the place along a new axis is the index, which may count from the end; elsewhere 0.0."""
     places = np.arange(depth, dtype=np.float32).reshape((-1, *(1,) * (len(body.shape(index)) - axis)))
     wide = body("Unsqueeze", body("Cast", index, to=TensorProto.FLOAT), np.array([axis]))
-    return body("Cast", body("Equal", wide, places), to=TensorProto.FLOAT)
+    return body("Cast", body("Equal", wide, places), to=element)
 
 
 ALWAYS = {

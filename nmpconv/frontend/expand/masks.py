@@ -7,6 +7,7 @@ score and MASKED instead: e^MASKED is nothing beside scores of usual size.
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
@@ -15,13 +16,14 @@ from nmpconv.frontend.node import OnnxNode
 MASKED = -32.0
 HIDES = -1e3  # numbers up to this one are masks
 OPEN = 2.0**15  # above any score
+_REALS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
 
 
 def _hides(to: Importer, name: str) -> bool:
-    if not to.is_const(name) or to.constants[name].dtype.kind != "f":
+    if not to.is_const(name) or to.tensor(name).element not in _REALS:
         return False
-    array = to.constants[name]
+    array = to.constants[name].astype(np.float32)
     return bool(array.size and (array <= HIDES).any() and not np.isnan(array).any() and not (array == np.inf).any())
 
 
@@ -35,11 +37,11 @@ def _for_softmax(node: OnnxNode, to: Importer) -> bool:
 def add(node: OnnxNode, body: Body) -> None:
     """x + mask: what the mask adds besides, and then the mask."""
     mask, x = sorted(node.inputs, key=lambda name: not _hides(body.to, name))
-    data = body.to.constants[mask]
+    data = body.to.constants[mask].astype(np.float32)
     hidden = data <= HIDES
     rest = np.where(hidden, 0, data)
     if rest.any() or len(np.broadcast_shapes(rest.shape, body.shape(x))) > len(body.shape(x)):
-        x = body("Add", x, rest.astype(np.float32))
+        x = body("Add", x, rest)
     _hide(body, x, hidden, node.outputs[0])
 
 
@@ -52,7 +54,7 @@ def where(node: OnnxNode, body: Body) -> None:
         _hide(body, sides[hiding.index(False)], chosen if hiding[0] else ~chosen, node.outputs[0])
         return
     operands = [
-        np.maximum(body.to.constants[name], MASKED).astype(np.float32) if hides else name
+        np.maximum(body.to.constants[name].astype(np.float32), np.float32(MASKED)) if hides else name
         for name, hides in zip(sides, hiding, strict=True)
     ]
     body("Where", condition, *operands, output=node.outputs[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
 
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
@@ -24,7 +23,7 @@ def power(node: OnnxNode, body: Body) -> None:
         body("Exp", body("Mul", exponent, np.log(_positive(body.to.constants[base]))), output=out)
         return
     if not body.to.is_const(exponent):
-        body("Exp", body("Mul", body("Cast", exponent, to=TensorProto.FLOAT), body("Log", base)), output=out)
+        body("Exp", body("Mul", body("Cast", exponent, to=body.element(base)), body("Log", base)), output=out)
         return
     exponents = body.to.constants[exponent].astype(np.float32)
     distinct = np.unique(exponents)

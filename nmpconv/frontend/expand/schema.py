@@ -23,4 +23,4 @@ def inlined(node: OnnxNode, body: Body) -> None:
     body.copy(made.graph.node, keep=(*ports, *node.outputs))
 
 
-ALWAYS = dict.fromkeys(("AffineGrid", "Attention", "CenterCropPad", "RotaryEmbedding", "SwiGLU"), inlined)
+ALWAYS = dict.fromkeys(("Attention", "CenterCropPad", "RotaryEmbedding", "SwiGLU"), inlined)

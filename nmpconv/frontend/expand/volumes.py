@@ -63,19 +63,17 @@ def _by_depth(
     """The 2d op on the slices x[:, :, index], [OD,KD], as C*KD channels; what lies outside of x is 0."""
     x, b = node.input(0), node.input(2)
     n, channels, depth, height, width = body.shape(x)
-    if n != 1:
-        raise Unsupported(f"a batch of {n}", hint="1")
     outside = (index < 0) | (index >= depth)
     if outside.any():
         x = body("Pad", x, np.array([0, 0, 0, 0, 0, 0, 0, 1, 0, 0]))
         index = np.where(outside, depth, index)
-    seen = body("Gather", x, index, axis=2)  # [1,C,OD,KD,H,W]
+    seen = body("Gather", x, index, axis=2)  # [N,C,OD,KD,H,W]
     turned = body("Transpose", seen, perm=[0, 2, 1, 3, 4, 5])
-    flat = body("Reshape", turned, np.array([len(index), channels * index.shape[1], height, width]))
+    flat = body("Reshape", turned, np.array([n * len(index), channels * index.shape[1], height, width]))
     y = body(kind, flat, np.ascontiguousarray(w), *([b] if b else []), **attributes)
-    od, o, oh, ow = body.shape(y)
-    turned = body("Transpose", y, perm=[1, 0, 2, 3])
-    body("Reshape", turned, np.array([1, o, od, oh, ow]), output=node.outputs[0])
+    _, o, oh, ow = body.shape(y)
+    apart = body("Reshape", y, np.array([n, len(index), o, oh, ow]))
+    body("Transpose", apart, perm=[0, 2, 1, 3, 4], output=node.outputs[0])
 
 
 def _weights(node: OnnxNode, body: Body) -> np.ndarray:
