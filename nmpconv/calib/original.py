@@ -141,7 +141,7 @@ def _single(graph: onnx.GraphProto) -> None:  # case 2
             tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.name in ("to", "dtype") and attribute.i in REALS:
+            if attribute.name in ("to", "dtype", "softmax_precision", "stash_type") and attribute.i in REALS:
                 attribute.i = TensorProto.FLOAT
         for inner in _subgraphs(node):
             _single(inner)

@@ -229,10 +229,12 @@ class Importer:
         """A new float32 constant. name: of the ONNX tensor that it is made from."""
         if data.dtype.kind == "c":
             raise Invalid(f"its input '{name}' is {data.dtype}", hint="real numbers")
-        data = np.ascontiguousarray(data, dtype=np.float32)
-        if not np.isfinite(data).all():
+        data = np.asarray(data, dtype=np.float32, order="C")
+        if np.isnan(data).any():
             hint = "check the training or the export"
-            raise InputError(f"tensor '{name}' holds NaN or infinity", where=self._path, hint=hint)
+            raise InputError(f"tensor '{name}' holds NaN", where=self._path, hint=hint)
+        if np.isinf(data).any():
+            raise Unsupported(f"tensor '{name}' holds infinity", hint="a finite number, as -1e4 in a mask")
         name = self._fresh(name or f"{self._here()}.const")
         self._values[name] = Value(name, data.shape, data=data)
         return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import label, reads, subgraphs
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
+from nmpconv.frontend.work import share
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 
@@ -29,11 +30,8 @@ __all__ = ["Importer", "OnnxNode", "load"]
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[normalization.NORMALIZE]
 
-_QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
-NEAREST = {
-    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
-}
+AUTO = ("auto",)  # outputs: the model's own, or those that can be had
+CUTS_MAX = 4  # tries to find them
 # No op of a fixed plan of memory.
 BY_DATA = {
     **dict.fromkeys(("If", "Loop", "Scan"), "what it runs depends on the data"),
@@ -51,10 +49,40 @@ def load(
 
     input_shapes: sizes for dynamic dimensions, by input name. outputs: tensors to cut the graph at instead of the
     model's outputs. Raises InputError (the file), InvalidModel (all nodes that are no valid ONNX), UsageError (the
-    arguments), UnsupportedModel (all nodes that cannot be converted).
+    arguments), UnsupportedModel (all nodes that cannot be converted). With outputs AUTO the model is cut where that one
+    says, if it has to be.
     """
-    model = read(path)
-    return Walk(model, str(path), input_shapes or {}, outputs).run()
+    if tuple(outputs) != AUTO:
+        return _load(path, input_shapes or {}, outputs)
+    try:
+        return _load(path, input_shapes or {}, ())
+    except UnsupportedModel as error:
+        if not error.cut:
+            raise
+        return _load(path, input_shapes or {}, error.cut)
+
+
+def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]) -> Graph:
+    """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host."""
+    walk = Walk(read(path), str(path), input_shapes, outputs)
+    walk.run()
+    if not walk.rows:
+        return walk.to.graph(Path(walk.path).stem, walk.outputs)
+    cut, lost = walk.cut()
+    for _ in range(CUTS_MAX):
+        if not cut:
+            break
+        try:
+            shorter = Walk(read(path), str(path), input_shapes, cut)
+            shorter.run()
+        except InputError:  # nothing is left that depends on an input
+            break
+        if not shorter.rows:
+            left = share(walk.nodes, lost, walk.to.tensor)
+            hint = f"to leave {left} to the host, cut the graph: --outputs {','.join(cut)}"
+            raise UnsupportedModel(walk.rows, where=str(path), hint=hint, cut=cut)
+        cut, _ = shorter.cut()
+    raise UnsupportedModel(walk.rows, where=str(path))
 
 
 # Contrib ops of onnxruntime that are ONNX's own, with more types than its older opsets allow.
@@ -96,28 +124,34 @@ class Walk:
         self.to = Importer(shapes, elements, constants, activations, path)
         self.to.note_readers(self.nodes, self.outputs)
 
-    def run(self) -> Graph:
+    def run(self) -> None:
+        """Fills the graph, and the rows of nodes that cannot be in it. Raises InvalidModel."""
         for node in self.nodes:
             self._node(node)
         if self.invalid:
             raise InvalidModel(self.invalid, where=self.path, hint="export the model again")
-        if self.rows:
-            cut = self._cut()
-            hint = f"to leave them to the host, cut the graph: --outputs {','.join(cut)}" if cut else ""
-            raise UnsupportedModel(self.rows, where=self.path, hint=hint)
-        return self.to.graph(Path(self.path).stem, self.outputs)
 
-    def _cut(self) -> list[str]:
-        """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead."""
+    def cut(self) -> tuple[list[str], list[int]]:
+        """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead.
+
+        And the indices of the nodes behind them. Integers are no outputs, so those before them are left, too.
+        """
         refused = {row[0] for row in self.rows}
         made = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
-        lost: set[str] = set()
+        lost: set[str] = {
+            name for name in made if self.to.grid_of(name) is not None and self._is_read_by(name, refused)
+        }
+        left: list[int] = []
         read: list[str] = []
-        for node in self.nodes:
-            if refused.intersection(_names(node)) or lost.intersection(reads(node)):
+        for i, node in enumerate(self.nodes):
+            if refused.intersection(_names(node)) or lost.intersection((*reads(node), *node.output)):
                 lost.update(node.output)
+                left.append(i)
                 read += reads(node)
-        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
+        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost], left
+
+    def _is_read_by(self, name: str, nodes: Collection[str]) -> bool:
+        return any(name in node.input and _name(node) in nodes for node in self.nodes)
 
     def _live(self, inputs: Sequence[str], initializers: Mapping[str, object]) -> tuple[list[onnx.NodeProto], set[str]]:
         """The nodes that the outputs depend on, in the file's order, and the names of all tensors that are read."""
@@ -204,7 +238,9 @@ class Walk:
         elif (op := OP_OF_ONNX.get(kind)) is not None:
             self.to.lower(node, op)
         else:
-            raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
+            optimized = kind.startswith("com.microsoft")
+            hint = "an export without onnxruntime's optimizer" if optimized else ""
+            raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=hint)
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""

@@ -28,6 +28,7 @@ FUNCTIONS = [
     ("Atanh", 22, f"{IMAGE} <float c = {{0.9}}> {{ t = Tanh(x) u = Mul(t, c) y = Atanh(u) }}"),
     ("Acosh", 22, f"{IMAGE} <float c = {{1.1}}> {{ t = Abs(x) u = Add(t, c) y = Acosh(u) }}"),
     ("Mod", 13, f"{IMAGE} <float c = {{1.5}}> {{ y = Mod<fmod=1>(x, c) }}"),
+    ("Mod/several", 13, f"{IMAGE} <float[8] c = {{1.5,-2,0.7,3,1,-1,2,0.3}}> {{ y = Mod<fmod=1>(x, c) }}"),
     ("Shrink/hard", 13, f"{IMAGE} {{ y = Shrink(x) }}"),
     ("Shrink/soft", 13, f"{IMAGE} {{ y = Shrink<lambd=0.5,bias=0.5>(x) }}"),
     ("Shrink/other", 13, f"{IMAGE} {{ y = Shrink<lambd=0.5,bias=0.2>(x) }}"),
@@ -109,6 +110,11 @@ EINSUM = [
 ]
 
 POOLS = [
+    ("Pad/negative", 13, f"{IMAGE} <int64[8] p = {{0,0,-1,2,0,1,1,-3}}, float v = {{0.5}}> {{ y = Pad(x, p, v) }}"),
+    ("Pad/negative/attributes", 7, f"{IMAGE} {{ y = Pad<pads=[0,0,-1,2,0,1,1,-3],value=0.5>(x) }}"),
+    ("TopK", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {3}> { v, i = TopK(x, k) }"),
+    ("TopK/1", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {1}> { v, i = TopK<axis=1>(x, k) }"),
+    ("TopK/smallest", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {9}> { v, i = TopK<largest=0>(x, k) }"),
     ("LpPool", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],pads=[1,0,0,1],p=2>(x) }}"),
     ("LpPool/1", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],p=1>(x) }}"),
     ("LpPool/3", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],p=3>(x) }}"),

@@ -10,7 +10,9 @@ from nmpconv.frontend.expand import (
     einsum,
     functions,
     indices,
+    largest,
     masks,
+    pads,
     pooling,
     powers,
     quantized,
@@ -27,12 +29,13 @@ ALWAYS: Mapping[str, body.Expansion] = {
     **einsum.ALWAYS,
     **functions.ALWAYS,
     **indices.ALWAYS,
+    **largest.ALWAYS,
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
     **schema.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
-_FORMS = (indices.FORMS, masks.FORMS, pooling.FORMS, powers.FORMS, quantized.FORMS, volumes.FORMS)
+_FORMS = (indices.FORMS, masks.FORMS, pads.FORMS, pooling.FORMS, powers.FORMS, quantized.FORMS, volumes.FORMS)
 FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], body.Expansion]]] = {
     kind: [form for forms in _FORMS for form in forms.get(kind, ())] for forms in _FORMS for kind in forms
 }

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.powers import LEAST
 from nmpconv.frontend.node import OnnxNode
 
 
@@ -71,7 +72,8 @@ def lp_norm(node: OnnxNode, body: Body) -> None:
     if p not in (1, 2):
         raise Unsupported(f"p = {p}", hint="1 or 2")
     axis = node.axis(node.integer("axis", -1), len(body.shape(x)))
-    body("Div", x, body(f"ReduceL{p}", x, np.array([axis]), keepdims=1), output=node.outputs[0])
+    length = body(f"ReduceL{p}", x, np.array([axis]), keepdims=1)
+    body("Div", x, body("Max", length, LEAST), output=node.outputs[0])
 
 
 def reduce_prod(node: OnnxNode, body: Body) -> None:
