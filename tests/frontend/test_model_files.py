@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_text import build
 
-from nmpconv.errors import InputError, UnsupportedModel, NmpError, UsageError
+from nmpconv.errors import InputError, NmpError, UnsupportedModel, UsageError
 from nmpconv.frontend.onnx import load
 
 TEXT = "(float[N,4,H,W] x) => (y) <float[2,4,1,1] w> { t = Conv(x, w) y = Relu(t) }"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.expand.powers import LEAST
