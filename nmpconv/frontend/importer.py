@@ -12,6 +12,7 @@ import onnx
 
 from nmpconv.errors import InputError, Invalid, Unsupported
 from nmpconv.fixed import RANK_MAX
+from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.check import Tensor
 from nmpconv.frontend.fold import fold
@@ -182,6 +183,10 @@ class Importer:
 
     def is_const(self, name: str) -> bool:
         return name in self.constants
+
+    def is_integer(self, name: str) -> bool:
+        """Whether an ONNX tensor has an integer type."""
+        return self.tensor(name).element in INTEGERS
 
     def note_readers(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str] = ()) -> None:
         """What reads each ONNX tensor: these nodes, and the world what is an output."""

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
-from nmpconv.frontend.bind import bind, is_float
+from nmpconv.frontend.bind import bind, is_real
 from nmpconv.frontend.check import Tensor, check, check_form, check_size
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.body import Body
@@ -116,7 +116,7 @@ class Walk:
             raise InputError("the outputs do not depend on any input", where=path)
         shapes = bind(real, self.read, input_shapes)
         self.rows += [
-            (value.name, "input", f"is {_type_name(value)}", "a float input") for value in used if not is_float(value)
+            (value.name, "input", f"is {_type_name(value)}", "an input of numbers") for value in used if not is_real(value)
         ]
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]

@@ -9,7 +9,9 @@ from test_lowering import run
 from test_lowering_quantized import loaded
 
 from nmpconv.calib.original import original
+from nmpconv.convert import Options, convert
 from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 
 GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
@@ -72,3 +74,27 @@ def test_grids_of_each_input_are_left_out(body, tmp_path):
     [got] = run(to_onnx(graph, graph.outputs), feed)
     [wanted] = run(build(text, 13, None, header), feed)
     assert np.abs(got - wanted).max() <= 0.02 * max(1.0, np.abs(wanted).max())
+
+
+INPUTS = [
+    ("uint8", "y = Cast<to=1>(x)"),
+    ("uint8/dequantized", "y = DequantizeLinear(x, s, z)"),
+    ("int64/embedding", "y = Gather<axis=0>(e, x)"),
+    ("int32/cast", "i = Cast<to=7>(x) y = Cast<to=1>(i)"),
+    ("bool", "f = Cast<to=1>(x) y = Mul(f, s)"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), [pytest.param(case[0].split("/")[0], case[1], id=case[0]) for case in INPUTS])
+def test_integer_inputs(kind, body, tmp_path):
+    """They are whole numbers; the model is converted as a whole, and reports little noise."""
+    text = f"({kind}[1,6] x) => (y) <float s = {{0.5}}, uint8 z = {{3}}, float[8,5] e> {{ {body} }}"
+    model = build(text, 19, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 8, (24, 1, 6))
+    [wanted] = run(model, {"x": feed[0].astype(np.bool_ if kind == "bool" else kind)})
+    [got] = run(to_onnx(graph, graph.outputs), {"x": feed[0].astype(np.float32)})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    np.save(tmp_path / "x.npy", feed.astype(np.float32))
+    result = convert(tmp_path / "model.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
+    assert min(result.report.sqnr_by_head.values()) > 70
