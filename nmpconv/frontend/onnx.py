@@ -116,7 +116,9 @@ class Walk:
             raise InputError("the outputs do not depend on any input", where=path)
         shapes = bind(real, self.read, input_shapes)
         self.rows += [
-            (value.name, "input", f"is {_type_name(value)}", "an input of numbers") for value in used if not is_real(value)
+            (value.name, "input", f"is {_type_name(value)}", "an input of numbers")
+            for value in used
+            if not is_real(value)
         ]
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]

@@ -180,6 +180,12 @@ ATTENTION = [
     ("Attention/causal", 23, f"{HEADS} {{ y = Attention<is_causal=1>(q, k, v) }}"),
     ("Attention/mask", 23, f"{HEADS} <bool[3,3] m = {{1,0,0,1,1,0,1,1,1}}> {{ y = Attention(q, k, v, m) }}"),
     (
+        "Attention/past",
+        23,
+        "(float[1,2,3,8] q, float[1,2,3,8] k, float[1,2,3,8] v, float[1,2,4,8] p, float[1,2,4,8] r) => (y, nk, nv) "
+        "{ y, nk, nv = Attention<is_causal=1>(q, k, v, , p, r) }",
+    ),
+    (
         "Attention/grouped",
         23,
         "(float[1,3,16] q, float[1,3,8] k, float[1,3,8] v) => (y) "

@@ -85,7 +85,9 @@ INPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "body"), [pytest.param(case[0].split("/")[0], case[1], id=case[0]) for case in INPUTS])
+@pytest.mark.parametrize(
+    ("kind", "body"), [pytest.param(case[0].split("/")[0], case[1], id=case[0]) for case in INPUTS]
+)
 def test_integer_inputs(kind, body, tmp_path):
     """They are whole numbers; the model is converted as a whole, and reports little noise."""
     text = f"({kind}[1,6] x) => (y) <float s = {{0.5}}, uint8 z = {{3}}, float[8,5] e> {{ {body} }}"

@@ -13,7 +13,7 @@ from nmpconv.errors import Unsupported
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 
-_NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)  # what models compute in besides float32
+NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)  # what models compute in besides float32
 Operand = str | np.ndarray | float
 
 
@@ -34,7 +34,7 @@ class Body:
     def several(self, kind: str, inputs: Sequence[Operand], outputs: Sequence[str], **attributes: Any) -> list[str]:
         """A node with more than one output."""
         elements = (self.element(operand) for operand in inputs if isinstance(operand, str) and operand)
-        narrow = next((element for element in elements if element in _NARROW), TensorProto.FLOAT)
+        narrow = next((element for element in elements if element in NARROW), TensorProto.FLOAT)
         names = [self.operand(operand, narrow) for operand in inputs]
         label = self.node.name or next(filter(None, self.node.outputs), "")
         self._step(helper.make_node(kind, names, list(outputs), label, **attributes))
