@@ -9,10 +9,10 @@ from test_lowering import run
 from test_lowering_quantized import loaded
 
 from nmpconv.calib.original import original
-from nmpconv.convert import Options, convert
 from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
+from nmpconv.pipeline import Options, convert
 
 GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
 WEIGHTS = "int8[3,4,1,1] w = {1,2,3,-4,5,6,-7,8,9,1,2,-3}, float[3] v = {0.1,0.2,0.05}, int8[3] k = {0,0,0}"

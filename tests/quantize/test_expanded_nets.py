@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx_net import Net
 
-from nmpconv.convert import Options, convert
+from nmpconv.pipeline import Options, convert
 
 LEAST_DB = 45.0
 
