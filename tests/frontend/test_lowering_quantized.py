@@ -133,7 +133,11 @@ REFUSED = [
     ("y = DequantizeLinear(x, s, z)", InvalidModel, "is float; int32, int8, uint8"),
     ("q = QuantizeLinear(x, s, z) y = ArgMax<axis=1>(q)", UnsupportedModel, "it computes with the integers 'q'"),
     ("q = QuantizeLinear<axis=1>(x, c, k) y = DequantizeLinear<axis=1>(q, c, k)", UnsupportedModel, "per channel"),
-    ("q = QuantizeLinear(x, n, z) y = DequantizeLinear(q, n, z)", UnsupportedModel, "scale -1; a positive number"),
+    (
+        "q = QuantizeLinear(x, n, z) y = DequantizeLinear(q, n, z)",
+        UnsupportedModel,
+        "scale -1; instead: a positive number",
+    ),
 ]
 
 
