@@ -6,6 +6,7 @@ the exit code of the process as ``code``; the table of codes is `ExitCode`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -100,22 +101,29 @@ class RefusedNode(NamedTuple):
 
 
 class Refused(NmpError):
-    """Several nodes of a model, in ``rows``."""
+    """Several nodes of a model, in ``rows``. BEFORE: words in front of what is allowed."""
 
-    WHAT = "refused"
+    WHAT, BEFORE = "refused", ""
 
     def __init__(self, rows: Sequence[Row], *, where: str = "", hint: str = "") -> None:
         self.rows = [RefusedNode(*row) for row in rows]
         first = self.rows[0] if self.rows else RefusedNode("", "", "", "")
-        message = _listed(self.WHAT, self.rows)
+        message = _listed(self.WHAT, self.rows, self.BEFORE)
         super().__init__(message, where=where, hint=hint, node=first.node, found=first.found, allowed=first.allowed)
 
 
 class UnsupportedModel(Refused):
-    """All nodes of a model that cannot be converted."""
+    """All nodes of a model that cannot be converted.
+
+    cut: tensors that can be outputs instead; the graph up to them can be converted.
+    """
 
     code = ExitCode.UNSUPPORTED
-    WHAT = "cannot be converted"
+    WHAT, BEFORE = "cannot be converted", "instead: "
+
+    def __init__(self, rows: Sequence[Row], *, where: str = "", hint: str = "", cut: Sequence[str] = ()) -> None:
+        super().__init__(rows, where=where, hint=hint)
+        self.cut = tuple(cut)
 
 
 class InvalidModel(Refused, InputError):
@@ -125,9 +133,24 @@ class InvalidModel(Refused, InputError):
     WHAT = "not valid ONNX"
 
 
-def _listed(what: str, rows: Sequence[RefusedNode]) -> str:
+NODES_SHOWN = 3  # of one cause
+
+
+def _listed(what: str, rows: Sequence[RefusedNode], before: str) -> str:
+    """A line for each cause: nodes of one op that differ only in the names of tensors have the same one.
+
+    before: words in front of what is allowed.
+    """
+    causes: dict[tuple[str, str, str], list[RefusedNode]] = {}
+    for row in rows:
+        _, op, why, form = row
+        causes.setdefault((op, re.sub(r"'[^']*'", "''", why), form), []).append(row)
     lines = [f"{len(rows)} node(s) {what}:"]
-    lines += [f"  {node} ({op}): {why}" + (f"; {form}" if form else "") for node, op, why, form in rows]
+    for alike in causes.values():
+        _, op, why, form = alike[0]
+        names = ", ".join(row[0] for row in alike[:NODES_SHOWN])
+        more = f" and {len(alike) - NODES_SHOWN} more" if len(alike) > NODES_SHOWN else ""
+        lines.append(f"  {names}{more} ({op}): {why}" + (f"; {before}{form}" if form else ""))
     return "\n".join(lines)
 
 

@@ -63,7 +63,7 @@ PARTS: dict[str, set[str]] = {
         *("run", "targets"),
     },
     "cli": {
-        *("auto", "device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
+        *("auto", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
         *("report", "run", "targets"),
     },
     "__main__": {"cli"},

@@ -31,6 +31,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "cli/eval.py": (2, "a key of JSON"),
     "metrics.py": (2, "a Softmax at the end, and reshapes behind it"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
+    "frontend/expand/indices.py": (2, "reductions of ScatterND"),
     "frontend/node.py": (1, "an attribute of ONNX"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
     "passes/quantize/channels.py": (3, "products have one factor of two; tables have one for all channels"),

@@ -15,7 +15,13 @@ from nmpconv.errors import InputError
 from nmpconv.frontend.export import to_onnx
 from nmpconv.ir import Graph
 
-_REALS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(bool)": np.bool_,
+    **{f"tensor({name})": getattr(np, name) for name in ("int8", "uint8", "int16", "uint16", "int32", "int64")},
+}
 
 
 def cpu_count() -> int:
@@ -52,7 +58,7 @@ class Engine:
         except Exception as error:  # onnxruntime has no base class of its own
             raise Refused(f"onnxruntime refuses the model: {error}", where=where) from error
         self._where = where
-        self._inputs = {value.name: _REALS.get(value.type) for value in self._session.get_inputs()}
+        self._inputs = {value.name: _TYPES.get(value.type) for value in self._session.get_inputs()}
 
     def run(self, feeds: Mapping[str, np.ndarray], names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The fetched tensors for these inputs, in the model's own type; ones that nothing reads are ignored.

@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.frontend.export import IR_VERSION
+from nmpconv.frontend.importer import MOVES
 from nmpconv.ir import Graph
 
 REALS = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
@@ -140,7 +141,7 @@ def _single(graph: onnx.GraphProto) -> None:  # case 2
             tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.name in ("to", "dtype") and attribute.i in REALS:
+            if attribute.name in ("to", "dtype", "softmax_precision", "stash_type") and attribute.i in REALS:
                 attribute.i = TensorProto.FLOAT
         for inner in _subgraphs(node):
             _single(inner)
@@ -164,8 +165,11 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
         elif node.op_type == "DequantizeLinear" and node.input[0] in names:
             names[node.input[0]].add(node.output[0])
     nodes: list[onnx.NodeProto] = []
+    reals = set(names)  # integers that are reals from here on
     for node in graph.node:
         y = node.output[0]
+        if node.op_type in MOVES and reals.intersection(node.input):
+            reals.update(node.output)
         if y in names:
             clamps = [floats[name].clamp for name in names[y] if name in floats.values]
             ends = _ends(node, constants, clamps) if node.input[0] in moving else ANY
@@ -173,7 +177,7 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
             graph.initializer.extend(limits)
             nodes.append(helper.make_node("Max", [node.input[0], limits[0].name], [f"{y}.max"], node.name))
             nodes.append(helper.make_node("Min", [f"{y}.max", limits[1].name], [y], node.name))
-        elif node.op_type == "DequantizeLinear" and node.input[0] in names:
+        elif node.op_type == "DequantizeLinear" and node.input[0] in reals:
             nodes.append(helper.make_node("Identity", [node.input[0]], [y], node.name))
         else:
             nodes.append(node)

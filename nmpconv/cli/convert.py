@@ -34,7 +34,8 @@ def command(
         typer.Option(metavar="NAME=1x3x48x192", help="Bind the dynamic dimensions of an input; repeatable."),
     ] = None,
     outputs: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Cut the model at these tensors; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Cut the model at these tensors; repeatable. auto: where it has to be."),
     ] = None,
     preprocessing: Preprocessing,
     contents: Contents,

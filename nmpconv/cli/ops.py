@@ -26,20 +26,25 @@ def command(
     if markdown and json:
         raise UsageError("--markdown and --json exclude each other")
 
-    from nmpconv.ops import OPS  # numpy is not loaded for --help
+    from nmpconv.frontend.expand import ALWAYS  # numpy is not loaded for --help
+    from nmpconv.frontend.integers import KINDS
+    from nmpconv.ops import OPS
+
+    composed = sorted((*ALWAYS, *KINDS), key=lambda kind: (kind.rpartition(".")[0], kind))
 
     if json:
         rows = [
             {"op": op.name, "onnx": list(op.onnx), "int8": True, "int16": True, "restrictions": op.restrictions}
             for op in OPS.values()
         ]
-        show.as_json({"ops": rows})
+        show.as_json({"ops": rows, "composed": composed})
         return
     # Every op computes in int8 and in int16: the tests of each op's cases hold it to that.
     table = [
         [op.name, ", ".join(op.onnx) or "(inserted by the converter)", "yes", "yes", op.restrictions]
         for op in OPS.values()
     ]
+    table.append(["(several of these)", ", ".join(composed), "yes", "yes", ""])
     columns = ("op", "ONNX types", "int8", "int16", "restrictions")
     if markdown:
         for row in (columns, ["---"] * len(columns), *table):

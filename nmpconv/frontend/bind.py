@@ -9,6 +9,10 @@ import onnx
 from nmpconv.errors import UsageError
 
 Dim = int | str
+INTEGERS = (
+    *(onnx.TensorProto.UINT8, onnx.TensorProto.INT8, onnx.TensorProto.UINT16, onnx.TensorProto.INT16),
+    *(onnx.TensorProto.INT32, onnx.TensorProto.INT64),
+)
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
 
 
@@ -28,8 +32,9 @@ def bind(
     return {value.name: _bind(value, given.get(value.name)) for value in inputs if value.name in needed}
 
 
-def is_float(value: onnx.ValueInfoProto) -> bool:
-    return value.type.tensor_type.elem_type in _FLOATS
+def is_real(value: onnx.ValueInfoProto) -> bool:
+    """Whether its numbers can be read as reals: floats, integers, and truth as 0 and 1."""
+    return value.type.tensor_type.elem_type in (*_FLOATS, *INTEGERS, onnx.TensorProto.BOOL)
 
 
 def flag(name: str, shape: Sequence[Dim]) -> str:

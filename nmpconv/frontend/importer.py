@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from math import prod
 from typing import Any
@@ -12,10 +12,12 @@ import onnx
 
 from nmpconv.errors import InputError, Invalid, Unsupported
 from nmpconv.fixed import RANK_MAX
+from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.check import Tensor
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.order import reads
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
@@ -24,6 +26,11 @@ from nmpconv.ops.transpose import TransposeParams
 
 OPS_MAX = 20_000  # after lowering; NODES_MAX is before
 INT32 = 2**31  # sizes and parameters are int32 in the file
+# ONNX ops whose results are among the numbers of their inputs: integers stay on their grid.
+MOVES = {
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape"),
+    *("Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+}
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -44,14 +51,12 @@ class Importer:
         elements: Mapping[str, int],
         constants: dict[str, np.ndarray],
         activations: Sequence[str],
-        readers: Mapping[str, Collection[str]],
         path: str,
     ) -> None:
-        """readers: the ONNX op types that read a tensor, and "" for an output of the graph."""
         self.input_shapes = input_shapes
         self.constants = constants
         self._path = path
-        self._readers = readers
+        self._readers: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # of an ONNX tensor: (op type, outputs)
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
         self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
         self._nodes: list[Node] = []
@@ -112,6 +117,17 @@ class Importer:
     def define(self, constants: Mapping[str, np.ndarray]) -> None:
         self.constants.update(constants)
 
+    def new_name(self, wish: str) -> str:
+        """A name that no ONNX tensor and no value has."""
+        name = self._unique("tensor", wish, self._values, self._reserved, self.constants)
+        self._reserved.add(name)
+        return name
+
+    def stand_for(self, output: str, element: int, name: str) -> None:
+        """Let an ONNX tensor of this element type have the numbers of another one."""
+        self.alias(output, name)
+        self._elements[output] = element
+
     def alias(self, output: str, name: str) -> None:
         """Let the ONNX tensor ``output`` be the one called ``name``, whatever that is."""
         if name in self.constants:
@@ -122,11 +138,15 @@ class Importer:
 
     def lower(self, node: OnnxNode, op: Op) -> None:
         self._current = (node, op)
-        if node.op_type != "DequantizeLinear" and (
-            integers := [name for name in node.inputs if name in self._integers]
-        ):
+        integers = [name for name in node.inputs if name in self._integers]
+        if not integers or node.op_type == "DequantizeLinear":
+            return op.lower(node, self)
+        grids = {self._integers[name] for name in integers}
+        if node.op_type not in MOVES or len(grids) > 1:
             raise Unsupported(f"it computes with the integers '{integers[0]}'", hint="a DequantizeLinear before it")
         op.lower(node, self)
+        self._integers.update(dict.fromkeys(filter(None, node.outputs), grids.pop()))
+        return None
 
     def graph(self, name: str, outputs: Sequence[str]) -> Graph:
         """The finished graph without dead nodes; outputs have their ONNX names."""
@@ -164,9 +184,25 @@ class Importer:
     def is_const(self, name: str) -> bool:
         return name in self.constants
 
-    def only_read_by(self, name: str, kind: str) -> bool:
-        """Whether ONNX ops of this type, and nothing else, read an ONNX tensor."""
-        return set(self._readers.get(name, ())) == {kind}
+    def is_integer(self, name: str) -> bool:
+        """Whether an ONNX tensor has an integer type."""
+        return self.tensor(name).element in INTEGERS
+
+    def note_readers(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str] = ()) -> None:
+        """What reads each ONNX tensor: these nodes, and the world what is an output."""
+        for node in nodes:
+            for name in reads(node):
+                self._readers.setdefault(name, []).append((node.op_type, tuple(node.output)))
+        for name in outputs:
+            self._readers.setdefault(name, []).append(("", ()))
+
+    def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
+        """Whether ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of it."""
+        readers = self._readers.get(name, ())
+        return bool(readers) and all(
+            found == kind or (found in through and all(self.only_read_by(out, kind, through) for out in outputs))
+            for found, outputs in readers
+        )
 
     def array(self, name: str, what: str) -> np.ndarray:
         """A constant tensor, float32 for float16; Unsupported if it is computed at run time. what: for the message."""
@@ -198,10 +234,12 @@ class Importer:
         """A new float32 constant. name: of the ONNX tensor that it is made from."""
         if data.dtype.kind == "c":
             raise Invalid(f"its input '{name}' is {data.dtype}", hint="real numbers")
-        data = np.ascontiguousarray(data, dtype=np.float32)
-        if not np.isfinite(data).all():
+        data = np.asarray(data, dtype=np.float32, order="C")
+        if np.isnan(data).any():
             hint = "check the training or the export"
-            raise InputError(f"tensor '{name}' holds NaN or infinity", where=self._path, hint=hint)
+            raise InputError(f"tensor '{name}' holds NaN", where=self._path, hint=hint)
+        if np.isinf(data).any():
+            raise Unsupported(f"tensor '{name}' holds infinity", hint="a finite number, as -1e4 in a mask")
         name = self._fresh(name or f"{self._here()}.const")
         self._values[name] = Value(name, data.shape, data=data)
         return name

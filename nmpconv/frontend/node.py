@@ -111,7 +111,7 @@ class OnnxNode:
         if min(pads) < 0:
             raise Unsupported(f"negative pads {list(pads)}", hint="a Slice before it")
         axes = [
-            self._axis(*numbers)
+            self.padding(*numbers)
             for numbers in zip(size[2 - rank :], kernel, stride, dilation, pads[:rank], pads[rank:], strict=True)
         ]
         if rank == 1:
@@ -141,7 +141,7 @@ class OnnxNode:
                 raise Unsupported("a window can lie in the padding alone", hint="pads smaller than the kernel")
         return window
 
-    def _axis(self, size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> _Padding:
+    def padding(self, size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> _Padding:
         """Along one axis."""
         extent = (kernel - 1) * dilation + 1
         auto = self.text("auto_pad", "NOTSET")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,15 @@ from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
-from nmpconv.frontend.bind import bind, is_float
+from nmpconv.frontend.bind import bind, is_real
 from nmpconv.frontend.check import Tensor, check, check_form, check_size
+from nmpconv.frontend.expand import expansion_of
+from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer, UnknownShapeError
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import label, reads, subgraphs
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
+from nmpconv.frontend.work import share
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 
@@ -27,11 +30,8 @@ __all__ = ["Importer", "OnnxNode", "load"]
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[normalization.NORMALIZE]
 
-_QDQ = "the QuantizeLinear/DequantizeLinear form (QDQ), or the float model"
-NEAREST = {
-    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"), _QDQ),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), "Conv over the time axis"),
-}
+AUTO = ("auto",)  # outputs: the model's own, or those that can be had
+CUTS_MAX = 4  # tries to find them
 # No op of a fixed plan of memory.
 BY_DATA = {
     **dict.fromkeys(("If", "Loop", "Scan"), "what it runs depends on the data"),
@@ -49,10 +49,40 @@ def load(
 
     input_shapes: sizes for dynamic dimensions, by input name. outputs: tensors to cut the graph at instead of the
     model's outputs. Raises InputError (the file), InvalidModel (all nodes that are no valid ONNX), UsageError (the
-    arguments), UnsupportedModel (all nodes that cannot be converted).
+    arguments), UnsupportedModel (all nodes that cannot be converted). With outputs AUTO the model is cut where that one
+    says, if it has to be.
     """
-    model = read(path)
-    return Walk(model, str(path), input_shapes or {}, outputs).run()
+    if tuple(outputs) != AUTO:
+        return _load(path, input_shapes or {}, outputs)
+    try:
+        return _load(path, input_shapes or {}, ())
+    except UnsupportedModel as error:
+        if not error.cut:
+            raise
+        return _load(path, input_shapes or {}, error.cut)
+
+
+def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]) -> Graph:
+    """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host."""
+    walk = Walk(read(path), str(path), input_shapes, outputs)
+    walk.run()
+    if not walk.rows:
+        return walk.to.graph(Path(walk.path).stem, walk.outputs)
+    cut, lost = walk.cut()
+    for _ in range(CUTS_MAX):
+        if not cut:
+            break
+        try:
+            shorter = Walk(read(path), str(path), input_shapes, cut)
+            shorter.run()
+        except InputError:  # nothing is left that depends on an input
+            break
+        if not shorter.rows:
+            left = share(walk.nodes, lost, walk.to.tensor)
+            hint = f"to leave {left} to the host, cut the graph: --outputs {','.join(cut)}"
+            raise UnsupportedModel(walk.rows, where=str(path), hint=hint, cut=cut)
+        cut, _ = shorter.cut()
+    raise UnsupportedModel(walk.rows, where=str(path))
 
 
 # Contrib ops of onnxruntime that are ONNX's own, with more types than its older opsets allow.
@@ -86,39 +116,44 @@ class Walk:
             raise InputError("the outputs do not depend on any input", where=path)
         shapes = bind(real, self.read, input_shapes)
         self.rows += [
-            (value.name, "input", f"is {_type_name(value)}", "a float input") for value in used if not is_float(value)
+            (value.name, "input", f"is {_type_name(value)}", "an input of numbers")
+            for value in used
+            if not is_real(value)
         ]
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]
         elements = {value.name: value.type.tensor_type.elem_type for value in real}
-        readers: dict[str, set[str]] = {name: {""} for name in self.outputs}
-        for node in self.nodes:
-            for name in reads(node):
-                readers.setdefault(name, set()).add(node.op_type)
-        self.to = Importer(shapes, elements, constants, activations, readers, path)
+        self.to = Importer(shapes, elements, constants, activations, path)
+        self.to.note_readers(self.nodes, self.outputs)
 
-    def run(self) -> Graph:
+    def run(self) -> None:
+        """Fills the graph, and the rows of nodes that cannot be in it. Raises InvalidModel."""
         for node in self.nodes:
             self._node(node)
         if self.invalid:
             raise InvalidModel(self.invalid, where=self.path, hint="export the model again")
-        if self.rows:
-            cut = self._cut()
-            hint = f"to leave them to the host, cut the graph: --outputs {','.join(cut)}" if cut else ""
-            raise UnsupportedModel(self.rows, where=self.path, hint=hint)
-        return self.to.graph(Path(self.path).stem, self.outputs)
 
-    def _cut(self) -> list[str]:
-        """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead."""
+    def cut(self) -> tuple[list[str], list[int]]:
+        """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead.
+
+        And the indices of the nodes behind them. Integers are no outputs, so those before them are left, too.
+        """
         refused = {row[0] for row in self.rows}
         made = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
-        lost: set[str] = set()
+        lost: set[str] = {
+            name for name in made if self.to.grid_of(name) is not None and self._is_read_by(name, refused)
+        }
+        left: list[int] = []
         read: list[str] = []
-        for node in self.nodes:
-            if refused.intersection(_names(node)) or lost.intersection(reads(node)):
+        for i, node in enumerate(self.nodes):
+            if refused.intersection(_names(node)) or lost.intersection((*reads(node), *node.output)):
                 lost.update(node.output)
+                left.append(i)
                 read += reads(node)
-        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
+        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost], left
+
+    def _is_read_by(self, name: str, nodes: Collection[str]) -> bool:
+        return any(name in node.input and _name(node) in nodes for node in self.nodes)
 
     def _live(self, inputs: Sequence[str], initializers: Mapping[str, object]) -> tuple[list[onnx.NodeProto], set[str]]:
         """The nodes that the outputs depend on, in the file's order, and the names of all tensors that are read."""
@@ -167,19 +202,13 @@ class Walk:
         opset = self.opset
         if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
             proto.domain, opset = "", OPSET_MAX
-        kind = proto.op_type if proto.domain in DEFAULT_DOMAINS else f"{proto.domain}.{proto.op_type}"
-        op = OP_OF_ONNX.get(kind)
+        kind = _kind(proto)
         found: Mapping[str, Tensor] = {}
         try:
-            inputs = {name: self.to.tensor(name) for name in proto.input if name}
-            found = check(proto, inputs, self.to.constants, opset)
-            check_size(found)
+            found = self._checked(proto, opset)
             if kind == "If" and self.to.is_const(proto.input[0]):
                 return self._branch(proto)
-            if not self.to.try_fold(proto, found, self.opset):
-                if op is None:
-                    raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=NEAREST.get(kind, ""))
-                self.to.lower(OnnxNode.of(proto, self.opset), op)
+            self._step(proto, found, self.opset)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
@@ -193,6 +222,36 @@ class Walk:
             self.invalid.append((_name(proto), kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, found)
 
+    def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, Tensor]:
+        """What ONNX says of its outputs."""
+        inputs = {name: self.to.tensor(name) for name in proto.input if name}
+        found = check(proto, inputs, self.to.constants, opset)
+        check_size(found)
+        return found
+
+    def _step(self, proto: onnx.NodeProto, found: Mapping[str, Tensor], opset: int) -> None:
+        """Fold, expand or lower one node."""
+        kind = _kind(proto)
+        if self.to.try_fold(proto, found, opset):
+            return
+        node = OnnxNode.of(proto, opset)
+        if (expansion := expansion_of(kind, node, self.to)) is not None:
+            expansion(node, Body(node, self.to, self._written))
+        elif (op := OP_OF_ONNX.get(kind)) is not None:
+            self.to.lower(node, op)
+        else:
+            optimized = kind.startswith("com.microsoft")
+            hint = "an export without onnxruntime's optimizer" if optimized else ""
+            raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=hint)
+
+    def _written(self, proto: onnx.NodeProto) -> None:
+        """One node of an expansion."""
+        found = self._checked(proto, OPSET_MAX)
+        try:
+            self._step(proto, found, OPSET_MAX)
+        finally:
+            self.to.assume(proto, found)
+
     def _branch(self, proto: onnx.NodeProto) -> None:
         """An If on a constant is the branch that it takes."""
         taken = "then_branch" if self.to.array(proto.input[0], "condition").all() else "else_branch"
@@ -205,6 +264,10 @@ class Walk:
             self._node(node)
         for value, output in zip(graph.output, proto.output, strict=True):
             self.to.alias(output, value.name)
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    return str(node.op_type if node.domain in DEFAULT_DOMAINS else f"{node.domain}.{node.op_type}")
 
 
 def _name(node: onnx.NodeProto) -> str:

@@ -12,7 +12,7 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.errors import InputError
 from nmpconv.files import BYTES_MAX, read_file
-from nmpconv.frontend import functions
+from nmpconv.frontend import functions, integers
 from nmpconv.frontend.order import sort
 
 OPSET_MIN = 7
@@ -21,7 +21,8 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    """The model with all weights in memory, nodes in order, local functions inlined; InputError for no such file."""
+    """The model with all weights in memory, nodes in order, local functions inlined and operators on integers
+    rewritten (`integers`); InputError for no such file."""
     file = Path(path)
     data = read_file(file)
     model = onnx.ModelProto()
@@ -43,6 +44,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
+    integers.rewrite(model.graph, str(path))
     return model
 
 

@@ -35,7 +35,8 @@ class Concat(Op):
     joins = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        parts = [to.value(name) for name in node.inputs]
+        """What is empty adds nothing."""
+        parts = [to.value(name) for name in node.inputs if not (to.is_const(name) and not to.array(name, "part").size)]
         if len(parts) == 1:
             return to.rename(node.outputs[0], parts[0])
         axis = node.axis(node.integer("axis", 1), len(to[parts[0]].shape))

@@ -20,6 +20,7 @@ COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "maximum": np.maximum,
 }
 HUGE = 2.0**500  # a step's largest magnitude: a product of two is finite, so no difference is NaN
+_ABOVE_MINUS_1 = np.nextafter(-1.0, 0.0)  # so that no atanh is infinite
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -68,6 +69,22 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "reciprocal": lambda x, alpha, beta: 1.0 / np.where(x == 0, 2.0**-80, x),
     "power": lambda x, alpha, beta: _power(x, alpha),
     "sqrt": lambda x, alpha, beta: np.sqrt(np.maximum(x, 0.0)),
+    "sin": lambda x, alpha, beta: np.sin(x),
+    "cos": lambda x, alpha, beta: np.cos(x),
+    "tan": lambda x, alpha, beta: np.tan(x),
+    "asin": lambda x, alpha, beta: np.arcsin(np.clip(x, -1.0, 1.0)),
+    "acos": lambda x, alpha, beta: np.arccos(np.clip(x, -1.0, 1.0)),
+    "atan": lambda x, alpha, beta: np.arctan(x),
+    "sinh": lambda x, alpha, beta: (_exp(x) - _exp(-x)) / 2.0,
+    "cosh": lambda x, alpha, beta: (_exp(x) + _exp(-x)) / 2.0,
+    "asinh": lambda x, alpha, beta: np.arcsinh(x),
+    "acosh": lambda x, alpha, beta: np.arccosh(np.maximum(x, 1.0)),
+    "atanh": lambda x, alpha, beta: np.arctanh(np.clip(x, _ABOVE_MINUS_1, -_ABOVE_MINUS_1)),
+    "celu": lambda x, alpha, beta: np.maximum(x, 0.0) + alpha * np.expm1(np.minimum(x / alpha, 0.0)),
+    "ceil": lambda x, alpha, beta: np.ceil(x),
+    "floor": lambda x, alpha, beta: np.floor(x),
+    "round": lambda x, alpha, beta: np.round(x),
+    "fmod": lambda x, alpha, beta: np.fmod(x, alpha),
 }
 
 

@@ -21,7 +21,7 @@ from nmpconv.ops.function import COMBINE, FUNCTIONS, Step, evaluate
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import Bounds, Limit, Origins
+from nmpconv.ops.traits import ANY, Bounds, Limit, Origins
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -47,6 +47,21 @@ _OF_ONNX = {
     "Sqrt": ("sqrt", _NONE, _NONE),
     "Log": ("log", _NONE, _NONE),
     "Reciprocal": ("reciprocal", _NONE, _NONE),
+    "Sin": ("sin", _NONE, _NONE),
+    "Cos": ("cos", _NONE, _NONE),
+    "Tan": ("tan", _NONE, _NONE),
+    "Asin": ("asin", _NONE, _NONE),
+    "Acos": ("acos", _NONE, _NONE),
+    "Atan": ("atan", _NONE, _NONE),
+    "Sinh": ("sinh", _NONE, _NONE),
+    "Cosh": ("cosh", _NONE, _NONE),
+    "Asinh": ("asinh", _NONE, _NONE),
+    "Acosh": ("acosh", _NONE, _NONE),
+    "Atanh": ("atanh", _NONE, _NONE),
+    "Celu": ("celu", ("alpha", 1.0), _NONE),
+    "Ceil": ("ceil", _NONE, _NONE),
+    "Floor": ("floor", _NONE, _NONE),
+    "Round": ("round", _NONE, _NONE),
 }
 
 _OF_COMBINE = {"add": "Add", "sub": "Sub", "mul": "Mul", "minimum": "Min", "maximum": "Max"}
@@ -56,6 +71,7 @@ UNIT_RANGE = ("sigmoid", "hard_sigmoid")
 FAR = float(np.finfo(np.float32).max)  # stands for infinity; what a function makes of it is infinite from HUGE on
 HUGE = 1e3
 NEAR = np.linspace(-16.0, 16.0, 4097)
+PERIODIC = {"sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "tan": ANY}  # bounds of functions that have extremes everywhere
 
 COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
 PIECE_MAX = 0.25  # steps of the output that a piece may be off
@@ -95,7 +111,7 @@ class Lookup(Op):
     Params = LookupParams
     float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y")
     in_place = True
-    onnx = (*_OF_ONNX, "PRelu", "Pow")
+    onnx = (*_OF_ONNX, "PRelu", "Pow", "Mod")
     elementwise = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
@@ -103,6 +119,8 @@ class Lookup(Op):
         x = to.value(node.input(0))
         if node.op_type == "Pow":
             return _lower_power(node, to, x)
+        if node.op_type == "Mod":
+            return _lower_mod(node, to, x)
         if node.op_type == "PRelu":
             slope = to.array(node.input(1), "slope")
             if slope.size != 1:
@@ -125,7 +143,9 @@ class Lookup(Op):
         return 1 - bits if node.params.last in UNIT_RANGE else None
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
-        """Those of the function at many points: the functions here have no extremes far from 0."""
+        """Those of the function at many points: the others than PERIODIC have no extremes far from 0."""
+        if (ends := PERIODIC.get(node.params.last)) and node.params == LookupParams(node.params.last):
+            return ends
         low, high = (min(max(end, -FAR), FAR) for end in inputs[0])
         y = node.params(np.concatenate([np.linspace(low, high, NEAR.size), np.clip(NEAR, low, high)]))
         known = all(map(math.isfinite, inputs[0]))
@@ -244,6 +264,8 @@ def _export_function(function: str, alpha: float, beta: float, x: str, y: str, t
         return to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
     if function == "gelu_tanh":
         return to.node("Gelu", (x,), y, approximate="tanh")
+    if function == "fmod":
+        return to.node("Mod", (x, to.const(np.float32(alpha))), y, fmod=1)
     if function == "power":
         return to.node("Pow", (x, to.const(np.float32(alpha))), y)
     kind = next(kind for kind, (name, *_) in _OF_ONNX.items() if name == function)
@@ -296,3 +318,11 @@ def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
         to.emit("mul", (x, x), MulParams(), node.outputs[0])
     else:
         to.emit("lookup", (x,), LookupParams("power", power, 0.0), node.outputs[0])
+
+
+def _lower_mod(node: OnnxNode, to: Importer, x: str) -> None:
+    """What is left of a division by one constant number, with the sign of x."""
+    divisor = to.array(node.input(1), "divisor")
+    if divisor.size != 1 or not divisor.item() or not math.isfinite(divisor.item()):
+        raise Unsupported("a divisor that is not one number other than 0", hint="one number")
+    to.emit("lookup", (x,), LookupParams("fmod", float(divisor.item())), node.outputs[0])

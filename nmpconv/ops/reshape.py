@@ -133,7 +133,7 @@ def _lower_cast(node: OnnxNode, to: Importer, x: str) -> None:
     if node.integer("to", 1) == _BOOL:
         zero = to.const(np.zeros((1,) * len(to[x].shape)), "")
         opposite(to, to.emit("equal", (x, zero), AlignedParams()), node.outputs[0])
-    elif _is_whole(to, x):
+    elif to.is_integer(node.input(0)) or _is_whole(to, x):
         to.rename(node.outputs[0], x)
     else:
         raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")

@@ -107,7 +107,10 @@ def _emit(to: Importer, x: str, ranges: Sequence[range], output: str) -> str:
             to.rename(output, x)
         return x
     if any(len(r) == 0 for r in ranges):
-        raise Unsupported("its result would be empty")
+        if not output:
+            raise Unsupported("its result would be empty")
+        to.define({output: np.zeros([len(r) for r in ranges], np.float32)})
+        return output
     starts, steps, sizes = zip(*((r.start, r.step if len(r) > 1 else 1, len(r)) for r in ranges), strict=True)
     return to.emit("slice", (x,), SliceParams(starts, steps, sizes), output)
 

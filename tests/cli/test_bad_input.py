@@ -66,8 +66,8 @@ def dynamic() -> None:
 
 
 def two_odd_nodes() -> None:
-    model = cli_files.onnx_model(extra="Sin")
-    model.graph.node.append(helper.make_node("Cos", ["logits"], ["z"], "odd_too"))
+    model = cli_files.onnx_model(extra="RandomNormalLike")
+    model.graph.node.append(helper.make_node("RandomUniformLike", ["logits"], ["z"], "odd_too"))
     model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 3]))
     save(model)
 
@@ -96,7 +96,7 @@ ONNX = [
         two_odd_nodes,
         CONVERT,
         ExitCode.UNSUPPORTED,
-        ("2 node(s) cannot be converted", "odd_one (Sin)", "odd_too (Cos)"),
+        ("2 node(s) cannot be converted", "odd_one (RandomNormalLike)", "odd_too (RandomUniformLike)"),
     ),
     Case("no-such-output", nothing, f"{CONVERT} --outputs logit", ExitCode.USAGE, ("'logit'", "logits")),
     Case("no-such-input", nothing, f"{CONVERT} --input-shape z=1x3", ExitCode.USAGE, ("'z'", "inputs: x")),

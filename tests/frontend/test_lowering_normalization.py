@@ -157,7 +157,7 @@ def test_what_only_looks_alike_is_not_one(middle, top, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(float[1,3,300,300] x) => (y) <float[3] g> { y = InstanceNormalization(x, g, g) }", "90000 elements"),
+        ("(float[1,3,65537] x) => (y) <float[3] g> { y = InstanceNormalization(x, g, g) }", "65537 elements"),
         ("(float[1,6,5] x) => (y) <float[4] g> { y = GroupNormalization<num_groups=4>(x, g, g) }", "6 channels do not"),
         ("(float[1,6] x, float[6] g) => (y) { y = LayerNormalization(x, g) }", "its scale 'g' is computed"),
         ("(float[1,6] x) => (y, m) <float[6] g> { y, m = LayerNormalization(x, g) }", "its output 'm' is used"),

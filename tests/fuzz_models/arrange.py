@@ -99,6 +99,33 @@ def focus(net: Net, x: str) -> str:
     return net.add("Concat", *parts, axis=1)
 
 
+def picked(net: Net, x: str) -> str:
+    """Elements by constant indices along an axis, the same or other ones for each position beside it."""
+    net.since(11)
+    shape = net.shape(x)
+    if len(shape) < 2:
+        raise Reject("a vector")
+    axis = net.dice.randrange(1, len(shape))
+    count = net.among(1, 2, shape[axis])
+    index = net.noise.integers(0, shape[axis], (*shape[:axis], count, *shape[axis + 1 :]))
+    if net.chance(0.5):
+        return net.add("GatherElements", x, net.const(index), axis=axis)
+    where = np.stack([np.zeros(count, np.int64), net.noise.integers(0, shape[1], count)], axis=1)
+    return net.with_axes("Unsqueeze", net.add("GatherND", x, net.const(where)), [0], 13)
+
+
+def replaced(net: Net, x: str) -> str:
+    """Some rows by those of another tensor, as an assignment to a slice."""
+    net.since(11)
+    shape = net.shape(x)
+    if len(shape) < 2:
+        raise Reject("a vector")
+    rows = sorted(net.dice.sample(range(shape[1]), net.among(1, min(2, shape[1]))))
+    other = net.dice.choice(net.computed(lambda s: s == shape))
+    taken = net.add("Gather", net.with_axes("Squeeze", other, [0], 13), net.const(rows), axis=0)
+    return net.add("ScatterND", x, net.const([[0, row] for row in rows]), taken)
+
+
 def gather(net: Net, x: str) -> str:
     shape = net.shape(x)
     axis = net.dice.randrange(len(shape))
@@ -233,6 +260,6 @@ STEPS = (
         squeeze,
         slice_,
     ),
-    *(gather, split, concat, concat, concat, pad, tile, dense, dense, products, arg_max, dropout),
+    *(gather, picked, replaced, split, concat, concat, concat, pad, tile, dense, dense, products, arg_max, dropout),
 )
 IMAGES = (focus,)

@@ -21,6 +21,17 @@ FUNCTIONS = (
     ("Mish", {}, 18, "any"),
     ("Gelu", {}, 20, "any"),
     ("Gelu", {"approximate": "tanh"}, 20, "any"),
+    *((kind, {}, 7, "any") for kind in ("Sin", "Cos", "Atan")),
+    *((kind, {}, 9, "any") for kind in ("Asinh", "Sign")),
+    *((kind, {}, 9, "small") for kind in ("Sinh", "Cosh")),
+    *((kind, {}, 7, "unit") for kind in ("Tan", "Asin", "Acos")),
+    *((kind, {}, 11, "any") for kind in ("Ceil", "Floor", "Round")),
+    ("Atanh", {}, 9, "unit"),
+    ("Acosh", {}, 9, "above one"),
+    ("Celu", {"alpha": 0.7}, 12, "any"),
+    ("Shrink", {"lambd": 0.5, "bias": 0.5}, 9, "any"),
+    ("Shrink", {"lambd": 0.5}, 9, "any"),
+    ("ThresholdedRelu", {"alpha": 0.5}, 10, "any"),
     ("Exp", {}, 7, "small"),
     ("Sqrt", {}, 7, "positive"),
     ("Log", {}, 7, "positive"),
@@ -68,7 +79,16 @@ def function(net: Net, x: str) -> str:
         x = x if net.values[x].min() > 1e-4 * net.largest(x) > 0 else positive(net, x)
     if domain == "small" and net.values[x].max() > 6:
         x = net.add("Neg", positive(net, x)) if net.chance(0.5) else net.add("Tanh", x)
+    if domain == "unit":
+        x = net.add("Mul", net.add("Tanh", x), net.const(np.float32(0.9), x))
+    if domain == "above one":
+        x = net.add("Add", net.add("Abs", x), net.const(np.float32(1.1), x))
     return net.add(kind, x, **attributes)
+
+
+def remainder(net: Net, x: str) -> str:
+    net.since(10)
+    return net.add("Mod", x, net.const(np.float32(net.among(1.5, -2.0, 0.25)), x), fmod=1)
 
 
 def power(net: Net, x: str) -> str:
@@ -187,5 +207,5 @@ STEPS = (
     *(function,) * 6,
     *(arithmetic,) * 6,
     *(pair,) * 4,
-    *(clip, clip, affine, affine, slopes, power, compare, masked, round_trip),
+    *(clip, clip, affine, affine, slopes, power, compare, masked, round_trip, remainder),
 )

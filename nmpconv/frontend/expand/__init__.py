@@ -1,0 +1,47 @@
+"""ONNX operators that are written as simpler ones before they are lowered, and the few forms of others that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nmpconv.frontend.expand import (
+    body,
+    contrib,
+    einsum,
+    functions,
+    indices,
+    largest,
+    masks,
+    pads,
+    pooling,
+    powers,
+    quantized,
+    recurrent,
+    schema,
+    volumes,
+)
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+
+# By ONNX op type, with the domain before a dot where it is not ONNX's own.
+ALWAYS: Mapping[str, body.Expansion] = {
+    **contrib.ALWAYS,
+    **einsum.ALWAYS,
+    **functions.ALWAYS,
+    **indices.ALWAYS,
+    **largest.ALWAYS,
+    **pooling.ALWAYS,
+    **recurrent.ALWAYS,
+    **schema.ALWAYS,
+}
+# Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
+_FORMS = (indices.FORMS, masks.FORMS, pads.FORMS, pooling.FORMS, powers.FORMS, quantized.FORMS, volumes.FORMS)
+FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], body.Expansion]]] = {
+    kind: [form for forms in _FORMS for form in forms.get(kind, ())] for forms in _FORMS for kind in forms
+}
+
+
+def expansion_of(kind: str, node: OnnxNode, to: Importer) -> body.Expansion | None:
+    """How this node is written as others, None where an op lowers it."""
+    found = (expansion for when, expansion in FORMS.get(kind, ()) if when(node, to))
+    return ALWAYS.get(kind) or next(found, None)

@@ -1,0 +1,194 @@
+"""Gathers and scatters by constant indices, as gathers of blocks; and the few that computed indices can have."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from onnx import TensorProto
+
+from nmpconv.errors import Unsupported
+from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+
+ELEMENTS_MAX = 2**24  # of an index that is computed here
+
+
+def gather_nd(node: OnnxNode, body: Body) -> None:
+    """The elements or blocks at these positions of the axes after the first batch_dims ones."""
+    x, index = node.input(0), _index(body, 1)
+    shape, batch = body.shape(x), node.integer("batch_dims", 0)
+    places = _places(node, shape)
+    depth = batch + index.shape[-1]
+    rows = index.reshape(-1, index.shape[-1])
+    at = list(np.indices(index.shape[:-1])[:batch].reshape(batch, len(rows)))
+    at += [_wrapped(node, column, size) for column, size in zip(rows.T, shape[batch:depth], strict=True)]
+    found = places[tuple(at)]
+    _take(body, x, found.reshape(*index.shape[:-1], *shape[depth:]), node.outputs[0])
+
+
+def gather_elements(node: OnnxNode, body: Body) -> None:
+    """y[i, j] = x[index[i, j], j] along axis 0, and so on for other axes."""
+    x, index = node.input(0), _index(body, 1)
+    shape = body.shape(x)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    _take(body, x, _along(node, shape, index, axis), node.outputs[0])
+
+
+def scatter_elements(node: OnnxNode, body: Body) -> None:
+    """The reverse: updates go to the positions that gather_elements reads."""
+    index, shape = _index(body, 1), body.shape(node.input(0))
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    _scatter(node, body, _along(node, shape, index, axis))
+
+
+def scatter_nd(node: OnnxNode, body: Body) -> None:
+    index, shape = _index(body, 1), body.shape(node.input(0))
+    flat = index.reshape(-1, index.shape[-1])
+    columns = [_wrapped(node, flat[:, i], shape[i]) for i in range(index.shape[-1])]
+    found = _places(node, shape)[tuple(columns)]
+    _scatter(node, body, found.reshape(*index.shape[:-1], *shape[index.shape[-1] :]))
+
+
+def _scatter(node: OnnxNode, body: Body, places: np.ndarray) -> None:
+    """places: where in the first input, counted row by row, each element of the third one goes."""
+    x, updates = node.input(0), node.input(2)
+    shape, reduction = body.shape(x), node.text("reduction", "none")
+    if reduction == "none":
+        _put(body, x, updates, places, node.outputs[0])
+        return
+    if reduction not in _REDUCTIONS:
+        raise Unsupported(f"reduction {reduction}", hint="none, add, mul, min or max")
+    kind, neutral = _REDUCTIONS[reduction]
+    order = np.argsort(places, axis=None, kind="stable")
+    ranks = np.empty(places.size, np.int64)  # the how-manieth update of its place each one is
+    starts = np.r_[True, np.diff(places.ravel()[order]) != 0]
+    ranks[order] = np.arange(places.size) - np.maximum.accumulate(np.where(starts, np.arange(places.size), 0))
+    rounds = int(ranks.max(initial=0)) + 1
+    flat = body("Reshape", updates, np.array([-1]))
+    for turn in range(rounds):
+        chosen = np.flatnonzero(ranks == turn)
+        some = flat if rounds == 1 else body("Gather", flat, chosen)
+        ground = body.operand(np.full(shape, neutral, np.float32)) if neutral is not None else x
+        spread = _put(body, ground, some, places.ravel()[chosen], "")
+        x = body(kind, x, spread, output=node.outputs[0] if turn == rounds - 1 else "")
+
+
+# The op, and what changes nothing; None: the tensor itself.
+_REDUCTIONS: dict[str, tuple[str, float | None]] = {
+    "add": ("Add", 0.0),
+    "mul": ("Mul", 1.0),
+    "min": ("Min", None),
+    "max": ("Max", None),
+}
+
+
+def _put(body: Body, x: str, updates: str, places: np.ndarray, output: str) -> str:
+    """x with the updates at these places: a gather of both, one after the other."""
+    shape = body.shape(x)
+    source = np.arange(prod(shape))
+    source[places.ravel()] = source.size + np.arange(places.size)
+    block = _block(source.reshape(shape), places.size)
+    rows = [body("Reshape", name, np.array([1, -1, block])) for name in (x, updates)]
+    both = body("Concat", *rows, axis=1)
+    taken = body("Gather", both, source[::block] // block, axis=1)
+    return body("Reshape", taken, np.array(shape), output=output)
+
+
+def _take(body: Body, x: str, places: np.ndarray, output: str) -> None:
+    """The elements of x at these places, counted row by row."""
+    if not places.size:
+        raise Unsupported("its result would be empty")
+    block = _block(places, 0)
+    rows = body("Reshape", x, np.array([1, -1, block]))
+    taken = body("Gather", rows, places.ravel()[::block] // block, axis=1)
+    body("Reshape", taken, np.array(places.shape, np.int64), output=output)
+
+
+def _block(places: np.ndarray, extra: int) -> int:
+    """The most elements that always stay side by side, and divide ``extra``, too."""
+    block = 1
+    for size in places.shape[::-1]:
+        wider = block * size
+        rows = places.reshape(-1, wider)
+        if extra % wider or (rows[:, 0] % wider).any() or not (rows == rows[:, :1] + np.arange(wider)).all():
+            break
+        block = wider
+    return block
+
+
+def _along(node: OnnxNode, shape: tuple[int, ...], index: np.ndarray, axis: int) -> np.ndarray:
+    grid: list[np.ndarray] = list(np.indices(index.shape, sparse=True))
+    grid[axis] = _wrapped(node, index, shape[axis])
+    return _places(node, shape)[tuple(grid)]
+
+
+def _places(node: OnnxNode, shape: tuple[int, ...]) -> np.ndarray:
+    """The number of each element, row by row."""
+    if prod(shape) > ELEMENTS_MAX:
+        raise Unsupported(f"an index into {prod(shape)} elements", hint=f"at most {ELEMENTS_MAX}")
+    return np.arange(prod(shape)).reshape(shape)
+
+
+def _wrapped(node: OnnxNode, index: np.ndarray, size: int) -> np.ndarray:
+    """Indices that may count from the end as such from 0 on."""
+    for end in (index.min(initial=0), index.max(initial=0)):
+        node.axis(int(end), size, "index")
+    return np.where(index < 0, index + size, index)
+
+
+def _index(body: Body, place: int) -> np.ndarray:
+    return body.to.array(body.node.input(place), "index").astype(np.int64)
+
+
+# -- computed indices -------------------------------------------------------------------------------------------------
+
+
+def _is_computed(node: OnnxNode, to: Importer) -> bool:
+    return not to.is_const(node.input(1))
+
+
+def gather(node: OnnxNode, body: Body) -> None:
+    """A row of zeros and a one for each index, times the table: exact."""
+    table, index = node.input(0), node.input(1)
+    shape, at = body.shape(table), body.shape(index)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    first = (axis, *(i for i in range(len(shape)) if i != axis))
+    rest = [shape[i] for i in first[1:]]
+    rows = body("Reshape", body("Transpose", table, perm=first), np.array([shape[axis], prod(rest)]))
+    hot = _hot(body, index, shape[axis], len(at), body.element(table))
+    found = body("Reshape", body("MatMul", hot, rows), np.array([*at, *rest]))
+    # The axes of the index go where the axis was.
+    perm = (*range(len(at), len(at) + axis), *range(len(at)), *range(len(at) + axis, len(at) + len(rest)))
+    body("Transpose", found, perm=perm, output=node.outputs[0])
+
+
+def one_hot(node: OnnxNode, body: Body) -> None:
+    """on where the place along a new axis is the index, elsewhere off."""
+    index = node.input(0)
+    depth = int(body.to.array(node.input(1), "depth").item())
+    off, on = body.to.array(node.input(2), "values").astype(np.float32).tolist()
+    rank = len(body.shape(index))
+    axis = node.axis(node.integer("axis", -1), rank + 1)
+    hot = _hot(body, index, depth, axis, TensorProto.FLOAT)
+    scaled = body("Mul", hot, float(on - off))
+    body("Add", scaled, float(off), output=node.outputs[0])
+
+
+def _hot(body: Body, index: str, depth: int, axis: int, element: int) -> str:
+    """1.0 where the place along a new axis is the index, which may count from the end; elsewhere 0.0."""
+    places = np.arange(depth, dtype=np.float32).reshape((-1, *(1,) * (len(body.shape(index)) - axis)))
+    wide = body("Unsqueeze", body("Cast", index, to=TensorProto.FLOAT), np.array([axis]))
+    return body("Cast", body("Equal", wide, places), to=element)
+
+
+ALWAYS = {
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "OneHot": one_hot,
+    "Scatter": scatter_elements,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+}
+FORMS = {"Gather": ((_is_computed, gather),)}

@@ -1,0 +1,71 @@
+"""Masks of attention: -inf, or a large negative number, where a Softmax is to give 0.
+
+Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
+score and MASKED instead: e^MASKED is nothing beside scores of usual size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+
+MASKED = -32.0
+HIDES = -1e3  # numbers up to this one are masks
+OPEN = 2.0**15  # above any score
+_REALS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+_MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
+
+
+def _hides(to: Importer, name: str) -> bool:
+    if not to.is_const(name) or to.tensor(name).element not in _REALS:
+        return False
+    array = to.constants[name].astype(np.float32)
+    return bool(array.size and (array <= HIDES).any() and not np.isnan(array).any() and not (array == np.inf).any())
+
+
+def _for_softmax(node: OnnxNode, to: Importer) -> bool:
+    """Whether it has a mask as an operand, and all that is made of the result is a Softmax."""
+    if sum(not to.is_const(name) for name in node.inputs[-2:]) == 0:
+        return False
+    return any(_hides(to, name) for name in node.inputs[-2:]) and to.only_read_by(node.outputs[0], "Softmax", _MOVES)
+
+
+def add(node: OnnxNode, body: Body) -> None:
+    """x + mask: what the mask adds besides, and then the mask."""
+    mask, x = sorted(node.inputs, key=lambda name: not _hides(body.to, name))
+    data = body.to.constants[mask].astype(np.float32)
+    hidden = data <= HIDES
+    rest = np.where(hidden, 0, data)
+    if rest.any() or len(np.broadcast_shapes(rest.shape, body.shape(x))) > len(body.shape(x)):
+        x = body("Add", x, rest)
+    _hide(body, x, hidden, node.outputs[0])
+
+
+def where(node: OnnxNode, body: Body) -> None:
+    """A constant condition is a mask itself; another one chooses between the score and MASKED."""
+    condition, *sides = node.inputs
+    hiding = [_hides(body.to, name) for name in sides]
+    if body.to.is_const(condition) and hiding[0] != hiding[1] and _is_mask(body, sides[hiding.index(True)]):
+        chosen = body.to.constants[condition].astype(bool)
+        _hide(body, sides[hiding.index(False)], chosen if hiding[0] else ~chosen, node.outputs[0])
+        return
+    operands = [
+        np.maximum(body.to.constants[name].astype(np.float32), np.float32(MASKED)) if hides else name
+        for name, hides in zip(sides, hiding, strict=True)
+    ]
+    body("Where", condition, *operands, output=node.outputs[0])
+
+
+def _is_mask(body: Body, name: str) -> bool:
+    return bool((body.to.constants[name] <= HIDES).all())
+
+
+def _hide(body: Body, x: str, hidden: np.ndarray, output: str) -> None:
+    body("Min", x, np.where(hidden, MASKED, OPEN).astype(np.float32), output=output)
+
+
+FORMS = {"Add": ((_for_softmax, add),), "Where": ((_for_softmax, where),)}

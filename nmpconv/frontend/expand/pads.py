@@ -1,0 +1,34 @@
+"""Pads that are negative: what they take away is a slice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+
+
+def _pads(node: OnnxNode, to: Importer) -> np.ndarray:
+    """Attributes before opset 11, an input since."""
+    given = (node.integers("pads") or ()) if node.opset < 11 else to.integers(node.input(1), "pads")
+    return np.array(given, np.int64)
+
+
+def _is_negative(node: OnnxNode, to: Importer) -> bool:
+    return node.text("mode", "constant") == "constant" and bool((_pads(node, to) < 0).any())
+
+
+def pad(node: OnnxNode, body: Body) -> None:
+    x, pads = node.input(0), _pads(node, body.to)
+    shape = body.shape(x)
+    axes = node.axes(body.to.integers(node.input(3), "axes") if node.input(3) else range(len(shape)), len(shape))
+    before, after = np.split(pads, 2)
+    sizes = np.array([shape[axis] for axis in axes])
+    x = body("Slice", x, np.maximum(-before, 0), sizes - np.maximum(-after, 0), np.array(axes))
+    value = node.input(2) if node.opset >= 11 else ""
+    value = value or body.operand(node.number("value", 0.0, finite=False))
+    body("Pad", x, np.maximum(pads, 0), value, np.array(axes), output=node.outputs[0])
+
+
+FORMS = {"Pad": ((_is_negative, pad),)}

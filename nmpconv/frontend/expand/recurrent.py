@@ -1,0 +1,263 @@
+"""RNN, GRU and LSTM, unrolled over time. Source of the formulas: ONNX, RNN-22, GRU-22 and LSTM-22.
+
+What the input contributes to the gates of all steps is one matrix product; each step adds what its state does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmpconv.errors import Invalid, Unsupported
+from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.node import OnnxNode
+
+STEPS_MAX = 1024  # of time, in both directions together
+Activation = Callable[[str], str]
+# Attributes of activations, with defaults where the op has others than ONNX's recurrent ops, or has none.
+_NUMBERS = {
+    "Affine": (1.0, 0.0),
+    "Elu": (1.0,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "ScaledTanh": (1.0, 1.0),
+    "ThresholdedRelu": (1.0,),
+}
+_PLAIN = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+_DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    steps: int
+    batch: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """What one direction computes with. inputs: of each step, [batch, gates * hidden], without the state's part.
+
+    recurrence: [hidden, gates * hidden]; bias: of that part, apart from the inputs' where the op needs it apart.
+    """
+
+    sizes: _Sizes
+    inputs: Sequence[str]
+    recurrence: np.ndarray
+    bias: np.ndarray
+    peepholes: np.ndarray | None
+    activations: Sequence[Activation]
+    clip: float
+
+
+def recurrent(node: OnnxNode, body: Body) -> None:
+    """Y [steps, directions, batch, hidden], Y_h and for an LSTM Y_c [directions, batch, hidden]; batch first where
+    layout is 1.
+    """
+    x = node.input(0)
+    first = bool(node.integer("layout", 0))
+    if first:
+        x = body("Transpose", x, perm=[1, 0, 2])
+    steps, batch, _ = body.shape(x)
+    w, r = (body.to.array(node.input(i), what).astype(np.float32) for i, what in ((1, "weight"), (2, "recurrence")))
+    sizes = _Sizes(steps, batch, r.shape[-1])
+    count = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(node.text("direction", "forward"))
+    gates = _GATES[node.op_type]
+    if count is None or w.shape[:2] != (count, gates * sizes.hidden) or r.shape[:2] != w.shape[:2]:
+        raise Invalid(f"weights {list(w.shape)} and {list(r.shape)} of direction {node.text('direction', 'forward')}")
+    if steps * count > STEPS_MAX:
+        raise Unsupported(f"{steps * count} steps of time", hint=f"at most {STEPS_MAX}, in windows")
+    lengths = body.array(4, "sequence_lens")
+    alive = _alive(lengths, sizes)
+    states = [_initial(node, body, place, first) for place in ((5, 6) if node.op_type == "LSTM" else (5,))]
+    results: list[list[str]] = [[] for _ in range(1 + len(states))]  # of each direction: Y, Y_h, Y_c
+    for d in range(count):
+        direction = _direction(node, body, x, sizes, d, w[d], r[d])
+        backwards = d == 1 or node.text("direction", "forward") == "reverse"
+        start = [_of_direction(body, state, d) for state in states]
+        for made, found in zip(results, _run(node, body, direction, start, alive, backwards), strict=True):
+            made.append(found)
+    joined = [made[0] if count == 1 else body("Concat", *made, axis=1 - bool(i)) for i, made in enumerate(results)]
+    orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
+    for result, output, perm in zip(joined, node.outputs, orders, strict=False):
+        if output:
+            if first:
+                body("Transpose", result, perm=perm, output=output)
+            else:
+                body.rename(result, output)
+
+
+def _alive(lengths: np.ndarray | None, sizes: _Sizes) -> np.ndarray:
+    """[steps, batch, 1]: 1 where a sequence has not ended."""
+    if lengths is None:
+        return np.ones((sizes.steps, sizes.batch, 1), np.float32)
+    if lengths.shape != (sizes.batch,) or lengths.min() < 0 or lengths.max() > sizes.steps:
+        raise Invalid(f"sequence_lens {lengths.tolist()}", hint=f"{sizes.batch} numbers from 0 to {sizes.steps}")
+    return (np.arange(sizes.steps)[:, None, None] < lengths[:, None]).astype(np.float32)
+
+
+def _initial(node: OnnxNode, body: Body, place: int, first: bool) -> str:
+    """[directions, batch, hidden], '' for zeros."""
+    name = node.input(place)
+    if not name or (body.to.is_const(name) and not body.to.constants[name].any()):
+        return ""
+    return body("Transpose", name, perm=[1, 0, 2]) if first else name
+
+
+def _of_direction(body: Body, state: str, d: int) -> str:
+    return body("Gather", state, np.array(d), axis=0) if state else ""
+
+
+def _direction(node: OnnxNode, body: Body, x: str, sizes: _Sizes, d: int, w: np.ndarray, r: np.ndarray) -> _Direction:
+    both = body.array(3, "bias")
+    width = w.shape[0]
+    input_bias, bias = np.split(np.zeros(2 * width, np.float32) if both is None else both[d].astype(np.float32), 2)
+    apart = node.op_type == "GRU" and bool(node.integer("linear_before_reset", 0))
+    if apart:  # the reset gate is applied to the hidden gate's own bias, too
+        kept = np.arange(width) >= 2 * sizes.hidden
+        input_bias, bias = input_bias + np.where(kept, 0, bias), np.where(kept, bias, 0).astype(np.float32)
+    else:
+        input_bias, bias = input_bias + bias, np.zeros_like(bias)
+    rows = body("Add", body("MatMul", x, np.ascontiguousarray(w.T)), input_bias)
+    steps = [body("Gather", rows, np.array(t), axis=0) for t in range(sizes.steps)]
+    peepholes = body.array(7, "peepholes") if node.op_type == "LSTM" else None
+    clip = node.number("clip", 0.0)
+    return _Direction(
+        sizes, steps, np.ascontiguousarray(r.T), bias, None if peepholes is None else peepholes[d],
+        _activations(node, body, d), clip,
+    )  # fmt: skip
+
+
+def _activations(node: OnnxNode, body: Body, d: int) -> list[Activation]:
+    defaults = _DEFAULTS[node.op_type]
+    names = [str(name if isinstance(name, str) else name.decode()) for name in node.attributes.get("activations", ())]
+    names = names or [name for _ in range(d + 1) for name in defaults]
+    alphas, betas = list(node.attributes.get("activation_alpha", ())), list(node.attributes.get("activation_beta", ()))
+    made = []
+    for name in names:
+        found = next((kind for kind in (*_NUMBERS, *_PLAIN) if kind.lower() == name.lower()), None)
+        if found is None:
+            raise Unsupported(f"activation {name}", hint=", ".join((*_PLAIN, *_NUMBERS)))
+        numbers = list(_NUMBERS.get(found, ()))
+        for place, given in enumerate((alphas, betas)):
+            if place < len(numbers) and given:
+                numbers[place] = float(given.pop(0))
+        made.append(_activation(body, found, numbers))
+    return made[d * len(defaults) : (d + 1) * len(defaults)]
+
+
+def _activation(body: Body, kind: str, numbers: Sequence[float]) -> Activation:
+    if kind == "Affine":
+        return lambda x: body("Add", body("Mul", x, numbers[0]), numbers[1])
+    if kind == "ScaledTanh":
+        return lambda x: body("Mul", body("Tanh", body("Mul", x, numbers[1])), numbers[0])
+    given: dict[str, Any] = dict(zip(("alpha", "beta"), numbers, strict=False))
+    return lambda x: body(kind, x, **given)
+
+
+def _run(
+    node: OnnxNode, body: Body, at: _Direction, states: list[str], alive: np.ndarray, backwards: bool
+) -> list[str]:
+    """[Y, last states], with the axis of directions, of size 1."""
+    step = _STEPS[node.op_type]
+    recurrence = body.operand(at.recurrence)  # one constant for all steps
+    outputs: list[str] = [""] * at.sizes.steps
+    for t in range(at.sizes.steps)[:: -1 if backwards else 1]:
+        if not alive[t].any():
+            outputs[t] = body.operand(np.zeros((at.sizes.batch, at.sizes.hidden), np.float32))
+            continue
+        new = step(node, body, at, at.inputs[t], states, recurrence)
+        if alive[t].all():
+            outputs[t] = new[0]
+        else:
+            outputs[t] = body("Mul", new[0], alive[t])
+            new = [
+                body("Add", body("Mul", made, alive[t]), body("Mul", old, 1 - alive[t])) if old
+                else body("Mul", made, alive[t])
+                for made, old in zip(new, states, strict=True)
+            ]  # fmt: skip
+        states = new
+    zeros = np.zeros((at.sizes.batch, at.sizes.hidden), np.float32)
+    rows = [body("Unsqueeze", y, np.array([0, 1])) for y in outputs]
+    whole = body("Concat", *rows, axis=0) if len(rows) > 1 else rows[0]
+    return [whole, *(body("Unsqueeze", state or body.operand(zeros), np.array([0])) for state in states)]
+
+
+def _gates(body: Body, at: _Direction, x: str, h: str, recurrence: str, gates: Sequence[int]) -> list[str]:
+    """x + h @ R + bias for these gates, clipped; without h where it is 0. gates: consecutive ones."""
+    hidden = at.sizes.hidden
+    bounds = np.array([gates[0] * hidden]), np.array([(gates[-1] + 1) * hidden]), np.array([1])
+    total = body("Slice", x, *bounds)
+    bias = at.bias[gates[0] * hidden : (gates[-1] + 1) * hidden]
+    if h:
+        total = body("Add", body("MatMul", h, body("Slice", recurrence, *bounds)), total)
+    if bias.any():
+        total = body("Add", total, bias)
+    total = _clipped(body, at, total)
+    if len(gates) == 1:
+        return [total]
+    names = [body.name("gate") for _ in gates]
+    return body.several("Split", (total,), names, axis=1, num_outputs=len(gates))
+
+
+def _clipped(body: Body, at: _Direction, x: str) -> str:
+    return body("Clip", x, -at.clip, at.clip) if at.clip else x
+
+
+def _rnn(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+    """h = f(x + h @ R)."""
+    [gate] = _gates(body, at, x, states[0], recurrence, (0,))
+    return [at.activations[0](gate)]
+
+
+def _gru(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+    """z, r = f(..), c = g(x + (r * h) @ R) or g(x + r * (h @ R + b)); h = c + z * (h - c)."""
+    [h], (f, g), hidden = states, at.activations, at.sizes.hidden
+    z, r = (f(gate) for gate in _gates(body, at, x, h, recurrence, (0, 1)))
+    third = np.array([2 * hidden]), np.array([3 * hidden]), np.array([1])
+    total = body("Slice", x, *third)
+    bias = at.bias[2 * hidden :]
+    if node.integer("linear_before_reset", 0):
+        own = body("MatMul", h, body("Slice", recurrence, *third)) if h else ""
+        if own or bias.any():
+            own = body("Add", own, bias) if own else body.operand(np.broadcast_to(bias, (1, hidden)).copy())
+            total = body("Add", total, body("Mul", r, own))
+    elif h:
+        total = body("Add", body("MatMul", body("Mul", r, h), body("Slice", recurrence, *third)), total)
+    candidate = g(_clipped(body, at, total))
+    if not h:
+        return [body("Sub", candidate, body("Mul", z, candidate))]
+    return [body("Add", candidate, body("Mul", z, body("Sub", h, candidate)))]
+
+
+def _lstm(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+    """i, o, f = f(..), c = f * c + i * g(..), h = o * h(c); peepholes add what the cell sees to the gates."""
+    (h, c), (f, g, last), hidden = states, at.activations, at.sizes.hidden
+    clip, at = at.clip, _unclipped(at)
+    gates = _gates(body, at, x, h, recurrence, (0, 1, 2, 3))
+    peepholes = None if at.peepholes is None else np.split(at.peepholes.astype(np.float32), 3)  # of i, o, f
+
+    def gate(index: int, cell: str) -> str:
+        total = gates[index]
+        if peepholes is not None and cell:
+            total = body("Add", total, body("Mul", cell, peepholes[index].reshape(1, hidden)))
+        return body("Clip", total, -clip, clip) if clip else total
+
+    i = f(gate(0, c))
+    new = body("Mul", i, g(gate(3, "")))
+    if c:
+        forget = body("Sub", 1.0, i) if node.integer("input_forget", 0) else f(gate(2, c))
+        new = body("Add", body("Mul", forget, c), new)
+    return [body("Mul", f(gate(1, new)), last(new)), new]
+
+
+def _unclipped(at: _Direction) -> _Direction:
+    return _Direction(at.sizes, at.inputs, at.recurrence, at.bias, at.peepholes, at.activations, 0.0)
+
+
+_STEPS = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+ALWAYS = dict.fromkeys(_STEPS, recurrent)

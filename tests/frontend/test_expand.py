@@ -1,0 +1,325 @@
+"""Operators that are written as others: as onnxruntime computes them, and at 16 bits with little noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx_text import build, feeds
+from test_lowering import run
+
+from nmpconv.errors import UnsupportedModel
+from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.onnx import load
+
+IMAGE = "(float[1,4,9,8] x) => (y)"
+VOLUME = "(float[1,2,6,5,4] x) => (y)"
+LARGE = "(float[1,2,300,300] x) => (y) <float[2] s, float[2] b>"
+SCORES = "(float[1,2,3,3] x) => (y)"
+HEADS = "(float[1,2,3,8] q, float[1,2,3,8] k, float[1,2,3,8] v) => (y)"
+
+FUNCTIONS = [
+    *(
+        (kind, 22, f"{IMAGE} {{ y = {kind}(x) }}")
+        for kind in ("Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh", "Celu")
+    ),
+    *((kind, 22, f"{IMAGE} {{ y = {kind}(x) }}") for kind in ("Ceil", "Floor", "Round", "Sign", "ThresholdedRelu")),
+    *((kind, 22, f"{IMAGE} {{ t = Tanh(x) y = {kind}(t) }}") for kind in ("Asin", "Acos")),
+    ("Atanh", 22, f"{IMAGE} <float c = {{0.9}}> {{ t = Tanh(x) u = Mul(t, c) y = Atanh(u) }}"),
+    ("Acosh", 22, f"{IMAGE} <float c = {{1.1}}> {{ t = Abs(x) u = Add(t, c) y = Acosh(u) }}"),
+    ("Mod", 13, f"{IMAGE} <float c = {{1.5}}> {{ y = Mod<fmod=1>(x, c) }}"),
+    ("Mod/several", 13, f"{IMAGE} <float[8] c = {{1.5,-2,0.7,3,1,-1,2,0.3}}> {{ y = Mod<fmod=1>(x, c) }}"),
+    ("Shrink/hard", 13, f"{IMAGE} {{ y = Shrink(x) }}"),
+    ("Shrink/soft", 13, f"{IMAGE} {{ y = Shrink<lambd=0.5,bias=0.5>(x) }}"),
+    ("Shrink/other", 13, f"{IMAGE} {{ y = Shrink<lambd=0.5,bias=0.2>(x) }}"),
+    ("Swish", 24, f"{IMAGE} {{ y = Swish<alpha=0.7>(x) }}"),
+    ("RMSNormalization", 23, f"{IMAGE} <float[8] s> {{ y = RMSNormalization(x, s) }}"),
+    ("IsNaN", 13, f"{IMAGE} <float c = {{2.0}}> {{ b = IsNaN(x) y = Where(b, c, x) }}"),
+    ("IsInf", 13, f"{IMAGE} <float c = {{2.0}}> {{ b = IsInf(x) y = Where(b, c, x) }}"),
+    ("Mean", 13, f"{IMAGE} {{ t = Abs(x) y = Mean(x, t, t) }}"),
+    ("Hardmax", 13, f"{IMAGE} {{ y = Hardmax<axis=1>(x) }}"),
+    ("Hardmax/flat", 11, f"{IMAGE} {{ y = Hardmax<axis=2>(x) }}"),
+    ("Trilu", 14, f"{IMAGE} <int64 k = {{-1}}> {{ y = Trilu<upper=0>(x, k) }}"),
+    ("LpNormalization", 13, f"{IMAGE} {{ y = LpNormalization<axis=1>(x) }}"),
+    ("ReduceProd", 18, f"{IMAGE} <int64[1] a = {{2}}> {{ t = Tanh(x) y = ReduceProd(t, a) }}"),
+    ("ReduceProd/no axes", 13, "(float[1,2,3] x) => (y) { y = ReduceProd<keepdims=0>(x) }"),
+    ("ReduceLogSumExp", 18, f"{IMAGE} <int64[2] a = {{2,1}}> {{ y = ReduceLogSumExp<keepdims=0>(x, a) }}"),
+    ("Pow/several", 13, f"{IMAGE} <float[8] e = {{1,2,3,0.5,-1,2,2,1}}> {{ t = Exp(x) y = Pow(t, e) }}"),
+    ("Pow/many", 13, f"{IMAGE} <float[4,9,8] e> {{ t = Sigmoid(x) y = Pow(t, e) }}"),
+    ("Pow/computed", 13, f"{IMAGE} {{ t = Sigmoid(x) e = Tanh(x) y = Pow(t, e) }}"),
+    ("Pow/of a constant", 13, f"{IMAGE} <float b = {{2.0}}> {{ y = Pow(b, x) }}"),
+]
+
+INDICES = [
+    ("GatherND", 13, f"{IMAGE} <int64[2,3] i = {{0,1,2,0,3,-1}}> {{ y = GatherND(x, i) }}"),
+    ("GatherND/elements", 13, f"{IMAGE} <int64[2,4] i = {{0,1,2,5,0,3,-1,-2}}> {{ y = GatherND(x, i) }}"),
+    ("GatherND/batch", 13, f"{IMAGE} <int64[1,4,2] i = {{1,2,5,0,3,-1,0,-2}}> {{ y = GatherND<batch_dims=2>(x, i) }}"),
+    ("GatherElements", 13, f"{IMAGE} <int64[1,4,2,1] i = {{0,1,2,3,4,5,6,-7}}> {{ y = GatherElements<axis=2>(x, i) }}"),
+    (
+        "ScatterND",
+        18,
+        "(float[1,4,9,8] x, float[2,8] u) => (y) <int64[2,3] i = {0,1,2,0,3,3}> { y = ScatterND(x, i, u) }",
+    ),
+    *(
+        (
+            f"ScatterND/{kind}",
+            18,
+            "(float[1,4,9,8] x, float[3,8] u) => (y) <int64[3,3] i = {0,1,2,0,3,3,0,1,2}> "
+            f'{{ y = ScatterND<reduction="{kind}">(x, i, u) }}',
+        )
+        for kind in ("add", "mul", "min", "max")
+    ),
+    (
+        "ScatterElements",
+        18,
+        "(float[1,6] x, float[1,2] u) => (y) <int64[1,2] i = {4,1}> { y = ScatterElements<axis=1>(x, i, u) }",
+    ),
+    (
+        "OneHot",
+        13,
+        f"{IMAGE} <int64 d = {{4}}, float[2] v = {{0.5,2}}> {{ i = ArgMax<axis=1>(x) y = OneHot<axis=1>(i, d, v) }}",
+    ),
+    ("embedding", 13, f"{IMAGE} <float[4,5] t> {{ i = ArgMax<axis=1,keepdims=0>(x) y = Gather<axis=0>(t, i) }}"),
+    ("embedding/axis", 13, f"{IMAGE} <float[2,4,5] t> {{ i = ArgMax<axis=1,keepdims=0>(x) y = Gather<axis=1>(t, i) }}"),
+]
+
+SUMS = [
+    ("scores", "bhqd,bhkd->bhqk", "1,2,3,4", "1,2,5,4"),
+    ("batch", "bij,bjk->bik", "1,3,4", "1,4,2"),
+    ("ellipsis", "...ij,jk->...ik", "1,2,3,4", "4,5"),
+    ("implicit", "ij,jk", "1,4", "4,5"),
+    ("sums of one", "bchw,bc->bhw", "1,3,4,5", "1,3"),
+    ("no sum", "nchw,c->nchw", "1,3,4,2", "3"),
+    ("outer", "bi,bj->bij", "1,3", "1,4"),
+]
+EINSUM = [
+    *(
+        (f"Einsum/{n}", 13, f'(float[{a}] x, float[{b}] z) => (y) {{ y = Einsum<equation="{e}">(x, z) }}')
+        for n, e, a, b in SUMS
+    ),
+    *(
+        (f"Einsum/{n}/weights", 13, f'(float[{a}] x) => (y) <float[{b}] z> {{ y = Einsum<equation="{e}">(x, z) }}')
+        for n, e, a, b in SUMS
+    ),
+    ("Einsum/one", 13, '(float[1,2,3] x) => (y) { y = Einsum<equation="abc->ca">(x) }'),
+    (
+        "Einsum/three",
+        13,
+        '(float[1,2,3] x, float[1,3,4] z) => (y) <float[4,5] w> { y = Einsum<equation="abc,acd,de->abe">(x, z, w) }',
+    ),
+]
+
+POOLS = [
+    ("Pad/negative", 13, f"{IMAGE} <int64[8] p = {{0,0,-1,2,0,1,1,-3}}, float v = {{0.5}}> {{ y = Pad(x, p, v) }}"),
+    ("Pad/negative/attributes", 7, f"{IMAGE} {{ y = Pad<pads=[0,0,-1,2,0,1,1,-3],value=0.5>(x) }}"),
+    ("TopK", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {3}> { v, i = TopK(x, k) }"),
+    ("TopK/1", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {1}> { v, i = TopK<axis=1>(x, k) }"),
+    ("TopK/smallest", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {9}> { v, i = TopK<largest=0>(x, k) }"),
+    ("LpPool", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],pads=[1,0,0,1],p=2>(x) }}"),
+    ("LpPool/1", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],p=1>(x) }}"),
+    ("LpPool/3", 18, f"{IMAGE} {{ y = LpPool<kernel_shape=[2,3],p=3>(x) }}"),
+    ("GlobalLpPool", 18, f"{IMAGE} {{ y = GlobalLpPool(x) }}"),
+    (
+        "AveragePool/ceil",
+        19,
+        f"{IMAGE} {{ y = AveragePool<kernel_shape=[2,3],strides=[3,3],pads=[1,1,0,0],ceil_mode=1,"
+        "count_include_pad=1>(x) }",
+    ),
+    ("AveragePool/dilated", 19, f"{IMAGE} {{ y = AveragePool<kernel_shape=[2,2],dilations=[2,2]>(x) }}"),
+    ("InstanceNormalization/large", 13, f"{LARGE} {{ y = InstanceNormalization(x, s, b) }}"),
+    (
+        "Conv/3d",
+        13,
+        f"{VOLUME} <float[4,2,3,2,3] w, float[4] b> {{ y = Conv<pads=[1,0,1,1,1,1],strides=[2,1,1]>(x, w, b) }}",
+    ),
+    (
+        "Conv/3d/groups",
+        13,
+        f"{VOLUME} <float[4,1,3,2,3] w, float[4] b> {{ y = Conv<group=2,dilations=[2,1,1]>(x, w, b) }}",
+    ),
+    ("Conv/3d/same", 13, f'{VOLUME} <float[4,2,3,2,3] w> {{ y = Conv<auto_pad="SAME_UPPER",strides=[2,2,2]>(x, w) }}'),
+    (
+        "ConvTranspose/3d",
+        13,
+        f"{VOLUME} <float[2,3,3,2,3] w, float[3] b> "
+        "{ y = ConvTranspose<strides=[2,1,2],pads=[1,0,1,1,1,1],output_padding=[1,0,1]>(x, w, b) }",
+    ),
+    ("MaxPool/3d", 13, f"{VOLUME} {{ y = MaxPool<kernel_shape=[2,2,3],strides=[2,1,1],pads=[1,0,1,1,1,1]>(x) }}"),
+    (
+        "AveragePool/3d",
+        19,
+        f"{VOLUME} {{ y = AveragePool<kernel_shape=[2,2,3],strides=[2,1,1],pads=[1,0,1,1,1,1]>(x) }}",
+    ),
+    ("AveragePool/3d/ceil", 19, f"{VOLUME} {{ y = AveragePool<kernel_shape=[2,2,3],strides=[2,2,1],ceil_mode=1>(x) }}"),
+    ("GlobalAveragePool/3d", 13, f"{VOLUME} {{ y = GlobalAveragePool(x) }}"),
+    ("GlobalMaxPool/3d", 13, f"{VOLUME} {{ y = GlobalMaxPool(x) }}"),
+    (
+        "BatchNormalization/3d",
+        13,
+        f"{VOLUME} <float[2] s, float[2] b, float[2] m, float[2] var> {{ y = BatchNormalization(x, s, b, m, var) }}",
+    ),
+]
+
+CAUSAL = "<float[3,3] m = {0.5,-inf,-inf,0,0,-inf,0,0,0}>"
+ATTENTION = [
+    ("mask/add", 13, f"{SCORES} {CAUSAL} {{ t = Add(x, m) y = Softmax<axis=-1>(t) }}"),
+    ("mask/moved", 13, f"{SCORES} {CAUSAL} {{ t = Add(m, x) u = Identity(t) y = Softmax<axis=-1>(u) }}"),
+    (
+        "mask/where",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float c = {{-inf}}> "
+        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "mask/computed",
+        13,
+        "(float[1,2,3,3] x, float[1,1,3,3] z) => (y) <float c = {-10000.0}> "
+        "{ m = Greater(z, x) t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    ("Attention", 23, f"{HEADS} {{ y = Attention(q, k, v) }}"),
+    ("Attention/causal", 23, f"{HEADS} {{ y = Attention<is_causal=1>(q, k, v) }}"),
+    ("Attention/mask", 23, f"{HEADS} <bool[3,3] m = {{1,0,0,1,1,0,1,1,1}}> {{ y = Attention(q, k, v, m) }}"),
+    (
+        "Attention/past",
+        23,
+        "(float[1,2,3,8] q, float[1,2,3,8] k, float[1,2,3,8] v, float[1,2,4,8] p, float[1,2,4,8] r) => (y, nk, nv) "
+        "{ y, nk, nv = Attention<is_causal=1>(q, k, v, , p, r) }",
+    ),
+    (
+        "Attention/grouped",
+        23,
+        "(float[1,3,16] q, float[1,3,8] k, float[1,3,8] v) => (y) "
+        "{ y = Attention<q_num_heads=4,kv_num_heads=2>(q, k, v) }",
+    ),
+    (
+        "RotaryEmbedding",
+        23,
+        "(float[1,2,3,8] q) => (y) <float[1,3,4] c, float[1,3,4] s> { y = RotaryEmbedding(q, c, s) }",
+    ),
+]
+
+
+def recurrent(kind: str, attributes: str = "", inputs: str = "", more: str = "", directions: int = 1) -> str:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    weights = (
+        f"float[{directions},{4 * gates},3] w, float[{directions},{4 * gates},4] r, float[{directions},{8 * gates}] b"
+    )
+    outputs = "y, h, c" if kind == "LSTM" else "y, h"
+    return (
+        f"(float[5,1,3] x{inputs}) => ({outputs}) <{weights}{more}> "
+        f"{{ {outputs} = {kind}<hidden_size=4{attributes}>(x, w, r, b, {'l' if 'l =' in more else ''}, "
+        f"{'h0' if inputs else ''}{', c0' if 'c0' in inputs else ''}) }}"
+    )
+
+
+RECURRENT = [
+    *((kind, 14, recurrent(kind)) for kind in ("RNN", "GRU", "LSTM")),
+    *((f"{kind}/reverse", 14, recurrent(kind, ',direction="reverse"')) for kind in ("RNN", "GRU", "LSTM")),
+    *((f"{kind}/length", 14, recurrent(kind, more=", int32[1] l = {3}")) for kind in ("RNN", "GRU", "LSTM")),
+    *(
+        (f"{kind}/state", 14, recurrent(kind, ',direction="bidirectional"', ", float[2,1,4] h0", directions=2))
+        for kind in ("RNN", "GRU")
+    ),
+    (
+        "LSTM/state",
+        14,
+        recurrent("LSTM", ',direction="bidirectional"', ", float[2,1,4] h0, float[2,1,4] c0", directions=2),
+    ),
+    ("GRU/linear", 14, recurrent("GRU", ",linear_before_reset=1", ", float[1,1,4] h0")),
+    ("GRU/linear/no state", 14, recurrent("GRU", ",linear_before_reset=1")),
+    ("GRU/activations", 14, recurrent("GRU", ',activations=["HardSigmoid","Softsign"],clip=1.5')),
+    ("RNN/relu", 14, recurrent("RNN", ',activations=["Relu"]')),
+]
+
+CASES = [*FUNCTIONS, *INDICES, *EINSUM, *POOLS, *ATTENTION, *RECURRENT]
+
+
+@pytest.mark.parametrize(("opset", "text"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
+def test_equals_onnxruntime(opset, text, tmp_path):
+    model = build(text, opset, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
+        assert wanted.shape == got.shape
+        np.testing.assert_allclose(got, wanted.astype(np.float32), rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+
+
+CONTRIB = [
+    ("QuickGelu", f"{IMAGE} {{ y = com.microsoft.QuickGelu<alpha=1.7>(x) }}"),
+    ("FastGelu", f"{IMAGE} <float[8] b> {{ y = com.microsoft.FastGelu(x, b) }}"),
+    ("BiasGelu", f"{IMAGE} <float[8] b> {{ y = com.microsoft.BiasGelu(x, b) }}"),
+    ("Gelu", f"{IMAGE} {{ y = com.microsoft.Gelu(x) }}"),
+    ("FusedMatMul", f"{IMAGE} <float[9,5] w> {{ y = com.microsoft.FusedMatMul<alpha=0.5,transA=1>(x, w) }}"),
+    (
+        "FusedConv",
+        f"{IMAGE} <float[3,4,3,3] w, float[3] b> "
+        '{ y = com.microsoft.FusedConv<activation="LeakyRelu",activation_params=[0.2],pads=[1,1,1,1]>(x, w, b) }',
+    ),
+    (
+        "FusedGemm",
+        '(float[1,6] x) => (y) <float[6,5] w, float[5] b> { y = com.microsoft.FusedGemm<activation="Relu">(x, w, b) }',
+    ),
+    (
+        "SkipLayerNormalization",
+        "(float[1,3,8] x, float[1,3,8] z) => (y) <float[8] s, float[8] b> "
+        "{ y = com.microsoft.SkipLayerNormalization<epsilon=0.01>(x, z, s, b) }",
+    ),
+    (
+        "SkipSimplifiedLayerNormalization",
+        "(float[1,3,8] x, float[1,3,8] z) => (y) <float[8] s> "
+        "{ y = com.microsoft.SkipSimplifiedLayerNormalization<epsilon=0.01>(x, z, s) }",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", [pytest.param(case[1], id=case[0]) for case in CONTRIB])
+def test_what_the_optimizer_leaves(text, tmp_path):
+    """onnxruntime's tables of error functions are coarse."""
+    model = build(text, 17, tmp_path / "model.onnx", ', "com.microsoft" : 1')
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_names_do_not_collide(tmp_path):
+    """The model has tensors of the names that an expansion would take."""
+    text = (
+        "(float[1,4] x) => (y) <float[1,4] y.Cast> "
+        "{ y.Greater = Add(x, y.Cast) s = Sign(x) t = Sign(y.Greater) y = Add(s, t) }"
+    )
+    model = build(text.replace("y.", "y_"), 13, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    np.testing.assert_array_equal(run(model, feed)[0], run(to_onnx(graph, graph.outputs), feed)[0])
+
+
+def test_a_refusal_names_the_node_itself(tmp_path):
+    text = "(float[1,4,9,8] x, float[1,4,3,3] w) => (y) { y = com.microsoft.FusedConv(x, w) }"
+    build(text, 17, tmp_path / "model.onnx", ', "com.microsoft" : 1')
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "model.onnx")
+    assert caught.value.rows == [
+        ("y", "com.microsoft.FusedConv", "its weight 'w' is computed from the input", "a constant weight")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "(float[2000,1,3] x) => (y) <float[1,4,3] w, float[1,4,4] r> { y = RNN<hidden_size=4>(x, w, r) }",
+            "2000 steps of time",
+        ),
+        ('(float[1,3,3] x) => (y) { y = Einsum<equation="bii->bi">(x) }', "an axis that comes twice"),
+        (
+            "(float[1,4] x, int64[1,2] i) => (y) { t = Abs(x) y = GatherElements<axis=1>(t, i) }",
+            "its index 'i' is computed",
+        ),
+        ("(float[1,4] x) => (y) { y = LpNormalization<p=3>(x) }", "p = 3"),
+    ],
+)
+def test_refused(text, why, tmp_path):
+    onnx.save(build(text, 14), tmp_path / "model.onnx")
+    with pytest.raises(UnsupportedModel, match=why):
+        load(tmp_path / "model.onnx")
