@@ -53,9 +53,13 @@ PARTS: dict[str, set[str]] = {
     },
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "metrics", "progress", "run"},
     "csources": {"errors", "file", "ops", "targets"},
+    "html": {
+        *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
+        "targets",
+    },
     "api": {
-        *("accuracy", "csources", "data", "device", "errors", "file", "files", "ir", "pipeline", "progress", "report"),
-        *("run", "targets"),
+        *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "html", "ir", "pipeline"),
+        *("progress", "report", "run", "targets"),
     },
     "cli": {
         *("device", "errors", "file", "files", "fixed", "ir", "metrics", "ops"),
@@ -77,6 +81,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "device": {"cobs", "serial"},
     "file": {"flatbuffers"},
     "frontend": {"onnx"},
+    "html": {"PIL", "jinja2", "markupsafe"},
     "ops": {"onnx"},
     "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "pipeline": {"threadpoolctl"},
