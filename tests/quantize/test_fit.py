@@ -11,7 +11,6 @@ from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, 
 
 from nmpconv import fit
 from nmpconv.calib import parity
-from nmpconv.convert import Options, _warnings
 from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
@@ -19,6 +18,7 @@ from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
+from nmpconv.pipeline import Options, _warnings
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
