@@ -21,7 +21,9 @@ app = typer.Typer(
     name="nmpconv",
     help="Quantizes ONNX CNNs for integer-only devices with power-of-two scales, and runs them with the same bits "
     "everywhere.",
-    epilog="NMP_DEBUG=1 shows where an unexpected error comes from. Every command has its own --help.",
+    epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where an "
+    "unexpected error comes from. Every command has its own --help.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
