@@ -19,7 +19,7 @@ from nmpconv.report import Layer
 
 BEST_DB, WORST_DB = 60.0, 10.0  # the ends of the colours of SQNR
 TOP_DB = 80.0  # of the chart
-COSTLIEST = 3  # layers that are marked
+STEEPEST = 3  # layers that are marked
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _json(text: str | None) -> dict[str, Any]:
 def rows(subject: Subject) -> Iterator[dict[str, Any]]:
     """One row an op: the table of layers."""
     layers, model = subject.layers, subject.model
-    costly = _costliest(subject)
+    steep = _steepest(subject)
     for i, op in enumerate(model.ops):
         layer, out = layers.get(op.name), model.tensors[op.outputs[0]]
         yield {
@@ -125,15 +125,15 @@ def rows(subject: Subject) -> Iterator[dict[str, Any]]:
             "isolated": number(layer.sqnr_isolated if layer else None),
             "cumulative": number(layer.sqnr_cumulative if layer else None),
             "fall": number(layer.fall) if layer is not None and layer.fall else "–",
-            "costly": op.name in costly,
+            "steep": op.name in steep,
             "colour": _sqnr_colour(layer),
         }
 
 
-def _costliest(subject: Subject) -> list[str]:
+def _steepest(subject: Subject) -> list[str]:
     """The layers at which the cumulative SQNR falls most."""
     fallen = sorted((layer for layer in subject.layers.values() if layer.fall), key=lambda layer: -(layer.fall or 0))
-    return [layer.name for layer in fallen[:COSTLIEST]]
+    return [layer.name for layer in fallen[:STEEPEST]]
 
 
 def shape(tensor: Tensor) -> str:
@@ -162,10 +162,10 @@ def sqnr_chart(subject: Subject) -> dict[str, Any] | None:
     step = width / len(found)
     own = charts.line([layer.sqnr_isolated if layer else None for layer in found], width, height, TOP_DB)
     whole = charts.line([layer.sqnr_cumulative if layer else None for layer in found], width, height, TOP_DB)
-    costly = set(_costliest(subject))
+    steep = set(_steepest(subject))
     marks = []
     for i, layer in enumerate(found):
-        if layer is not None and layer.name in costly:
+        if layer is not None and layer.name in steep:
             at = min(max(layer.sqnr_cumulative or 0.0, 0.0), TOP_DB)
             marks.append((round((i + 0.5) * step, 1), round(height - at / TOP_DB * height, 1), layer.name, i))
     grid = [(db, round(height - db / TOP_DB * height, 1)) for db in range(0, int(TOP_DB) + 1, 20)]

@@ -104,9 +104,9 @@ def test_all_of_a_conversion_is_there(page: Page, converted: nmpconv.Converted) 
     assert all(tensor.name in page.within("h3") for tensor in model.tensors if tensor.data is None)
 
 
-def test_the_costliest_layer_is_marked(narrow: nmpconv.Converted) -> None:
-    worst, page = narrow.report.costliest, Page(nmpconv.html_report(narrow))
-    marked = [attributes["data-find"] for attributes in page.all("tr") if attributes.get("class") == "costly"]
+def test_the_steepest_layer_is_marked(narrow: nmpconv.Converted) -> None:
+    worst, page = narrow.report.steepest, Page(nmpconv.html_report(narrow))
+    marked = [attributes["data-find"] for attributes in page.all("tr") if attributes.get("class") == "steep"]
     assert worst is not None
     assert any(str(name).startswith(worst.name) for name in marked)
 
