@@ -25,6 +25,21 @@ class ExitCode(IntEnum):
     MODEL = 7  # a .nmp file is refused: damaged, of another version, or not runnable here
     DEVICE = 8  # no answer, or no sensible answer, from a device
 
+    @property
+    def meaning(self) -> str:
+        """In two or three words, for --help."""
+        return {
+            ExitCode.OK: "done",
+            ExitCode.INTERNAL: "a bug",
+            ExitCode.USAGE: "wrong command line",
+            ExitCode.INPUT: "unusable input",
+            ExitCode.MISMATCH: "results differ",
+            ExitCode.UNSUPPORTED: "model not convertible",
+            ExitCode.OUTPUT: "cannot write",
+            ExitCode.MODEL: ".nmp refused",
+            ExitCode.DEVICE: "device fails",
+        }[self]
+
 
 class NmpError(Exception):
     """An error meant for a person.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -69,7 +69,7 @@ class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
 
     chosen: with the grids as they were chosen, before what is not legal is changed. free: the activations that could
-    have an origin. notes: what was considered and left out.
+    have an origin. notes: what was considered and left out. stats: of the activations of ranged.
     """
 
     float_graph: Graph
@@ -78,6 +78,7 @@ class Prepared:
     evidence: Evidence
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stats: Mapping[str, TensorStats] = field(default_factory=dict)
 
 
 class Fitter:
@@ -136,7 +137,7 @@ class Fitter:
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
         evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
-        return Prepared(graph, chosen, ranged, evidence, free, notes)
+        return Prepared(graph, chosen, ranged, evidence, free, notes, stats)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""

@@ -106,9 +106,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
+    """stats: what calibration saw of the activations, in the numbers that the graph has now."""
+
     data: bytes
     report: Report
     graph: Graph
+    stats: Mapping[str, TensorStats] = field(default_factory=dict)
 
 
 def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, progress: Progress) -> Result:
@@ -194,7 +197,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _decided(options, graph, prepared, recipe, fitter, choices))
-    return Result(data, replace(report, file_bytes=len(data)), planned)
+    return Result(data, replace(report, file_bytes=len(data)), planned, prepared.stats)
 
 
 def plan(model: Path, options: Options) -> Result:

@@ -58,9 +58,13 @@ PARTS: dict[str, set[str]] = {
         *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
     "csources": {"errors", "file", "ops", "targets"},
+    "html": {
+        *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
+        "targets",
+    },
     "api": {
-        *("accuracy", "csources", "data", "device", "errors", "file", "files", "ir", "pipeline", "progress", "report"),
-        *("run", "targets"),
+        *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "html", "ir", "pipeline"),
+        *("progress", "report", "run", "targets"),
     },
     "cli": {
         *("auto", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
@@ -82,6 +86,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "device": {"cobs", "serial"},
     "file": {"flatbuffers"},
     "frontend": {"onnx"},
+    "html": {"PIL", "jinja2", "markupsafe"},
     "ops": {"onnx"},
     "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "pipeline": {"threadpoolctl"},

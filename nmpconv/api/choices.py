@@ -72,3 +72,28 @@ def labels(given: Path | str | Sequence[str] | None) -> tuple[str, ...]:
     if not found:
         raise InputError("the list of labels is empty", where=str(given), hint="one class name a line")
     return found
+
+
+def command(model: str, data: Mapping[str, Any], flags: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """The command line that does the same: flags that are not at their defaults. Of paths only the names are kept."""
+    words = ["nmpconv convert", model]
+    for name, source in data.items():
+        place = Path(source).name if isinstance(source, str | Path) else "DATA"
+        words.append(f"--calib {name}={place}" if name else f"--calib {place}")
+    for name, value in flags.items():
+        if value == defaults[name] or value is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if value is False:
+            words.append("--keep-channels" if name == "drop_channels" else f"--no-{flag[2:]}")
+        elif isinstance(value, Mapping):
+            words += [f"{flag} {key}={'x'.join(map(str, sizes))}" for key, sizes in value.items()]
+        elif value is True:
+            words.append(flag)
+        elif isinstance(value, Path):
+            words.append(f"{flag} {value.name}")
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            words += [f"{flag} {','.join(map(str, value))}"] if value else []
+        else:
+            words.append(f"{flag} {value}")
+    return " ".join(words)

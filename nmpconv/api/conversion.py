@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from nmpconv import pipeline
 from nmpconv.api import choices
 from nmpconv.api.given import sources
 from nmpconv.api.models import on_disk
+from nmpconv.api.pages import of_conversion
 from nmpconv.data.samples import Data
 from nmpconv.files import write_file
 from nmpconv.ir import Graph
@@ -23,6 +25,9 @@ from nmpconv.run.runtime import Net, load
 if TYPE_CHECKING:
     import onnx
 
+    from nmpconv.calib.observers import TensorStats
+
+OURS = ("model", "data", "example_inputs", "report", "progress")  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
 
 
@@ -31,12 +36,14 @@ class Converted:
     """A conversion's result.
 
     data: the bytes of the .nmp file, also as bytes(converted). report: sizes, and what was measured. graph: the integer
-    graph that the file was written from. sketch: nothing was calibrated, so sizes count and the integers do not.
+    graph that the file was written from. stats: what calibration saw of the activations, by name. sketch: nothing was
+    calibrated, so sizes count and the integers do not.
     """
 
     data: bytes
     report: Report
     graph: Graph
+    stats: Mapping[str, TensorStats] = field(default_factory=dict)
     sketch: bool = False
 
     def __bytes__(self) -> bytes:
@@ -93,6 +100,7 @@ def convert(
     dump_ir: Path | None = None,
     dry_run: bool = False,
     target: choices.Target | None = None,
+    report: Path | None = None,
     progress: Progress = silent,
 ) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
@@ -109,11 +117,12 @@ def convert(
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
     dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
     journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
-    The others are as `nmpconv convert --help` tells.
+    report: an HTML file to write, see `nmpconv.html_report`. The others are as `nmpconv convert --help` tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
+    told = {name: value for name, value in locals().items() if name not in OURS}
     width, bias = str(bits), str(bias_bits)
     look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
     look |= {"resize": resize, "crop": crop}
@@ -153,7 +162,13 @@ def convert(
     sketch = dry_run and not found and load_profile is None and width != "auto"
     with on_disk(model, example_inputs) as path:
         result = pipeline.plan(path, chosen) if sketch else pipeline.convert(path, found, chosen, progress)
+        converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
+        if report is not None:
+            defaults = {name: parameter.default for name, parameter in signature(convert).parameters.items()}
+            command = choices.command(path.name, found, told, defaults)
+            text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, progress)
+            write_file(Path(report), text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:
         log.info("%s", note)
-    return Converted(result.data, result.report, result.graph, sketch)
+    return converted

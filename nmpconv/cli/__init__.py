@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from nmpconv import __version__
-from nmpconv.cli import bench, bundle, compare, convert, device, eval, inspect, ops, run, show
+from nmpconv.cli import bench, bundle, compare, convert, device, eval, html_report, inspect, ops, run, show
 from nmpconv.errors import ExitCode, InputError, NmpError, OutputError
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
@@ -21,12 +21,14 @@ app = typer.Typer(
     name="nmpconv",
     help="Quantizes ONNX CNNs for integer-only devices with power-of-two scales, and runs them with the same bits "
     "everywhere.",
-    epilog="NMP_DEBUG=1 shows where an unexpected error comes from. Every command has its own --help.",
+    epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where an "
+    "unexpected error comes from. Every command has its own --help.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (convert, inspect, run, eval, bench, compare, bundle, ops):
+for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, ops):
     app.command(command.NAME, no_args_is_help=command is not ops)(command.command)
 app.add_typer(device.app, name=device.NAME)
 

@@ -65,7 +65,8 @@ def command(
       nmpconv convert model.onnx --calib images/ --dry-run --target cortex-m4
     """
     path = output or Path(f"{model.stem}.nmp")
-    for file in (None if dry_run else path, calibration.save_profile, quantization.save_recipe):
+    extra = (calibration.save_profile, quantization.save_recipe, contents.report)
+    for file in (None if dry_run else path, *extra):
         if file is not None:
             options.check_output(file, model)
     found = options.sources(calibration.calib or (), "--calib")

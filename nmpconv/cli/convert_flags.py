@@ -172,6 +172,10 @@ class Contents(Group):
 
     labels: Annotated[Path | None, typer.Option(help="Class names, one a line; kept in the file.")] = None
     test_vectors: Annotated[int, typer.Option(min=0, max=100, help="Embed N inputs with their expected outputs.")] = 0
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a report to look at in a browser: layers, graph, histograms."),
+    ] = None
     dump_ir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the graph as text after every pass."),

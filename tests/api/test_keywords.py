@@ -13,7 +13,14 @@ import nmpconv
 from nmpconv.api.choices import CHOICES
 from nmpconv.cli import app
 
-COMMANDS = {"convert": "convert", "eval": "evaluate", "inspect": "inspect", "bench": "bench", "bundle": "bundle"}
+COMMANDS = {
+    "convert": "convert",
+    "eval": "evaluate",
+    "inspect": "inspect",
+    "bench": "bench",
+    "bundle": "bundle",
+    "report": "html_report",
+}
 # Flags that say what is printed, or where to: a program has the result in hand.
 PRINTED = {
     "convert": {"output", "json"},  # Converted.save
@@ -21,9 +28,10 @@ PRINTED = {
     "inspect": {"tensors", "memory", "json"},
     "bench": {"json"},
     "bundle": {"json"},
+    "report": {"output", "json"},  # the function returns the text
 }
 RENAMED = {"calib": "data"}  # what all functions call their samples
-OURS = {"model", "data", "example_inputs", "journal", "progress"}  # keywords without a flag
+OURS = {"model", "files", "data", "example_inputs", "journal", "progress"}  # keywords without a flag
 
 
 class Flag(NamedTuple):

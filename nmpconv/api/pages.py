@@ -1,0 +1,109 @@
+"""nmpconv.html_report, and the report of a conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpconv import html
+from nmpconv.api.given import NmpFile, data_of, sources
+from nmpconv.api.models import on_disk
+from nmpconv.data.samples import Data
+from nmpconv.html.charts import Bars, rebinned
+from nmpconv.html.samples import Judged, judge
+from nmpconv.html.subject import Subject, of_file
+from nmpconv.progress import Progress, silent
+from nmpconv.run.benchmark import measure
+from nmpconv.run.runtime import load
+
+if TYPE_CHECKING:
+    import onnx
+
+    from nmpconv.api.conversion import Converted
+
+SAMPLES = 64  # that the worst ones are looked for among
+
+
+def html_report(
+    files: NmpFile | Sequence[NmpFile],
+    *,
+    data: Data | Mapping[str, Data] | None = None,
+    reference: str | Path | bytes | onnx.ModelProto | Any = None,
+    limit: int = SAMPLES,
+    time: bool = False,
+    progress: Progress = silent,
+) -> str:
+    """The report of a .nmp file, or of two and what differs between them, as one HTML file that needs no network.
+
+    files: paths, bytes, or what `nmpconv.convert` returned, whose report and histograms are then in it. data, as for
+    `nmpconv.convert`: ``limit`` samples are run, for histograms and for the worst of them; not an iterator where there
+    are two files. reference: the ONNX model that they are compared with. time: measure the ops on this machine; only
+    then do two reports of the same arguments differ. Raises ModelError, InputError, UsageError.
+    """
+    given = files if isinstance(files, list | tuple) else [files]
+    subjects = []
+    with nullcontext() if reference is None else on_disk(reference) as path:
+        for number, file in enumerate(given):
+            subjects.append(_subject(file, number, data, path, limit, time, progress))
+    return html.render(subjects)
+
+
+def _subject(
+    file: NmpFile,
+    number: int,
+    data: Data | Mapping[str, Data] | None,
+    reference: Path | None,
+    limit: int,
+    time: bool,
+    progress: Progress,
+) -> Subject:
+    content = data_of(file)
+    net = load(content) if data is not None or time else None
+    judged = Judged(0, {}, ())
+    if net is not None and data is not None:
+        judged = judge(net, sources(data), reference, limit, progress)
+    times = measure(net, runs=None, warmup=3, progress=progress).ops if net is not None and time else ()
+    converted = None if isinstance(file, str | Path | bytes) else file
+    bars = {**judged.bars, **observed(converted)}
+    return of_file(
+        Path(file).name if isinstance(file, str | Path) else f"file {number + 1}",
+        content,
+        report=getattr(converted, "report", None),
+        bars=bars,
+        judged=judged.count,
+        samples=judged.worst,
+        times=times,
+    )
+
+
+def observed(converted: Any) -> dict[str, Bars]:
+    """Histograms of the floats that calibration saw, by tensor; none of what was not converted just now."""
+    found = {}
+    for name, stats in getattr(converted, "stats", {}).items():
+        low, high, weight = stats.histogram.bins()
+        bars = rebinned(low, high, weight, stats.histogram.zeros)
+        if bars is not None:
+            found[name] = bars
+    return found
+
+
+def of_conversion(
+    converted: Converted, name: str, model: Path, data: Mapping[str, Data], command: str, progress: Progress
+) -> str:
+    """The report of a conversion. model: that was converted, which the samples are compared with; iterators are used up
+    and give no samples."""
+    judged = Judged(0, {}, ())
+    if data and not any(isinstance(one, Iterator) for one in data.values()):
+        judged = judge(converted.load(), data, model, SAMPLES, progress)
+    subject = of_file(
+        name,
+        converted.data,
+        report=converted.report,
+        bars={**judged.bars, **observed(converted)},
+        judged=judged.count,
+        samples=judged.worst,
+        command=command,
+    )
+    return html.render([subject])

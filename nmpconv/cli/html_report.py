@@ -1,0 +1,65 @@
+"""nmpconv report: one file, or two side by side, to look at in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.errors import UsageError
+
+NAME = "report"
+
+
+def command(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="A.nmp [B.nmp]", help="The converted model, or two to compare.", show_default=False),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The file to write; default: the model's name with .html here."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]SOURCE", help=f"Samples to run: {options.SOURCE_HELP}. Once per input."),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="MODEL.onnx", help="The float model: what samples come out worst.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Run only the first N samples.")] = 64,
+    time: Annotated[
+        bool, typer.Option("--time", help="Measure the ops on this machine; the report then differs from run to run.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Write one HTML file: layers, graph, memory plan, weights; histograms and worst samples where there is data.
+
+    It opens without a network. SQNR layer by layer needs the float model's values: `nmpconv convert --report` has it.
+
+    \b
+    Examples:
+      nmpconv report model.nmp
+      nmpconv report model.nmp --data test.csv --reference model.onnx
+      nmpconv report before.nmp after.nmp -o difference.html
+    """
+    if len(models) > 2:
+        raise UsageError(f"{len(models)} files; a report is about one, or compares two", where="A.nmp [B.nmp]")
+    path = output or Path(f"{models[0].stem}.html")
+    options.check_output(path, *models)
+
+    import nmpconv  # not loaded for --help
+    from nmpconv.files import write_file
+
+    found = options.sources(data or (), "--data") or None
+    with show.progress() as progress:
+        text = nmpconv.html_report(
+            list(models), data=found, reference=reference, limit=limit, time=time, progress=progress
+        )
+    write_file(path, text.encode())
+    if json:
+        show.as_json({"models": [str(model) for model in models], "output": str(path), "bytes": len(text.encode())})
+    else:
+        show.line(f"{path}, {show.size(len(text.encode()))}")

@@ -1,0 +1,49 @@
+"""report, and convert --report: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmpconv.errors import ExitCode
+
+
+def test_a_report_of_a_file(cli) -> None:
+    ran = cli("report", "model.nmp")
+    assert (ran.code, ran.left) == (0, ["model.html"])
+    text = Path("model.html").read_text()
+    assert ran.out == f"model.html, {len(text.encode()) / 1000:.1f} kB\n"
+    assert "hand-made" not in text
+    assert "conv2d" in text
+
+
+def test_with_data_and_a_reference(cli) -> None:
+    ran = cli(
+        *("report", "model.nmp", "--data", "images/labels.csv", "--limit", "3", "--time", "-o", "r.html", "--json")
+    )
+    assert (ran.code, ran.left) == (0, ["r.html"])
+    assert ran.json == {"models": ["model.nmp"], "output": "r.html", "bytes": Path("r.html").stat().st_size}
+    text = Path("r.html").read_text()
+    assert "Of 3;" in text
+    assert "Time on this machine" in text
+
+
+def test_of_a_conversion(cli) -> None:
+    ran = cli("convert", "model.onnx", "--calib", "images", "--report", "r.html")
+    assert (ran.code, ran.left) == (0, ["model.nmp", "r.html"])
+    assert "own dB" in Path("r.html").read_text()
+    assert "--report" not in Path("r.html").read_text().split("<main", 1)[1].split("Options of", 1)[0]
+
+
+def test_of_two_files(cli) -> None:
+    Path("other.nmp").write_bytes(Path("model.nmp").read_bytes())
+    assert cli("report", "model.nmp", "other.nmp", "-o", "two.html").left == ["two.html"]
+    assert "What differs" in Path("two.html").read_text()
+
+
+def test_what_is_refused(cli) -> None:
+    assert cli("report", "model.nmp", "-o", "model.nmp").code == ExitCode.USAGE
+    assert cli("report", *["model.nmp"] * 3).code == ExitCode.USAGE
+    assert cli("report", "model.onnx").code == ExitCode.MODEL
+    assert cli("report", "model.nmp", "--data", "images", "--reference", "gone.onnx").code == ExitCode.INPUT
+    assert cli("convert", "model.onnx", "--calib", "images", "--report", "images").code == ExitCode.OUTPUT
+    assert not Path("model.html").exists()
