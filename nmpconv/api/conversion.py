@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
     from nmpconv.calib.observers import TensorStats
 
-OURS = ("model", "data", "example_inputs", "report", "progress")  # keywords that change nothing of a conversion
+OURS = (
+    "model",
+    "data",
+    "example_inputs",
+    "journal",
+    "report",
+    "progress",
+)  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
 
 
