@@ -204,6 +204,16 @@ class Importer:
             for found, outputs in readers
         )
 
+    def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
+        """Whether the result of such an op is an output of the model: what it reads is measured in place of it."""
+        return any(
+            any(reader == "" for reader, _ in self._readers.get(out, ()))
+            if found == kind
+            else found in through and self.feeds_last(out, kind, through)
+            for found, outputs in self._readers.get(name, ())
+            for out in outputs
+        )
+
     def array(self, name: str, what: str) -> np.ndarray:
         """A constant tensor, float32 for float16; Unsupported if it is computed at run time. what: for the message."""
         if name in self.constants:

@@ -103,7 +103,7 @@ def test_a_planted_fault_is_named_and_shrunk(passes: dict[str, Pass], kind: str,
 
 
 def test_refusals_are_no_failures(tmp_path: Path) -> None:
-    outcome = check(net(Node("Round", ("x",), ("y",))), tmp_path)
+    outcome = check(net(Node("Det", ("x",), ("y",))), tmp_path)
     assert outcome.failures == {} and "no such op" in outcome.refused
 
 

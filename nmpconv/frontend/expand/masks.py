@@ -28,10 +28,16 @@ def _hides(to: Importer, name: str) -> bool:
 
 
 def _for_softmax(node: OnnxNode, to: Importer) -> bool:
-    """Whether it has a mask as an operand, and all that is made of the result is a Softmax."""
-    if sum(not to.is_const(name) for name in node.inputs[-2:]) == 0:
+    """Whether it has a mask as an operand, and all that is made of the result is a Softmax.
+
+    But not the last one with finite numbers: what that reads is measured, and there they count.
+    """
+    masks = [name for name in node.inputs[-2:] if _hides(to, name)]
+    if not masks or all(map(to.is_const, node.inputs[-2:])):
         return False
-    return any(_hides(to, name) for name in node.inputs[-2:]) and to.only_read_by(node.outputs[0], "Softmax", _MOVES)
+    finite = all(np.isfinite(to.constants[name].astype(np.float32)).all() for name in masks)
+    (y,) = node.outputs
+    return to.only_read_by(y, "Softmax", _MOVES) and not (finite and to.feeds_last(y, "Softmax", _MOVES))
 
 
 def add(node: OnnxNode, body: Body) -> None:
