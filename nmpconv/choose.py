@@ -14,6 +14,13 @@ EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 HELD_OUT = 6  # images that are enough to hold a third of them out
 # Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
 BALANCED_16_DB = 3.0
+# Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
+NEAREST_DB = 0.1
+
+
+def handicap(recipe: Recipe, balanced: float) -> float:
+    """By how many dB a recipe must be better. balanced: of vector equalization."""
+    return (balanced if recipe.equalize == "vector" else 0.0) + (0.0 if recipe.gptq else NEAREST_DB)
 
 
 def choose(
@@ -23,10 +30,10 @@ def choose(
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
-    better by BALANCED_16_DB. The best one is tried without zero points, too.
+    better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB. The best one is tried without zero points, too.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
-    handicap = {} if narrow or fitter.weight_bits == 8 else {"vector": BALANCED_16_DB}
+    balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
     notes: list[str] = []
     lost: set[tuple[str, bool]] = set()  # equalization, zero points
     fitters = {True: fitter, False: fitter.without_zero_points()}
@@ -42,7 +49,7 @@ def choose(
         ranked, scores = list(tier), dict[Recipe, Score]()
         if len(fitter.images) >= HELD_OUT:
             scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
-            ranked = sorted(scores, key=lambda recipe: handicap.get(recipe.equalize, 0.0) - scores[recipe].db)
+            ranked = sorted(scores, key=lambda recipe: handicap(recipe, balanced) - scores[recipe].db)
         if len(tier) > 1 and ranked and scores:
             notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in scores.items()]
             if fitter.zero_points and narrow:
