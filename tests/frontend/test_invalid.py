@@ -22,6 +22,12 @@ ROWS = [
         "{ y = Softmax<axis=99>(x) }",
         "Softmax: 'axis' must be in [-4 , 3]. Its actual value is: 99; found x: float [1, 4, 9, 8]; axis = 99",
     ),
+    (
+        "negative pads",
+        13,
+        "<int64[8] p = {0, -3, 0, 0, 0, -1, 0, 2}> { y = Pad(x, p) }",
+        "Pad: pads of -3 and -1 take all of the 4 elements of axis 1",
+    ),
     ("axis of Concat", 13, "{ y = Concat<axis=1099511627776>(x, x) }", "Concat: axis 1099511627776 of 4; -4 to 3"),
     (
         "complex",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpconv.errors import Invalid
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
@@ -24,6 +25,9 @@ def pad(node: OnnxNode, body: Body) -> None:
     shape = body.shape(x)
     axes = node.axes(body.to.integers(node.input(3), "axes") if node.input(3) else range(len(shape)), len(shape))
     before, after = np.split(pads, 2)
+    for axis, first, last in zip(axes, before.tolist(), after.tolist(), strict=True):
+        if shape[axis] + min(first, 0) + min(last, 0) < 1:
+            raise Invalid(f"pads of {first} and {last} take all of the {shape[axis]} elements of axis {axis}")
     sizes = np.array([shape[axis] for axis in axes])
     x = body("Slice", x, np.maximum(-before, 0), sizes - np.maximum(-after, 0), np.array(axes))
     value = node.input(2) if node.opset >= 11 else ""
