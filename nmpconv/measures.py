@@ -142,7 +142,7 @@ def _guarded(function: Callable[..., Any], where: str) -> Callable[..., Any]:
     def called(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except Exception as error:  # whatever a person's code may raise
+        except (Exception, SystemExit) as error:  # whatever a person's code may raise
             raise InputError(f"it raised {type(error).__name__}: {error}", where=where) from error
 
     return called

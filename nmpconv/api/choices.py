@@ -43,6 +43,15 @@ def check(given: Mapping[str, Any]) -> None:
             )
 
 
+def several(given: str | Iterable[Any] | None) -> tuple[Any, ...]:
+    """A list; one word stands for a list of one."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
 def widths(bits: str, strict: bool, precise: bool) -> str:
     """Of `pipeline.Options`."""
     if (strict or precise) and (bits not in ("8", "auto") or (strict and precise)):
@@ -67,7 +76,7 @@ def labels(given: Path | str | Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
         return ()
     if not isinstance(given, str | Path):
-        return tuple(given)
+        return tuple(map(str, given))
     found = tuple(row.strip() for row in read_text(given, "list of labels").rstrip().splitlines())
     if not found:
         raise InputError("the list of labels is empty", where=str(given), hint="one class name a line")

@@ -16,6 +16,7 @@ from nmpconv.api.given import sources
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.data.samples import Data
+from nmpconv.errors import UsageError
 from nmpconv.files import write_file
 from nmpconv.ir import Graph
 from nmpconv.progress import Progress, silent
@@ -135,11 +136,13 @@ def convert(
     look |= {"resize": resize, "crop": crop}
     choices.check({**look, "bits": bits, "method": method, "equalize": equalize, "rounding": rounding})
     choices.check({"bias_bits": bias_bits, "target": target})
+    if not 50 <= percentile <= 100:
+        raise UsageError(f"{percentile!r} is no number from 50 to 100", where="percentile")
     chosen = pipeline.Options(
         bits=width,
         goal=goal,
-        budget=tuple(budget or ()),
-        journal=journal,
+        budget=choices.several(budget),
+        journal=choices.path(journal),
         widths=choices.widths(width, strict, precise),
         per_tensor=per_tensor,
         method=method,
@@ -153,11 +156,11 @@ def convert(
         max_ram=max_ram,
         target=target,
         input_shapes={name: tuple(shape) for name, shape in (input_shape or {}).items()},
-        outputs=tuple(outputs or ()),
+        outputs=choices.several(outputs),
         preprocess=choices.preprocess(look),
         labels=choices.labels(labels),
         test_vectors=test_vectors,
-        dump_ir=dump_ir,
+        dump_ir=choices.path(dump_ir),
         load_profile=load_profile,
         save_profile=save_profile,
         recipe=recipe,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv import accuracy
 from nmpconv.accuracy import Evaluation
+from nmpconv.api import choices
 from nmpconv.api.given import NmpFile, net_of, sources
 from nmpconv.api.models import on_disk
 from nmpconv.data.samples import Data
@@ -41,7 +42,7 @@ def evaluate(
     """
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
-    options["metrics"] = tuple(metric or ())
+    options["metrics"] = choices.several(metric)
     if reference is None:
         return accuracy.evaluate(net, found, progress=progress, **options)
     with on_disk(reference) as path:

@@ -68,16 +68,25 @@ def _kind(node: onnx.NodeProto) -> str:
     return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
 
 
+def _number(attribute: onnx.AttributeProto) -> onnx.TensorProto | None:
+    """The value of a Constant: a tensor, or one number."""
+    if attribute.name == "value_float":
+        return numpy_helper.from_array(np.float32(attribute.f))
+    if attribute.name == "value_int":
+        return numpy_helper.from_array(np.int64(attribute.i))
+    return attribute.t if attribute.name == "value" else None
+
+
 class _Writer:
     def __init__(self, graph: onnx.GraphProto, where: str) -> None:
         self._graph, self._where = graph, where
         self._tensors = {tensor.name: tensor for tensor in graph.initializer}
         self._tensors |= {
-            node.output[0]: attribute.t
+            node.output[0]: value
             for node in graph.node
             if node.op_type == "Constant"
             for attribute in node.attribute
-            if attribute.name == "value"
+            if (value := _number(attribute)) is not None
         }
         self._names = {name for node in graph.node for name in (*node.input, *node.output)} | set(self._tensors)
         self._dynamic_reals: set[str] = set()  # results of case 2

@@ -246,7 +246,10 @@ class Walk:
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""
-        found = self._checked(proto, OPSET_MAX)
+        try:
+            found = self._checked(proto, OPSET_MAX)
+        except Invalid as error:  # the user's node is valid; what it is written as does not take its types
+            raise Unsupported(error.message, hint=error.hint) from error
         try:
             self._step(proto, found, OPSET_MAX)
         finally:

@@ -17,6 +17,8 @@ _ACTIVATIONS = {  # activation: its attributes in the order of activation_params
 }
 _OF_FUSED = ("activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma")
 
+SKIP_EPSILON = 1e-12  # the default of onnxruntime's normalizations of a sum
+
 
 def fused(kind: str) -> Expansion:
     """A Conv or Gemm with a sum and an activation behind it."""
@@ -89,7 +91,7 @@ def skip_norm(kind: str) -> Expansion:
         if len(node.outputs) > 3 and node.outputs[3]:
             body.rename(total, node.outputs[3])
         scales = [name for name in (node.input(2), node.input(3) if plain else "") if name]
-        body(kind, total, *scales, output=node.outputs[0], axis=-1, epsilon=node.number("epsilon", 1e-5))
+        body(kind, total, *scales, output=node.outputs[0], axis=-1, epsilon=node.number("epsilon", SKIP_EPSILON))
 
     return expansion
 

@@ -63,6 +63,9 @@ def _product(body: Body, a: tuple[str, str], b: tuple[str, str], later: str) -> 
     """(tensor, letters) of the product of two, summed over what only they have."""
     (x, left), (y, right) = _summed(body, *a, later + b[1]), _summed(body, *b, later + a[1])
     both = [letter for letter in left if letter in right]
+    for letter in both:
+        if body.shape(x)[left.index(letter)] != body.shape(y)[right.index(letter)]:
+            raise Unsupported(f"'{letter}' has two sizes, one of them 1", hint="an Expand before it")
     batch = "".join(letter for letter in both if letter in later)
     summed = "".join(letter for letter in both if letter not in later)
     rows = "".join(letter for letter in left if letter not in right)

@@ -180,7 +180,8 @@ def _hot(body: Body, index: str, depth: int, axis: int, element: int) -> str:
     """1.0 where the place along a new axis is the index, which may count from the end; elsewhere 0.0."""
     places = np.arange(depth, dtype=np.float32).reshape((-1, *(1,) * (len(body.shape(index)) - axis)))
     wide = body("Unsqueeze", body("Cast", index, to=TensorProto.FLOAT), np.array([axis]))
-    return body("Cast", body("Equal", wide, places), to=element)
+    from_start, from_end = (body("Cast", body("Equal", wide, at), to=element) for at in (places, places - depth))
+    return body("Add", from_start, from_end)
 
 
 ALWAYS = {

@@ -12,7 +12,10 @@ K_MAX = 16  # each takes a few ops over the whole tensor
 
 
 def top_k(node: OnnxNode, body: Body) -> None:
-    """Values and indices, the largest (or smallest) first. What was taken becomes less than all others."""
+    """Values and indices, the largest (or smallest) first. What was taken becomes less than all others.
+
+    In a row of equal elements nothing is less: there the first index is given k times.
+    """
     x = node.input(0)
     shape = body.shape(x)
     k = node.integer("k", 0) or int(body.to.array(node.input(1), "k").item())

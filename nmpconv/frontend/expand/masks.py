@@ -35,7 +35,10 @@ def _for_softmax(node: OnnxNode, to: Importer) -> bool:
     masks = [name for name in node.inputs[-2:] if _hides(to, name)]
     if not masks or all(map(to.is_const, node.inputs[-2:])):
         return False
-    finite = all(np.isfinite(to.constants[name].astype(np.float32)).all() for name in masks)
+    arrays = [to.constants[name].astype(np.float32) for name in masks]
+    if any(array.ndim and (array <= HIDES).all(axis=-1).any() for array in arrays):
+        return False  # where all is hidden, the Softmax is that of the scores
+    finite = all(np.isfinite(array).all() for array in arrays)
     (y,) = node.outputs
     return to.only_read_by(y, "Softmax", _MOVES) and not (finite and to.feeds_last(y, "Softmax", _MOVES))
 

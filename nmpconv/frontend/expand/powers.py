@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
@@ -21,7 +22,9 @@ def power(node: OnnxNode, body: Body) -> None:
     base, exponent = node.input(0), node.input(1)
     out = node.outputs[0]
     if body.to.is_const(base):
-        body("Exp", body("Mul", exponent, np.log(_positive(body.to.constants[base]))), output=out)
+        if (body.to.constants[base] <= 0).any():
+            raise Unsupported("a constant base that is not positive", hint="a positive one")
+        body("Exp", body("Mul", exponent, np.log(body.to.constants[base]).astype(np.float32)), output=out)
         return
     if not body.to.is_const(exponent):
         body("Exp", body("Mul", body("Cast", exponent, to=body.element(base)), _log(body, base)), output=out)
@@ -31,16 +34,17 @@ def power(node: OnnxNode, body: Body) -> None:
     if len(distinct) > FEW:
         body("Exp", body("Mul", _log(body, base), exponents), output=out)
         return
-    parts = [body("Mul", body("Pow", base, float(e)), (exponents == e).astype(np.float32)) for e in distinct]
-    body("Sum", *parts, output=out)
+    body("Sum", *(_masked(body, base, e, (exponents == e).astype(np.float32)) for e in distinct), output=out)
+
+
+def _masked(body: Body, base: str, exponent: float, mask: np.ndarray) -> str:
+    """The power where the mask is 1, else 0; where it is 0, 1 is the base: others may have no such power."""
+    there = body("Add", body("Mul", base, mask), 1 - mask)
+    return body("Mul", body("Pow", there, float(exponent)), mask)
 
 
 def _log(body: Body, base: str) -> str:
     return body("Log", body("Max", base, LEAST))
-
-
-def _positive(base: np.ndarray) -> np.ndarray:
-    return np.maximum(base, LEAST).astype(np.float32)
 
 
 def _is_quotient(node: OnnxNode, to: Importer) -> bool:

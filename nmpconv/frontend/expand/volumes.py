@@ -137,7 +137,7 @@ def batch_norm(node: OnnxNode, body: Body) -> None:
     x = node.input(0)
     n, channels, depth, height, width = body.shape(x)
     plane = body("Reshape", x, np.array([n, channels, depth * height, width]))
-    made = body("BatchNormalization", plane, *node.inputs[1:], **node.attributes)
+    made = body("BatchNormalization", plane, *node.inputs[1:], epsilon=node.number("epsilon", 1e-5))
     body("Reshape", made, np.array(body.shape(x)), output=node.outputs[0])
 
 
