@@ -45,6 +45,12 @@ FUNCTIONS = [
     ("ReduceProd/no axes", 13, "(float[1,2,3] x) => (y) { y = ReduceProd<keepdims=0>(x) }"),
     ("ReduceLogSumExp", 18, f"{IMAGE} <int64[2] a = {{2,1}}> {{ y = ReduceLogSumExp<keepdims=0>(x, a) }}"),
     ("Pow/several", 13, f"{IMAGE} <float[8] e = {{1,2,3,0.5,-1,2,2,1}}> {{ t = Exp(x) y = Pow(t, e) }}"),
+    (
+        "Pow/bases that others have not",
+        13,
+        f"{IMAGE} <float[8] e = {{1,2,3,2,0.5,1,2,2}}, float[8] f = {{-9,-9,-9,-9,0.1,-9,-9,-9}}> "
+        "{ t = Max(x, f) y = Pow(t, e) }",
+    ),
     ("Pow/many", 13, f"{IMAGE} <float[4,9,8] e> {{ t = Sigmoid(x) y = Pow(t, e) }}"),
     ("Pow/computed", 13, f"{IMAGE} {{ t = Sigmoid(x) e = Tanh(x) y = Pow(t, e) }}"),
     ("Pow/of a constant", 13, f"{IMAGE} <float b = {{2.0}}> {{ y = Pow(b, x) }}"),
@@ -80,6 +86,12 @@ INDICES = [
         f"{IMAGE} <int64 d = {{4}}, float[2] v = {{0.5,2}}> {{ i = ArgMax<axis=1>(x) y = OneHot<axis=1>(i, d, v) }}",
     ),
     ("embedding", 13, f"{IMAGE} <float[4,5] t> {{ i = ArgMax<axis=1,keepdims=0>(x) y = Gather<axis=0>(t, i) }}"),
+    (
+        "embedding/from the end",
+        13,
+        f"{IMAGE} <float[4,5] t, int64 n = {{4}}> "
+        "{ j = ArgMax<axis=1,keepdims=0>(x) i = Sub(j, n) y = Gather<axis=0>(t, i) }",
+    ),
     ("embedding/axis", 13, f"{IMAGE} <float[2,4,5] t> {{ i = ArgMax<axis=1,keepdims=0>(x) y = Gather<axis=1>(t, i) }}"),
 ]
 
@@ -169,6 +181,12 @@ ATTENTION = [
         13,
         f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float c = {{-inf}}> "
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "mask/whole row",
+        13,
+        f"{SCORES} <float[3,3] m = {{-10000,-10000,-10000,0,0,-10000,0,0,0}}> "
+        "{ t = Add(x, m) u = Softmax<axis=-1>(t) y = Sigmoid(u) }",
     ),
     (
         "mask/computed",
@@ -263,6 +281,11 @@ CONTRIB = [
         "SkipLayerNormalization",
         "(float[1,3,8] x, float[1,3,8] z) => (y) <float[8] s, float[8] b> "
         "{ y = com.microsoft.SkipLayerNormalization<epsilon=0.01>(x, z, s, b) }",
+    ),
+    (
+        "SkipLayerNormalization of small numbers",
+        "(float[1,3,8] x, float[1,3,8] z) => (y) <float[8] s, float[8] b, float k = {0.0001}> "
+        "{ t = Mul(x, k) u = Mul(z, k) y = com.microsoft.SkipLayerNormalization(t, u, s, b) }",
     ),
     (
         "SkipSimplifiedLayerNormalization",

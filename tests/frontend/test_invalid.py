@@ -28,6 +28,12 @@ ROWS = [
         "<int64[8] p = {0, -3, 0, 0, 0, -1, 0, 2}> { y = Pad(x, p) }",
         "Pad: pads of -3 and -1 take all of the 4 elements of axis 1",
     ),
+    (
+        "dot of Einsum",
+        13,
+        '{ y = Einsum<equation="i..j->ij">(x) }',
+        "Einsum: equation 'i..j->ij'; letters and ellipses of three dots",
+    ),
     ("axis of Concat", 13, "{ y = Concat<axis=1099511627776>(x, x) }", "Concat: axis 1099511627776 of 4; -4 to 3"),
     (
         "complex",
