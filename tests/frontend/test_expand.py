@@ -183,6 +183,12 @@ ATTENTION = [
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
     ),
     (
+        "TopK/rows of equals",
+        11,
+        f"{IMAGE} <float f = {{100.0}}, int64[1] k = {{3}}> "
+        "{ t = Max(x, f) v, i = TopK<axis=1>(t, k) u = Cast<to=1>(i) y = Add(u, v) }",
+    ),
+    (
         "mask/whole row",
         13,
         f"{SCORES} <float[3,3] m = {{-10000,-10000,-10000,0,0,-10000,0,0,0}}> "

@@ -14,7 +14,7 @@ K_MAX = 16  # each takes a few ops over the whole tensor
 def top_k(node: OnnxNode, body: Body) -> None:
     """Values and indices, the largest (or smallest) first. What was taken becomes less than all others.
 
-    In a row of equal elements nothing is less: there the first index is given k times.
+    In a row of equal elements nothing is less; so the index is that of the first one as large that was not taken.
     """
     x = node.input(0)
     shape = body.shape(x)
@@ -29,10 +29,14 @@ def top_k(node: OnnxNode, body: Body) -> None:
     left = x if largest else body("Neg", x)
     values, indices = [], []
     places = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    floor = ""
+    floor = free = ""
     for turn in range(k):
         values.append(body("ReduceMax", left, along, keepdims=1))
-        indices.append(body("ArgMax", left, axis=axis, keepdims=1))
+        best = left
+        if free:
+            equal = body("Cast", body("Equal", left, values[-1]), to=body.element(x))
+            best = body("Mul", equal, free)
+        indices.append(body("ArgMax", best, axis=axis, keepdims=1))
         if turn == k - 1:
             break
         if not floor:
@@ -41,6 +45,7 @@ def top_k(node: OnnxNode, body: Body) -> None:
                 "Sub", body("Mul", lowest, 2.0), values[0]
             )  # as far below the smallest as the largest is above
         taken = body("Cast", body("Equal", indices[-1], places), to=body.element(x))
+        free = body("Sub", free or 1.0, taken)
         left = body("Sub", left, body("Mul", taken, body("Sub", values[-1], floor)))
     if node.outputs[0]:
         found = body("Concat", *values, axis=axis, output=node.outputs[0] if largest else "")

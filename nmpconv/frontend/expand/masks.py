@@ -1,7 +1,8 @@
 """Masks of attention: -inf, or a large negative number, where a Softmax is to give 0.
 
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
-score and MASKED instead: e^MASKED is nothing beside scores of usual size.
+score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where the best score of a row is near MASKED
+itself, or below, what is hidden counts.
 """
 
 from __future__ import annotations

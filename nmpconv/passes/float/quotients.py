@@ -11,6 +11,8 @@ next to others in its tensor, and so would be the bits that it has left: the row
    saturates, and a divisor that weak features make has hardly any. The features of q are multiplied by the same, over
    the largest of all (with e: and of 1), and the row is normalized again. Where b sums up K and q >= 0, no divisor is
    below 1 then: each feature has an element of 1, and a row of length 1 has a sum of at least 1.
+4. Where the divisor is written as the sum of q K^T along its rows, it is q . b with b = K^T 1: V gets a column of ones,
+   and the quotient is case 1 or 2.
 """
 
 from __future__ import annotations

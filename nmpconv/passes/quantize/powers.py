@@ -1,6 +1,6 @@
 """Functions of int16 tensors that are steep near 0, by ops that are exact there.
 
-A table of samples at equal distances is a chord where a root rises from 0. With one channel a sum, lrn computes
+A table of samples at equal distances is a straight line where a root rises from 0. With one channel a sum, lrn computes
 y = x * (bias + alpha * x^2)^-beta in floating point of 31 bits: x^p with beta = (1 - p) / 2.
 
 1. sqrt, and x^p with 0 < p < 1: lrn, saturated at 0.
