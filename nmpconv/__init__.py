@@ -13,12 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Converted", "__version__", "bench", "bundle", "convert", "evaluate", "html_report", "inspect", "load"]
+__all__ = [
+    "Converted",
+    "__version__",
+    "bench",
+    "bundle",
+    "convert",
+    "evaluate",
+    "export",
+    "html_report",
+    "inspect",
+    "load",
+]
 
 if TYPE_CHECKING:
     from nmpconv.api.conversion import Converted, convert
     from nmpconv.api.evaluation import evaluate
-    from nmpconv.api.files import bench, bundle, inspect
+    from nmpconv.api.files import bench, bundle, export, inspect
     from nmpconv.api.pages import html_report
     from nmpconv.run.runtime import load
 else:
@@ -28,6 +39,7 @@ else:
         "evaluate": "nmpconv.api.evaluation",
         "bench": "nmpconv.api.files",
         "bundle": "nmpconv.api.files",
+        "export": "nmpconv.api.files",
         "html_report": "nmpconv.api.pages",
         "inspect": "nmpconv.api.files",
         "load": "nmpconv.run.runtime",

@@ -57,6 +57,7 @@ PARTS: dict[str, set[str]] = {
         *("auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
+    "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
     "csources": {"errors", "file", "ops", "targets"},
     "html": {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
@@ -64,7 +65,7 @@ PARTS: dict[str, set[str]] = {
     },
     "api": {
         *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "html", "ir", "pipeline"),
-        *("progress", "report", "run", "targets"),
+        *("progress", "qdq", "report", "run", "targets"),
     },
     "cli": {
         *("auto", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
@@ -90,6 +91,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "ops": {"onnx"},
     "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "pipeline": {"threadpoolctl"},
+    "qdq": {"onnx"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 

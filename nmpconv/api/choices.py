@@ -16,6 +16,7 @@ Equalize = Literal["auto", "none", "scalar", "vector"]
 Rounding = Literal["auto", "nearest", "gptq"]
 BiasBits = Literal["auto", "8", "16", "32", 8, 16, 32]
 Target = Literal["host", "cortex-m4", "cortex-m55", "rv32"]
+Form = Literal["onnx"]
 Layout = Literal["nchw", "nhwc"]
 ChannelOrder = Literal["rgb", "bgr", "gray"]
 Resize = Literal["none", "shorter", "squash", "letterbox"]
@@ -27,6 +28,7 @@ CHOICES = {
     "rounding": Rounding,
     "bias_bits": BiasBits,
     "target": Target,
+    "to": Form,
     "layout": Layout,
     "channel_order": ChannelOrder,
     "resize": Resize,

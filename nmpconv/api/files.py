@@ -1,4 +1,4 @@
-"""nmpconv.inspect, bench and bundle: what can be done with a .nmp file besides running and judging it."""
+"""nmpconv.inspect, bench, bundle and export: what can be done with a .nmp file besides running and judging it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import overload
 
 from nmpconv import targets
-from nmpconv.api.choices import Target, check
+from nmpconv.api.choices import Form, Target, check
 from nmpconv.api.given import NmpFile, data_of, net_of, sources
 from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
@@ -123,6 +123,18 @@ def bundle(
     if output is not None:
         write_folder(Path(output), files)
     return files
+
+
+def export(model: NmpFile, *, to: Form = "onnx") -> bytes:
+    """The model as another kind of file. onnx: in float, with every tensor rounded by QuantizeLinear and
+    DequantizeLinear; inputs and outputs are those of the model that was converted.
+
+    Raises UnsupportedModel for an op whose float meaning a file does not hold, ModelError for a refused file.
+    """
+    from nmpconv.qdq import to_onnx  # with it onnx
+
+    check({"to": to})
+    return bytes(to_onnx(reader.read(_runnable(model))).SerializeToString(deterministic=True))
 
 
 def _runnable(model: NmpFile) -> bytes:

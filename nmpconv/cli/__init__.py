@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from nmpconv import __version__
-from nmpconv.cli import bench, bundle, compare, convert, device, eval, html_report, inspect, ops, run, show
+from nmpconv.cli import bench, bundle, compare, convert, device, eval, export, html_report, inspect, ops, run, show
 from nmpconv.errors import ExitCode, InputError, NmpError, OutputError
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
@@ -28,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, ops):
+for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, export, ops):
     app.command(command.NAME, no_args_is_help=command is not ops)(command.command)
 app.add_typer(device.app, name=device.NAME)
 

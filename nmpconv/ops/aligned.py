@@ -66,6 +66,9 @@ class Aligned(Op):
 
         return quantize_constants(node, graph, window)
 
+    def exact_exponent(self, exponents: Sequence[int]) -> int:
+        return min(exponents)
+
     def reference(self, params: AlignedParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """m = min(e_a, e_b); y = sat(rsh(f(a*2^(e_a-m), b*2^(e_b-m)), e_y - m)); |e_a - e_b| <= SPREAD_MAX."""
         quant = quant_of(outputs[0])

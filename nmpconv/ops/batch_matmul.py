@@ -59,6 +59,9 @@ class BatchMatmul(Op):
 
         return quantize_constants(node, graph, window)
 
+    def exact_exponent(self, exponents: Sequence[int]) -> int:
+        return sum(exponents)
+
     def reference(
         self, params: BatchMatmulParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:

@@ -104,6 +104,22 @@ class Lrn(Op):
         node, made = with_constant(node, "table", table, Quant(32, (0,), INT_MIN[32], INT_MAX[32]))
         return replace(node, params=params), made
 
+    def restored(self, node: Node, graph: Graph) -> Node:
+        p, x, y = node.params, quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
+        table = graph[node.inputs[1]].data
+        assert table is not None
+        samples, multipliers, shifts = np.split(table.astype(np.float64), [PIECES + 1, PIECES + 1 + POWERS])
+        beta = 30 - math.log2(samples[-1])
+        t = int(np.flatnonzero((shifts > 0) & (shifts < SHIFT_MAX))[0])
+        factor = math.log2(multipliers[t]) - 30 + 60 - 31 - shifts[t]
+        unit = 2.0 ** (p.shift - t - (factor - x.exponent + y.exponent) / beta)
+        bias = math.ldexp(p.offset, p.offset_shift - p.shift) * unit
+        return replace(
+            node,
+            inputs=node.inputs[:1],
+            params=replace(p, alpha=math.ldexp(unit, -2 * x.exponent) * p.size, beta=beta, bias=bias),
+        )
+
     def reference(self, params: LrnParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """S: the sum of squares from (size-1)/2 channels before to size/2 after, rounded down;
         B = rsh(S, -shift) + offset * 2^offset_shift; B = v * 2^t with 2^30 <= v < 2^31, rounded down; of the table

@@ -78,6 +78,9 @@ class Mul(Op):
 
         return quantize_constants(node, graph, window)
 
+    def exact_exponent(self, exponents: Sequence[int]) -> int:
+        return sum(exponents)
+
     def reference(self, params: MulParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y = sat(rsh(a*b, e_y - e_a - e_b))."""
         a, b = inputs

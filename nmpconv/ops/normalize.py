@@ -147,6 +147,13 @@ class Normalize(Op):
             made.append(Value(f"{node.outputs[0]}.{role}", data.shape, how.dtype, q, quant=how))
         return replace(node, inputs=(node.inputs[0], *(value.name for value in made)), params=params), made
 
+    def restored(self, node: Node, graph: Graph) -> Node:
+        p, x = node.params, graph[node.inputs[0]]
+        count = prod(x.shape[axis] for axis in p.axes)
+        quant = quant_of(x)
+        eps = math.ldexp(p.epsilon, p.epsilon_shift + 2 * quant.exponent - spare_bits(count, quant.bits))
+        return replace(node, params=replace(p, eps=eps / count**2))
+
     def reference(
         self, params: NormalizeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:

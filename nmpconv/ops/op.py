@@ -103,6 +103,18 @@ class Op:
         """
         return node, []
 
+    def exact_exponent(self, exponents: Sequence[int]) -> int | None:
+        """Before they are rounded, results are multiples of 2^this where the operands' exponents are these; None: they
+        lie anywhere."""
+        return None
+
+    def restored(self, node: Node, graph: Graph) -> Node | None:
+        """The float node that `quantize` makes this integer node of; None: the integer node does not tell.
+
+        graph: with grids, and with constants in float.
+        """
+        return None if self.float_only else node
+
     def reference(self, params: Any, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The specification: integers in, integers out. ``outputs`` give shape and quant; results have their dtype."""
         raise NotImplementedError

@@ -87,6 +87,9 @@ class Softmax(Op):
         table = round_half_up(np.exp(-np.ldexp(d, x.exponent)) * 2.0**EXP_BITS)
         return with_constant(node, "table", table, Quant(32, (-EXP_BITS,), 0, 1 << EXP_BITS))
 
+    def restored(self, node: Node, graph: Graph) -> Node:
+        return replace(node, inputs=node.inputs[:1])
+
     def reference(self, params: SoftmaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum E;
         y = sat(div(E * 2^-e_y, S)), e_y in [-16, 0], axis of at most AXIS_MAX.

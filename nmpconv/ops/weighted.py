@@ -23,6 +23,10 @@ class Weighted(Op):
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return weighted_limits(node, graph)
 
+    def exact_exponent(self, exponents: Sequence[int]) -> int:
+        """Of the sums, from the exponents of x and of a channel's weights."""
+        return sum(exponents)
+
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         return Origins.ANY
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "inspect": "inspect",
     "bench": "bench",
     "bundle": "bundle",
+    "export": "export",
     "report": "html_report",
 }
 # Flags that say what is printed, or where to: a program has the result in hand.
@@ -28,6 +29,7 @@ PRINTED = {
     "inspect": {"tensors", "memory", "json"},
     "bench": {"json"},
     "bundle": {"json"},
+    "export": {"output", "json"},  # the function returns the bytes
     "report": {"output", "json"},  # the function returns the text
 }
 RENAMED = {"calib": "data"}  # what all functions call their samples

@@ -43,7 +43,7 @@ def _fold(graph: Graph, name: str, how: Preprocess) -> Graph:
     image, planes = f"{name}~image", f"{name}~nchw"
     source = planes if nchw else image
     nodes = [_redirect(node, name, source) for node in graph.nodes]
-    w, b = _weights(name, how, channels)
+    w, b = weights_of(name, how, channels)
     weights = Value(f"{name}~scale", w.shape, data=w)
     bias = Value(f"{name}~shift", b.shape, data=b)
     values = [Value(name, pixels), weights, bias, Value(image, pixels)]
@@ -65,8 +65,9 @@ def _redirect(node: Node, old: str, new: str) -> Node:
     return replace(node, inputs=tuple(new if name == old else name for name in node.inputs))
 
 
-def _weights(name: str, how: Preprocess, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [C,1,1,C] and bias [C] of the convolution that turns pixel - 128 into the model's input."""
+def weights_of(name: str, how: Preprocess, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [C,1,1,C] and bias [C] of the convolution that turns pixel - 128 into the model's input, for UsageError's
+    words the input's name."""
     for field in ("mean", "std"):
         found = len(getattr(how, field))
         if found not in (1, channels):

@@ -1,0 +1,94 @@
+"""A .nmp file as ONNX: onnxruntime, as people run it, computes the same integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import nmpconv
+from nmpconv.file import reader
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.ops import OPS, Case
+from nmpconv.passes.memory import plan_memory
+from nmpconv.qdq import to_onnx
+from nmpconv.run.feed import Feed
+
+CASES = 8  # of an op, spread over all that qualify
+
+
+def session(data: bytes) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def narrow(case: Case) -> bool:
+    """int8 in and out, where float32 is wide enough; exponents that it has."""
+    active = [value.quant for value in case.graph.values.values() if not value.is_const]
+    return all(quant.bits == 8 and abs(quant.exponent) < 30 for quant in active)
+
+
+def chosen(op: str) -> list[Case]:
+    found = [case for case in OPS[op].cases() if narrow(case)]
+    return found[:: max(1, len(found) // CASES)]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op(op):
+    wrong = []
+    for case in chosen(op):
+        model = to_onnx(reader.read(to_bytes(plan_memory.run(case.graph), {})))
+        onnx.checker.check_model(model, full_check=True)
+        grids = [case.graph[name].quant.exponent for name in case.graph.inputs]
+        feeds = {
+            port.name: np.ldexp(q.astype(np.float32), e)
+            for port, q, e in zip(model.graph.input, case.feeds, grids, strict=True)
+        }
+        got = session(model.SerializeToString()).run(None, feeds)
+        wanted = run_reference(case.graph, dict(zip(case.graph.inputs, case.feeds, strict=True)))
+        for name, real in zip(case.graph.outputs, got, strict=True):
+            q = np.ldexp(real.astype(np.float64), -case.graph[name].quant.exponent)
+            off = np.abs(q - wanted[name])
+            if off.max() > 1 or (off > 0).mean() > 0.02:
+                wrong.append((case.id, float(off.max()), float((off > 0).mean())))
+    assert not wrong
+
+
+def test_inputs_and_outputs_are_those_of_the_model_that_was_converted(samples):
+    """Pixels are made of the model's input again: NCHW floats, less a mean."""
+    model, folder = samples / "shapes" / "model.onnx", samples / "shapes" / "calib"
+    converted = nmpconv.convert(
+        model,
+        folder,
+        calib_limit=12,
+        mean=(123.675, 116.28, 103.53),
+        std=(58.395, 57.12, 57.375),
+        bias_correction=False,
+    )
+    data = nmpconv.export(converted)
+    assert nmpconv.export(converted) == data
+    original, ours, net = session(model.read_bytes()), session(data), converted.load()
+    assert [port.name for port in ours.get_inputs()] == [port.name for port in original.get_inputs()]
+    assert [port.name for port in ours.get_outputs()] == [port.name for port in original.get_outputs()]
+    feed = Feed(net, {"": folder})
+    for i in range(0, len(feed), 7):
+        (got,) = ours.run(None, feed.floats(feed[i]))
+        (wanted,) = net.run(*feed.integers(feed[i]).values())
+        np.testing.assert_array_equal(np.ldexp(got.astype(np.float64), -net.outputs[0].exponent), wanted)
+
+
+def test_integers_are_in_it(samples):
+    """Weights of a convolution are int8, with one scale a channel; activations are uint8 with zero points."""
+    converted = nmpconv.convert(samples / "digits" / "model.onnx", samples / "digits" / "calib", calib_limit=12)
+    model = onnx.load_from_string(nmpconv.export(converted))
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    grids = [node.input for node in model.graph.node if node.op_type == "DequantizeLinear"]
+    weights = [constants[x] for x, *_ in grids if x in constants and constants[x].ndim == 4]
+    zeros = {constants[zero].dtype for x, _, zero in grids if x not in constants}
+    assert weights
+    assert all(w.dtype == np.int8 for w in weights)
+    assert np.dtype(np.uint8) in zeros
+    assert np.log2([constants[scale] for _, scale, _ in grids if constants[scale].ndim == 0]) % 1 == pytest.approx(0)
