@@ -255,7 +255,40 @@ RECURRENT = [
     ("RNN/relu", 14, recurrent("RNN", ',activations=["Relu"]')),
 ]
 
-CASES = [*FUNCTIONS, *INDICES, *EINSUM, *POOLS, *ATTENTION, *RECURRENT]
+
+def with_filter(shape: str, conv: str, more: str = "") -> str:
+    """y = conv with weights w of a shape, which an input is reshaped to: one with a batch is no input."""
+    size = np.prod([int(n) for n in shape.split(",")])
+    rank = shape.count(",") + 1
+    inputs = f"(float[1,4,9,8] x, float[1,{size}] u) => (y) <int64[{rank}] s = {{{shape}}}{more}>"
+    return f"{inputs} {{ w = Reshape(u, s) y = {conv} }}"
+
+
+FILTERS = [
+    ("Conv/computed", 13, with_filter("6,4,3,2", "Conv(x, w)")),
+    (
+        "Conv/computed/all",
+        13,
+        with_filter(
+            "6,2,3,2",
+            "Conv<group=2,strides=[2,1],dilations=[1,2],pads=[1,0,2,1],kernel_shape=[3,2]>(x, w, b)",
+            ", float[6] b",
+        ),
+    ),
+    ("Conv/computed/depthwise", 13, with_filter("4,1,3,3", "Conv<group=4>(x, w)")),
+    ("Conv/computed/1x1", 13, with_filter("6,4,1,1", "Conv(x, w, b)", ", float[6] b")),
+    ("Conv/computed/same", 13, '(float[1,4,9] x, float[1,4,4] w) => (y) { y = Conv<auto_pad="SAME_UPPER">(x, w) }'),
+    ("Conv/computed/volume", 13, "(float[1,2,6,5,4] x, float[1,2,2,2,2] w) => (y) { y = Conv(x, w) }"),
+    ("Conv/computed/both", 13, "(float[1,4,9,8] x, float[1,4,3,3] w, float[1] b) => (y) { y = Conv(x, w, b) }"),
+    ("Conv/computed bias", 13, "(float[1,4,9,8] x, float[6] b) => (y) <float[6,4,3,3] w> { y = Conv(x, w, b) }"),
+    (
+        "ConvTranspose/computed bias",
+        13,
+        "(float[1,4,9,8] x, float[6] b) => (y) <float[4,6,3,3] w> { y = ConvTranspose<strides=[2,2]>(x, w, b) }",
+    ),
+]
+
+CASES = [*FUNCTIONS, *INDICES, *EINSUM, *POOLS, *ATTENTION, *RECURRENT, *FILTERS]
 
 
 @pytest.mark.parametrize(("opset", "text"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
@@ -324,13 +357,12 @@ def test_names_do_not_collide(tmp_path):
 
 
 def test_a_refusal_names_the_node_itself(tmp_path):
-    text = "(float[1,4,9,8] x, float[1,4,3,3] w) => (y) { y = com.microsoft.FusedConv(x, w) }"
+    text = '(float[1,4,9,8] x) => (y) <float[1,4,3,3] w> { y = com.microsoft.FusedConv<auto_pad="FULL">(x, w) }'
     build(text, 17, tmp_path / "model.onnx", ', "com.microsoft" : 1')
     with pytest.raises(UnsupportedModel) as caught:
         load(tmp_path / "model.onnx")
-    assert caught.value.rows == [
-        ("y", "com.microsoft.FusedConv", "its weight 'w' is computed from the input", "a constant weight")
-    ]
+    ((node, kind, why, _),) = caught.value.rows
+    assert (node, kind, why) == ("y", "com.microsoft.FusedConv", "auto_pad FULL")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ ROWS = [
     (
         "computed weight",
         13,
-        "(float[1,4,9,8] x, float[1,4,1,1] w) => (y) { y = Conv(x, w) }",
-        "Conv: its weight 'w' is computed from the input; a constant weight",
+        "(float[1,4,9,8] x, float[1,4,1,1] w) => (y) { y = ConvTranspose(x, w) }",
+        "ConvTranspose: its weight 'w' is computed from the input; a constant weight",
     ),
     (
         "4d convolution",

@@ -8,6 +8,7 @@ from nmpconv.frontend.expand import (
     body,
     contrib,
     einsum,
+    filters,
     functions,
     indices,
     largest,
@@ -35,7 +36,16 @@ ALWAYS: Mapping[str, body.Expansion] = {
     **schema.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
-_FORMS = (indices.FORMS, masks.FORMS, pads.FORMS, pooling.FORMS, powers.FORMS, quantized.FORMS, volumes.FORMS)
+_FORMS = (
+    filters.FORMS,
+    indices.FORMS,
+    masks.FORMS,
+    pads.FORMS,
+    pooling.FORMS,
+    powers.FORMS,
+    quantized.FORMS,
+    volumes.FORMS,
+)
 FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], body.Expansion]]] = {
     kind: [form for forms in _FORMS for form in forms.get(kind, ())] for forms in _FORMS for kind in forms
 }

@@ -1,0 +1,81 @@
+"""Convolutions whose weights or biases are computed."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from nmpconv.errors import Invalid
+from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+
+
+def _is_computed(node: OnnxNode, to: Importer) -> bool:
+    return not to.is_const(node.input(1))
+
+
+def _has_computed_bias(node: OnnxNode, to: Importer) -> bool:
+    return bool(node.input(2)) and not to.is_const(node.input(2))
+
+
+def with_sum(node: OnnxNode, body: Body) -> None:
+    """The bias is added."""
+    b, rank = node.input(2), len(body.shape(node.input(0)))
+    y = body(node.op_type, *node.inputs[:2], **node.attributes)
+    body("Add", y, body("Reshape", b, np.array([1, -1, *(1 for _ in range(rank - 2))])), output=node.outputs[0])
+
+
+def conv(node: OnnxNode, body: Body) -> None:
+    """Products of matrices: weights [G,O/G,C/G*K] by patches [N,G,C/G*K,P], P places in the output, G groups."""
+    x, w, b = (node.input(i) for i in range(3))
+    n, channels, *size = body.shape(x)
+    out_channels, per_group, *kernel = body.shape(w)
+    groups = node.integer("group", 1)
+    if len(kernel) != len(size) or channels != per_group * groups or out_channels % groups:
+        shapes = f"weights {list(body.shape(w))} for x {list(body.shape(x))} in {groups} groups"
+        raise Invalid(shapes, hint="[O,C/groups,...], groups divide O")
+    node.kernel_shape(tuple(kernel))
+    patches, places = _patches(node, body, x, size, kernel)
+    columns = body("Reshape", patches, np.array([n, groups, per_group * prod(kernel), prod(places)]))
+    rows = body("Reshape", w, np.array([1, groups, out_channels // groups, per_group * prod(kernel)]))
+    y = body("MatMul", rows, columns)
+    shape = np.array([n, out_channels, *places])
+    if not b:
+        body("Reshape", y, shape, output=node.outputs[0])
+        return
+    y = body("Reshape", y, shape)
+    body("Add", y, body("Reshape", b, np.array([1, out_channels, *(1 for _ in size)])), output=node.outputs[0])
+
+
+def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[int]) -> tuple[str, list[int]]:
+    """[N,C,K,P], what each element of the kernel meets, and how many places there are along each axis."""
+    n, channels = body.shape(x)[:2]
+    rank = len(size)
+    strides, dilations = (node.sides(name, 1, rank) for name in ("strides", "dilations"))
+    pads = node.integers("pads") or (0,) * 2 * rank
+    axes = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
+    around = [node.padding(*axis)[:2] for axis in axes]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    places = [
+        (length + sum(pad) - span) // stride + 1
+        for length, pad, span, stride in zip(size, around, spans, strides, strict=True)
+    ]
+    if min(places) < 1:
+        raise Invalid(f"a kernel of {kernel} for {size}")
+    if any(map(any, around)):
+        x = body("Pad", x, np.array([0, 0, *(low for low, _ in around), 0, 0, *(high for _, high in around)]))
+    met = []
+    for place in np.ndindex(*kernel):
+        starts = np.array(place) * dilations
+        ends = starts + (np.array(places) - 1) * strides + 1
+        part = body("Slice", x, starts, ends, np.arange(2, 2 + rank), np.array(strides))
+        met.append(body("Reshape", part, np.array([n, channels, 1, prod(places)])))
+    return body("Concat", *met, axis=2) if len(met) > 1 else met[0], places
+
+
+FORMS = {
+    "Conv": ((_is_computed, conv), (_has_computed_bias, with_sum)),
+    "ConvTranspose": ((_has_computed_bias, with_sum),),
+}
