@@ -59,6 +59,7 @@ class Op:
     monotone:    the output never falls where an input rises.
     homogeneous: positive factors of the channels of all inputs are those of the output's: f(s * x) = s * f(x).
     border:      the input, if there is one, that holds what padding stands for, on the grid of the first input.
+    places:      the input, if there is one, whose numbers are places in another one: 8 bits hold no parts of a pixel.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -76,6 +77,7 @@ class Op:
     monotone: ClassVar[bool] = False
     homogeneous: ClassVar[bool] = False
     border: ClassVar[int | None] = None
+    places: ClassVar[int | None] = None
     head: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()

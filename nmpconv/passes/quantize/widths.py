@@ -6,7 +6,8 @@ Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost 
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares.
+4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares. Places in
+   another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -42,15 +43,18 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
         if passes_on(node):
             head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
     squares: set[str] = set()
+    places: set[str] = set()
     for node in graph.nodes:
+        if (place := OPS[node.op].places) is not None:
+            places.add(node.inputs[place])
         if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
             squares.update(node.outputs)
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
             continue
-        small = any(n in squares for n in group) or all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
-        if small or inputs or any(n in head for n in group):
+        small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
+        if small or inputs or any(n in head or n in squares or n in places for n in group):
             wide.update(group)
     if widths == "precise":
         for node in graph.nodes:
