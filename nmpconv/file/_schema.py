@@ -50,6 +50,7 @@ MEMBERS = (
     "ArgMax",
     "Lrn",
     "CumSum",
+    "GridSample",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -80,6 +81,7 @@ OP_TABLES = {
     "arg_max": "ArgMax",
     "lrn": "Lrn",
     "cum_sum": "CumSum",
+    "grid_sample": "GridSample",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -196,6 +198,11 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("axis", 0, "scalar", "int", 0, False),
         Field("exclusive", 1, "scalar", "bool", 0, False),
         Field("reverse", 2, "scalar", "bool", 0, False),
+    ),
+    "GridSample": (
+        Field("nearest", 0, "scalar", "bool", 0, False),
+        Field("padding", 1, "scalar", "int", 0, False),
+        Field("align_corners", 2, "scalar", "bool", 0, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

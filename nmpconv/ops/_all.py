@@ -14,6 +14,7 @@ from nmpconv.ops.equal import Equal
 from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.gather import Gather
 from nmpconv.ops.greater import Greater
+from nmpconv.ops.grid_sample import GridSample
 from nmpconv.ops.lookup import Lookup
 from nmpconv.ops.lrn import Lrn
 from nmpconv.ops.max_pool import MaxPool
@@ -60,4 +61,5 @@ ALL: tuple[Op, ...] = (
     ArgMax(),
     Lrn(),
     CumSum(),
+    GridSample(),
 )

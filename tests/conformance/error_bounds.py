@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from nmpconv.fixed import INT_MAX, INT_MIN, dequantize, quantize
 from nmpconv.graph.reference import step
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, QArray
+from nmpconv.ops.grid_sample import PLACE_BITS
 from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, out_positions
@@ -267,6 +269,35 @@ def _resize(at: Context, errors: list[Array]) -> Array:
     return at.pushed(errors[0], positive) + off
 
 
+def _grid_sample(at: Context, errors: list[Array]) -> Array:
+    """The largest change over the places that the grid's error reaches, and the largest error of a pixel there.
+
+    Results are linear between whole pixels and jump half way, so that their extremes are at these or at the ends.
+    """
+    p, (x, g) = at.node.params, at.x
+    image = np.concatenate([x, np.broadcast_to(errors[0], x.shape)], axis=-1)
+    e = int(np.ceil(np.log2(np.abs(image).max() + FLOAT_NOISE))) - 24
+    fine, unit = (Quant(32, (exponent,), INT_MIN[32], INT_MAX[32]) for exponent in (e, -24))
+    pixels = QArray(np.rint(np.ldexp(image, -e)).astype(np.int64), fine)
+
+    def sampled(right: Array, down: Array) -> list[Array]:
+        places = QArray(np.rint(np.ldexp(np.stack([right, down], -1), 24)).astype(np.int64), unit)
+        out = replace(at.output, quant=fine, dtype="int32")
+        return np.split(dequantize(OPS[at.node.op].reference(p, [pixels, places], [out])[0], e), 2, axis=-1)
+
+    reached = []
+    for axis, n in enumerate(x.shape[2:0:-1]):
+        span = max(n - p.align_corners, 1)
+        half = g[..., axis] * span + n - 1  # in halves of a pixel
+        off = np.broadcast_to(errors[1], g.shape)[..., axis] * span + 2.0**-PLACE_BITS
+        lines = [np.floor(half - off) + k + side for k in range(int(2 * off.max()) + 3) for side in (-1e-5, 1e-5)]
+        around = [half - off, half + off, *(np.clip(line, half - off, half + off) for line in lines)]
+        reached.append([(place - (n - 1)) / span for place in around])
+    centre, _ = sampled(g[..., 0], g[..., 1])
+    found = [sampled(*places) for places in product(*reached)]
+    return np.max([np.abs(y - centre) + np.abs(e) for y, e in found], axis=0) + 2.0**e
+
+
 def _pad(at: Context, errors: list[Array]) -> Array:
     return at.pushed(errors[0], others=np.full((1,), np.max(errors[1])))
 
@@ -305,6 +336,7 @@ RULES: dict[str, Rule] = {
     "lookup": _lookup,
     "softmax": _softmax,
     "resize": _resize,
+    "grid_sample": _grid_sample,
     "pad": _pad,
     "concat": _concat,
 }

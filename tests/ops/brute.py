@@ -114,6 +114,37 @@ def cum_sum(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+def grid_sample(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    """Each of the two axes by itself: {pixel: weight}, exact but for the rounding of the place to 2^-15."""
+    p, (x, g), (qx, qg, qy) = node.params, arrays, _quants(graph, node)
+
+    def seen(q: int, n: int) -> dict[int, Fraction]:
+        side = n - 1 if p.align_corners else n
+        place = Fraction(rounded(real(q * side, qg.exponent - 1) * 2**15), 2**15) + Fraction(n - 1, 2)
+        place = Fraction(round(place)) if p.nearest else place
+        first, last = (Fraction(0), Fraction(n - 1)) if p.align_corners else (-HALF, n - HALF)
+        if p.padding == 1:
+            place = min(max(place, Fraction(0)), Fraction(n - 1))
+        if p.padding == 2 and not first <= place <= last:
+            images, past = divmod(place - first, last - first)  # every second image is a mirror's
+            place = last - past if images % 2 else first + past
+        low = math.floor(place)
+        weights: dict[int, Fraction] = {}
+        for pixel, weight in ((low, low + 1 - place), (low + 1, place - low)):
+            if 0 <= pixel < n or p.padding:
+                inside = min(max(pixel, 0), n - 1)
+                weights[inside] = weights.get(inside, Fraction(0)) + weight
+        return weights
+
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for n, i, j in np.ndindex(*y.shape[:3]):
+        columns, rows = (seen(int(g[n, i, j, axis]), x.shape[2 - axis]) for axis in (0, 1))
+        for c in range(y.shape[3]):
+            exact = sum(v * h * int(x[n, r, k, c]) for (r, v), (k, h) in product(rows.items(), columns.items()))
+            y[n, i, j, c] = saturated(rounded(exact * Fraction(2) ** (qx.exponent - qy.exponent)), qy)
+    return y
+
+
 def _windows(shape: tuple[int, ...], p: Any, y_shape: tuple[int, ...]) -> Iterator[tuple[Any, list[Any]]]:
     """Each output element with the input elements under its window."""
     dilation_h, dilation_w = getattr(p, "dilation_h", 1), getattr(p, "dilation_w", 1)
@@ -329,5 +360,6 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "equal": _truth(lambda a, b: a == b),
     "arg_max": arg_max,
     "cum_sum": cum_sum,
+    "grid_sample": grid_sample,
     "lrn": lrn,
 }

@@ -192,3 +192,10 @@ void nmp_cum_sum_decode(const uint8_t *table, union nmp_params *params) {
   p->exclusive = fb_bool(table, 1, 0);
   p->reverse = fb_bool(table, 2, 0);
 }
+
+void nmp_grid_sample_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_grid_sample_params *p = &params->grid_sample;
+  p->nearest = fb_bool(table, 0, 0);
+  p->padding = fb_i32(table, 1, 0);
+  p->align_corners = fb_bool(table, 2, 0);
+}

@@ -33,7 +33,8 @@
   X(equal, EQUAL) \
   X(arg_max, ARG_MAX) \
   X(lrn, LRN) \
-  X(cum_sum, CUM_SUM)
+  X(cum_sum, CUM_SUM) \
+  X(grid_sample, GRID_SAMPLE)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -64,7 +65,8 @@ enum nmp_op_kind {
   NMP_OP_ARG_MAX = 26,
   NMP_OP_LRN = 27,
   NMP_OP_CUM_SUM = 28,
-  NMP_OP_KINDS = 29
+  NMP_OP_GRID_SAMPLE = 29,
+  NMP_OP_KINDS = 30
 };
 
 typedef struct nmp_conv2d_params {
@@ -241,6 +243,12 @@ typedef struct nmp_cum_sum_params {
   int32_t reverse;
 } nmp_cum_sum_params;
 
+typedef struct nmp_grid_sample_params {
+  int32_t nearest;
+  int32_t padding;
+  int32_t align_corners;
+} nmp_grid_sample_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -270,6 +278,7 @@ union nmp_params {
   nmp_arg_max_params arg_max;
   nmp_lrn_params lrn;
   nmp_cum_sum_params cum_sum;
+  nmp_grid_sample_params grid_sample;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -302,5 +311,6 @@ nmp_decode_fn nmp_equal_decode;
 nmp_decode_fn nmp_arg_max_decode;
 nmp_decode_fn nmp_lrn_decode;
 nmp_decode_fn nmp_cum_sum_decode;
+nmp_decode_fn nmp_grid_sample_decode;
 
 #endif

@@ -68,6 +68,9 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* CumSum.axis */
     {FB_KIND_SCALAR, 1}, /* CumSum.exclusive */
     {FB_KIND_SCALAR, 1}, /* CumSum.reverse */
+    {FB_KIND_SCALAR, 1}, /* GridSample.nearest */
+    {FB_KIND_SCALAR, 4}, /* GridSample.padding */
+    {FB_KIND_SCALAR, 1}, /* GridSample.align_corners */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -83,7 +86,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 28}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 29}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -149,15 +152,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     56, /* ArgMax */
     59, /* Lrn */
     63, /* CumSum */
-    66, /* Tensor */
-    79, /* Op */
-    86, /* Preprocess */
-    94, /* Port */
-    99, /* Bytes */
-    100, /* TestVector */
-    102, /* Entry */
-    104, /* Model */
-    116, /* the end */
+    66, /* GridSample */
+    69, /* Tensor */
+    82, /* Op */
+    89, /* Preprocess */
+    97, /* Port */
+    102, /* Bytes */
+    103, /* TestVector */
+    105, /* Entry */
+    107, /* Model */
+    119, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

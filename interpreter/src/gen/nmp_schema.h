@@ -37,15 +37,16 @@ enum {
   FB_ARG_MAX = 25,
   FB_LRN = 26,
   FB_CUM_SUM = 27,
-  FB_TENSOR = 28,
-  FB_OP = 29,
-  FB_PREPROCESS = 30,
-  FB_PORT = 31,
-  FB_BYTES = 32,
-  FB_TEST_VECTOR = 33,
-  FB_ENTRY = 34,
-  FB_MODEL = 35,
-  FB_TABLE_COUNT = 36
+  FB_GRID_SAMPLE = 28,
+  FB_TENSOR = 29,
+  FB_OP = 30,
+  FB_PREPROCESS = 31,
+  FB_PORT = 32,
+  FB_BYTES = 33,
+  FB_TEST_VECTOR = 34,
+  FB_ENTRY = 35,
+  FB_MODEL = 36,
+  FB_TABLE_COUNT = 37
 };
 
 enum {
