@@ -116,6 +116,8 @@ def _jumps(node: onnx.NodeProto) -> bool:
     if node.op_type == "Cast":
         to = next(attribute.i for attribute in node.attribute if attribute.name == "to")
         return to not in (TensorProto.FLOAT, *REALS)
+    if node.op_type == "GridSample":
+        return any(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
     return node.op_type in JUMPS
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "frontend"))
 from onnx_text import build, feeds
 
 from nmpconv.calib import parity
-from nmpconv.calib.original import original
+from nmpconv.calib.original import behind_jumps, original
 from nmpconv.calib.parity import Parity
 from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
@@ -159,6 +159,12 @@ def test_an_index_may_flip_where_what_it_is_made_of_agrees(tmp_path: Path, monke
     assert flipped(0).db == math.inf
     assert flipped(2).holds
     assert not flipped(40).holds
+
+
+@pytest.mark.parametrize(("mode", "jumps"), [("nearest", {"y", "z"}), ("linear", set())])
+def test_the_nearest_pixel_jumps(mode: str, jumps: set[str]) -> None:
+    text = f'(float[1,1,4,4] x, float[1,2,2,2] g) => (z) {{ y = GridSample<mode="{mode}">(x, g) z = Relu(y) }}'
+    assert behind_jumps(build(text, 20).graph) == jumps
 
 
 def test_a_wrong_tensor_before_a_jump_is_found(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ QUICK = {
     "gather": "Gather",
     "gemm": "Gemm",
     "greater": "Greater",
+    "gridsample": "GridSample",
     "leakyrelu": "LeakyRelu",
     "lrn": "LRN",
     "prelu": "PRelu",

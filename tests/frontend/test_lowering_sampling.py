@@ -1,4 +1,4 @@
-"""Resizing, transposed convolution, gathers, reductions and LRN: imported and exported they agree with onnxruntime."""
+"""Resizing, grids, transposed convolution, gathers, reductions, LRN: imported and exported they are onnxruntime's."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def _mode(mode):
     return f'coordinate_transformation_mode="{mode}"'
 
 
+def _grid(attributes):
+    """Places far outside, too; a clamp stands before those that zeros or the border make alike."""
+    call = f"GridSample<{attributes}>" if attributes else "GridSample"
+    return f"(float[1,3,5,4] x, float[1,4,3,2] f) => (y) {{ g = Mul(f, f) h = Sub(g, f) y = {call}(x, h) }}"
+
+
 CASES = [
     *((f"nearest/{m}/{n}", 13, _resize(f'{_mode(m)},nearest_mode="{n}"')) for m in MODES for n in NEAREST),
     *((f"linear/{m}", 13, _resize(f'{_mode(m)},mode="linear"')) for m in MODES),
@@ -41,6 +47,18 @@ CASES = [
     ("upsample/7", 7, f"{SMALL} {{ y = Upsample<scales=[1.0,1.0,2.0,3.0]>(x) }}"),
     ("upsample/9", 9, f'{SMALL} <float[4] s = {{1,1,2,2}}> {{ y = Upsample<mode="linear">(x, s) }}'),
     ("linear/1d", 13, f'{SIGNAL} <float[3] s = {{1,1,2}}> {{ y = Resize<mode="linear">(x, , s) }}'),
+    # grids
+    *((f"grid/{m}/{p}/{c}", 16, _grid(f'mode="{m}",padding_mode="{p}",align_corners={c}'))
+        for m in ("bilinear", "nearest") for p in ("zeros", "border", "reflection") for c in (0, 1)),
+    ("grid/20", 20, _grid('mode="linear"')),
+    ("grid/default", 16, _grid("")),
+    ("grid/constant", 20, f'{SMALL} <float[1,2,6,2] g> {{ y = GridSample<padding_mode="border">(x, g) }}'),
+    ("grid/image", 20, "(float[1,3,4,2] g) => (y) <float[1,3,5,4] k> { y = GridSample(k, g) }"),
+    (
+        "grid/one pixel",
+        20,
+        "(float[1,3,4,2] g) => (y) <float[1,3,1,1] k> { t = Tanh(g) y = GridSample<align_corners=1>(k, t) }",
+    ),
     # transposed convolution
     ("deconv", 11, f"{SMALL} <float[3,2,3,3] w, float[2] b> {{ y = ConvTranspose(x, w, b) }}"),
     ("deconv/pads", 11, f"{SMALL} <float[3,2,4,3] w> {{ y = ConvTranspose<strides=[2,3],pads=[1,0,2,1]>(x, w) }}"),

@@ -59,6 +59,18 @@ ROWS = [
         "Resize: align_corners with scales that give no whole sizes; sizes instead of scales",
     ),
     (
+        "cubic places",
+        20,
+        f'{IMAGE} <float[1,2,2,2] g> {{ y = GridSample<mode="cubic">(x, g) }}',
+        "GridSample: mode cubic; linear or nearest",
+    ),
+    (
+        "places in a volume",
+        20,
+        "(float[1,2,4,4,4] x, float[1,2,2,2,3] g) => (y) { y = GridSample(x, g) }",
+        "GridSample: an input of 5 dimensions; [N,C,H,W]",
+    ),
+    (
         "cast",
         13,
         f"{IMAGE} {{ y = Cast<to=7>(x) }}",

@@ -33,6 +33,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "no groups": ("conv_transpose/3x3/stride/int8", {"groups": 0}),
     "groups that do not divide the channels": ("conv_transpose/3x3/stride/int8", {"groups": 3}),
     "an arg_max along another axis than the output's": ("arg_max/1x10/1/8x8/random/max", {"axis": 0}),
+    "a padding that there is not": ("grid_sample/linear/zeros/8x8x8", {"padding": 3}),
+    "a negative padding of places": ("grid_sample/linear/zeros/8x8x8", {"padding": -1}),
     "a dilation of 0": ("conv_transpose/3x3/stride/int8", {"dilation_h": 0}),
     "an axis of a group that is not there": ("normalize/2x5x7/2/8x8", {"axes": [3]}),
     "no axes": ("normalize/2x5x7/2/8x8", {"axes": []}),
@@ -125,6 +127,27 @@ def test_exponents_of_the_output(case: str, exponent: int) -> None:
     root = tables(case)
     assert status(flat.pack(root)) == 0
     root["tensors"][root["ops"][0]["outputs"][0]]["exponents"] = [exponent]
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize(("tensor", "exponents"), [(0, (-22, 27)), (1, (-62, 2)), (2, (-35, 14))])
+def test_grids_of_grid_sample(tensor: int, exponents: tuple[int, int]) -> None:
+    """The first exponents beyond the legal shifts of x, g and y are refused, those next to them are not."""
+    root = tables("grid_sample/linear/zeros/8x8x8")
+    changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
+    for exponent, inward in zip(exponents, (1, -1), strict=True):
+        changed["exponents"] = [exponent]
+        assert status(flat.pack(root)) == OP
+        changed["exponents"] = [exponent + inward]
+        assert status(flat.pack(root)) == 0
+
+
+@pytest.mark.parametrize(("tensor", "axis"), [(0, 0), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 3)])
+def test_shapes_of_grid_sample(tensor: int, axis: int) -> None:
+    """One element fewer along any axis but the plane of the image."""
+    root = tables("grid_sample/linear/zeros/2x3x2x3/2x2x5x2")
+    changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
+    changed["shape"] = [n - (i == axis) for i, n in enumerate(changed["shape"])]
     assert status(flat.pack(root)) == OP
 
 
