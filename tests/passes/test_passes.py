@@ -3,8 +3,9 @@ the graph after.
 
 A line '# key: JSON' of the head is an argument of the pass. Statistics are spread evenly: '# seen: {"x": [-1, 1]}' is
 the range of all channels, or a list of one range per channel; '# bits: 8' is the width of all activations but those of
-'# wide: ["x"]' and '# narrow: ["y"]'. ``pytest --bless`` writes what the passes make now. Every case must also keep
-the float function, by onnxruntime, or the integers, by the reference.
+'# wide: ["x"]' and '# narrow: ["y"]'; '# images: 8' are normal numbers. What is no graph has a line a tensor after
+the '---'. ``pytest --bless`` writes what the passes make now. Every graph must also keep the float function, by
+onnxruntime, or the integers, by the reference; integers for a float graph must be near its function.
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ import numpy as np
 import pytest
 from float_run import run_float
 
-from nmpconv.calib.evidence import Evidence
+from nmpconv.calib.evidence import Evidence, collect
 from nmpconv.calib.observers import TensorStats
-from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.errors import UsageError
+from nmpconv.fixed import INT_MAX, INT_MIN, dequantize
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
+from nmpconv.ops import WEIGHTED
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import legalize, rounding
 from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.intervals import Interval
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*/*/*.txt"))
@@ -62,7 +67,7 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
         low, high = np.broadcast_to(np.array(a["seen"][value.name], np.float64).T.reshape(2, -1), (2, value.shape[-1]))
         stats[value.name] = TensorStats.of(np.linspace(low, high, EVEN).astype(np.float32))
     other = dict.fromkeys(a.get("wide", ()), 16) | dict.fromkeys(a.get("narrow", ()), 8)
-    return stats, {name: other.get(name, a["bits"]) for name in stats}
+    return stats, {name: other.get(name, a.get("bits", 8)) for name in stats}
 
 
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
@@ -71,6 +76,25 @@ def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
         if a["how"] == "vector"
         else module.fill(graph, *statistics(graph, a), a.get("free", ()))[0]
     )
+    return result
+
+
+def ranges(module: Any, graph: Graph, a: Arguments) -> Mapping[str, Any]:
+    """Without '# seen' there was no calibration; a refusal is its message."""
+    try:
+        result: Mapping[str, Any] = module.run(graph, statistics(graph, a)[0] if "seen" in a else {})
+    except UsageError as error:
+        return {"refused:": error.message}
+    return result
+
+
+def rounded(module: Any, graph: Graph, a: Arguments) -> Graph:
+    rng = np.random.default_rng(1)
+    images = [
+        {name: rng.standard_normal(graph[name].shape).astype(np.float32) for name in graph.inputs}
+        for _ in range(a.get("images", 0))
+    ]
+    result: Graph = module.run(graph, rounding.Rounding(**a["how"]), collect(graph, images, WEIGHTED))
     return result
 
 
@@ -90,6 +114,10 @@ WAYS = {
     "gates": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "equalize": Way(call=equalized),
     "origins": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
+    "ranges": Way(call=ranges),
+    "untie": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "intervals": Way("INT"),
+    "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
     "powers": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exponents": Way(
@@ -122,6 +150,8 @@ def test_golden(path: Path, bless: bool) -> None:
         way.holds(after, a)
         if way.before == "INT":
             assert_same_integers(graph, after)
+        elif way.after == "INT":
+            assert_near(graph, after)
         elif name != "fold_input":
             assert_same_function(graph, after)
 
@@ -132,14 +162,23 @@ def arguments(text: str) -> dict[str, Any]:
     return {line[1]: json.loads(line[2]) for line in found if line}
 
 
-def shown(after: Graph | Mapping[str, int]) -> str:
-    """A graph, with the bytes of its arena if it has one, or bits by tensor."""
+def shown(after: Graph | Mapping[str, Any]) -> str:
+    """A graph, with the bytes of its arena if it has one; or a line by tensor."""
     if not isinstance(after, Graph):
-        return "".join(f"{name} {bits}\n" for name, bits in after.items())
+        return "".join(f"{name} {line(found)}\n" for name, found in after.items())
     text = to_text(after)
     if all(value.offset is not None for value in after.activations()):
         text += f"# {plan_memory.peak(after)} bytes, {plan_memory.lower_bound(after)} are alive together\n"
     return text
+
+
+def line(found: Any) -> str:
+    """Bits or words, the ends of a range, or those of each channel."""
+    if isinstance(found, TensorStats):
+        return f"{found.min:g} {found.max:g}"
+    if isinstance(found, Interval):
+        return " ".join(f"{low}..{high}" for low, high in zip(*found, strict=True))
+    return str(found)
 
 
 def assert_same_function(before: Graph, after: Graph, seed: int = 0) -> None:
@@ -148,6 +187,17 @@ def assert_same_function(before: Graph, after: Graph, seed: int = 0) -> None:
     for name, wanted, found in zip(before.outputs, run_float(before, feeds), run_float(after, feeds), strict=True):
         scale = float(np.abs(wanted).max()) + 1e-6
         np.testing.assert_allclose(found / scale, wanted / scale, atol=2e-4, err_msg=name)
+
+
+def assert_near(before: Graph, after: Graph) -> None:
+    """Results of the integers are within two steps of the coarsest grid of those of the float graph."""
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal(before[name].shape).astype(np.float32) for name in before.inputs}
+    found = run_reference(after, {name: rounding.integers(x, after[name]) for name, x in feeds.items()})
+    coarsest = max(quant_of(value).exponent for value in after.activations())
+    for name, wanted in zip(before.outputs, run_float(before, feeds), strict=True):
+        real = dequantize(found[name], quant_of(after[name]).exponent)
+        np.testing.assert_allclose(real, wanted, rtol=0, atol=2 * 2.0**coarsest, err_msg=name)
 
 
 def assert_same_integers(before: Graph, after: Graph) -> None:

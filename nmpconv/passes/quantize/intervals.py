@@ -1,8 +1,10 @@
 """The integers that each channel of each activation of an integer graph can take, whatever the inputs are.
 
-Interval arithmetic with the ops' own references at the corners where the extremes are (`Op.corners`); a sum of
-products has each factor at the bound that its weight's sign asks for. Anything else: the output's clip range. Channels
-are the last axis.
+Interval arithmetic. Channels are the last axis.
+
+1. The ops' own references at the corners where the extremes are (`Op.corners`).
+2. Sums of products have each factor at the bound that its weight's sign asks for; padding is one of the factors.
+3. Anything else: the output's clip range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """A requantize before a Concat, so that what is small in it keeps its own grid for its other readers.
 
-All tensors of a Concat share one grid, that of the largest. With 16 bits, a tensor that needs a grid finer by MARGIN
-bits, and that something else reads than what moves data, is brought to that grid before the Concat. With 8 bits
-nothing is: a requantize costs time, and a result that is better than 8 bits hold helps little.
+All tensors of a Concat share one grid, that of the largest.
+
+1. With 16 bits, a tensor that needs a grid finer by MARGIN bits is brought to that grid before the Concat.
+2. Not where nothing but what moves data reads it: nobody would see its own grid.
+3. Not with 8 bits: a requantize costs time, and a result that is better than 8 bits hold helps little.
 """
 
 from __future__ import annotations
