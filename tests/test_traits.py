@@ -61,7 +61,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
-    "passes/float/quotients.py": (33, "formulas of quotients, named as ops"),
+    "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
     "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
 }
 

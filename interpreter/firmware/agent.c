@@ -66,7 +66,12 @@ static void refuse(agent *a, const frame *f, const nmp_fault *fault) {
 
 static void refuse_link(agent *a, const frame *f, enum refusal why, const char *what, uint64_t found,
                         uint64_t allowed) {
-  nmp_fault fault = {(nmp_status)why, -1, -1, (int64_t)found, (int64_t)allowed, what};
+  nmp_fault fault = {.status = (nmp_status)why,
+                     .op = -1,
+                     .tensor = -1,
+                     .found = (int64_t)found,
+                     .allowed = (int64_t)allowed,
+                     .what = what};
   refuse(a, f, &fault);
 }
 

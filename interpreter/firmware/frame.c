@@ -99,7 +99,7 @@ size_t frame_encode(uint8_t *to, uint8_t type, uint16_t seq, const uint8_t *payl
   uint8_t head[3], tail[4];
   frame_put(frame_put(head, type, 1), seq, 2);
   frame_put(tail, frame_crc32(frame_crc32(0, head, sizeof(head)), payload, bytes), 4);
-  encoder e = {to + 1, to + 2};
+  encoder e = {.code = to + 1, .next = to + 2};
   to[0] = 0;
   for (size_t i = 0; i < sizeof(head); i++) {
     encode(&e, head[i]);

@@ -35,7 +35,7 @@ static inline void nmp_sum_wide(nmp_weight_sums *s, const int16_t *weights, size
 
 /* In stretches, which compilers turn into vectors of narrow sums. */
 static inline nmp_weight_sums nmp_sum_weights(const nmp_conv *c, size_t channel) {
-  nmp_weight_sums s = {0, 0};
+  nmp_weight_sums s = {.sum = 0};
   for (size_t i = channel * c->k, end = i + c->k, n; i < end; i += n) {
     n = end - i < NMP_STRETCH ? end - i : NMP_STRETCH;
     if (c->w_wide) {

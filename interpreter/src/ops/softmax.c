@@ -50,7 +50,7 @@ typedef struct divisor {
 } divisor;
 
 static divisor divisor_of(int64_t sum) {
-  return (divisor){(uint64_t)sum, ((uint64_t)1 << 62) / (2 * (uint64_t)sum)};
+  return (divisor){.sum = (uint64_t)sum, .inverse = ((uint64_t)1 << 62) / (2 * (uint64_t)sum)};
 }
 
 /* nmp_div for part <= 2^46; the first quotient is at most 1 below. */

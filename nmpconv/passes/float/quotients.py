@@ -23,13 +23,13 @@ from dataclasses import replace
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops.batch_matmul import swapped
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.lrn import SIZE_MAX, LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.pad import PadParams
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.slice import SliceParams
-from nmpconv.ops.transpose import TransposeParams
 from nmpconv.passes.float.squares import read, walk
 from nmpconv.passes.rewrite import Editor, apply
 
@@ -78,12 +78,11 @@ def _join(editor: Editor, node: Node) -> bool:  # case 4
     return True
 
 
-def _turned(editor: Editor, name: str) -> tuple[str, bool]:
-    """What the matrix is, or is the transpose of."""
+def _turned(editor: Editor, name: str, *, alone: bool = False) -> tuple[str, bool]:
+    """What the matrix is, or is the transpose of. alone: only through transposes that nothing else reads."""
     turned = False
     while (node := editor.producer(name)) is not None and node.op == "transpose":
-        rank = len(node.params.perm)
-        if node.params.perm != (*range(rank - 2), rank - 1, rank - 2):
+        if node.params.perm != swapped(len(node.params.perm)) or (alone and editor.only_user(name) is None):
             break
         name, turned = node.inputs[0], not turned
     return name, turned
@@ -141,9 +140,7 @@ def _rewrite(editor: Editor, node: Node, product: Node, bottom: Node, side: int,
         rest = _part(editor, product, unit, features, 1)
         unit = _part(editor, product, unit, 0, features)
         if side == 1:  # a row of the product then is a column
-            rank = len(editor[rest].shape)
-            swapped = TransposeParams((*range(rank - 2), rank - 1, rank - 2))
-            rest = editor.emit("transpose", (rest,), swapped, at=node)
+            rest = editor.transpose(rest, swapped(len(editor[rest].shape)), at=node)
         divisor = editor.emit("add", (divisor, rest), at=node)
     inputs = [unit if i == side else name for i, name in enumerate(product.inputs)]
     editor.set(replace(editor.now(product), inputs=tuple(inputs)))
@@ -163,14 +160,11 @@ def _scale_keys(editor: Editor, name: str, queries: tuple[int, ...], least: floa
     Returns what the features were divided by, over the largest of them and of ``least``, [..., 1, features], and that
     largest one [..., 1, 1]. name: V^T K, whose last axis counts features. queries: the shape of q.
     """
-    node, place = editor.producer(name), 1  # of the operand whose rows are the last axis
-    while node is not None and node.op == "transpose" and editor.only_user(node.outputs[0]) is not None:
-        rank = len(node.params.perm)
-        if node.params.perm != (*range(rank - 2), rank - 1, rank - 2):
-            return None
-        node, place = editor.producer(node.inputs[0]), 1 - place
-    if node is None or node.op != "batch_matmul" or editor.only_user(node.outputs[0]) is None:
+    product, turned = _turned(editor, name, alone=True)
+    node = editor.producer(product)
+    if node is None or node.op != "batch_matmul" or editor.only_user(product) is None:
         return None
+    place = 0 if turned else 1  # of the operand whose rows are the last axis
     source = name = node.inputs[place]
     while (above := editor.producer(source)) is not None and above.op == "transpose":
         source = above.inputs[0]

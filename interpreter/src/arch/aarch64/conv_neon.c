@@ -142,13 +142,14 @@ nmp_gemm_tile_fn *const nmp_neon_words[2][NMP_TILE_PIXELS] = {{narrow_1_1, narro
 TILES(TILES_2, wide)
 
 #define LANES (PANEL / 2)
-#define OF_WORDS(load_)                                                                 \
-  {.element = 2,                                                                        \
-   .planes = 1,                                                                         \
-   .lanes = LANES,                                                                      \
-   .k_group = K_GROUP,                                                                  \
-   .load = (load_),                                                                     \
-   .tiles = {{PIXELS, wide_tiles, epilogue_int64}, {PIXELS, nmp_neon_words, epilogue}}, \
+#define OF_WORDS(load_)                                                               \
+  {.element = 2,                                                                      \
+   .planes = 1,                                                                       \
+   .lanes = LANES,                                                                    \
+   .k_group = K_GROUP,                                                                \
+   .load = (load_),                                                                   \
+   .tiles = {{.pixels = PIXELS, .functions = wide_tiles, .epilogue = epilogue_int64}, \
+             {.pixels = PIXELS, .functions = nmp_neon_words, .epilogue = epilogue}},  \
    .extremes = 1}
 static const nmp_gemm_product int8_product = {
     .element = 1,
@@ -156,7 +157,8 @@ static const nmp_gemm_product int8_product = {
     .lanes = LANES,
     .k_group = K_GROUP,
     .load = load_bytes,
-    .tiles = {{PIXELS, bytes_tiles, epilogue_any}, {PIXELS, bytes_tiles, epilogue}},
+    .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
+              {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
     .extremes = 1};
 static const nmp_gemm_product int8_int16_product = OF_WORDS(load_wide_bytes);
 static const nmp_gemm_product int16_product = OF_WORDS(load_words);

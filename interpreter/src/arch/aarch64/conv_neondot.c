@@ -85,7 +85,8 @@ static const nmp_gemm_product int8_product = {
     .lanes = LANES,
     .k_group = K_GROUP,
     .load = load_bytes,
-    .tiles = {{PIXELS, bytes_tiles, epilogue_any}, {PIXELS, bytes_tiles, epilogue}},
+    .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
+              {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
     .extremes = 1};
 NMP_GEMM_KERNEL(int8)
 

@@ -123,7 +123,8 @@ static const nmp_gemm_product int16_product = {
     .lanes = LANES,
     .k_group = K_GROUP,
     .load = load_words,
-    .tiles = {{PIXELS, split_tiles, epilogue_int64}, {2, nmp_neon_words, epilogue}},
+    .tiles = {{.pixels = PIXELS, .functions = split_tiles, .epilogue = epilogue_int64},
+              {.pixels = 2, .functions = nmp_neon_words, .epilogue = epilogue}},
     .extremes = 1};
 NMP_GEMM_KERNEL(int16)
 

@@ -61,7 +61,7 @@ static void run_patches(const nmp_conv *c) {
   const size_t line = (size_t)c->v.dilation * (size_t)c->h.in * c->in << nmp_x_wide(c);
   int32_t left = 0, right = 0, top = 0, bottom = 0; /* of the pixels whose patches are whole rows of x */
   uint8_t *patch = (uint8_t *)c->scratch + nmp_mve_repeated(c);
-  nmp_place at = {0, 0, 0};
+  nmp_place at = {.image = 0};
   if (c->h.dilation == 1 && c->groups == 1) {
     nmp_conv_mve_full(&c->h, &left, &right);
     nmp_conv_mve_full(&c->v, &top, &bottom);

@@ -144,13 +144,13 @@ static eight eight_of(const nmp_conv *c, size_t first) {
     const int16x8_t b = load_eight((const uint8_t *)c->bias + (first << wide), wide);
     bias = (int32x4x2_t){{vmovlbq_s16(b), vmovltq_s16(b)}};
   }
-  return (eight){vmovlbq_s16(shift),
-                 vmovltq_s16(shift),
-                 bias.val[0],
-                 bias.val[1],
-                 vdupq_n_s16((int16_t)c->lo),
-                 vdupq_n_s16((int16_t)c->hi),
-                 c->pad ? load_eight(nmp_padding(c, first), nmp_x_wide(c)) : vdupq_n_s16(0)};
+  return (eight){.even_shift = vmovlbq_s16(shift),
+                 .odd_shift = vmovltq_s16(shift),
+                 .even_bias = bias.val[0],
+                 .odd_bias = bias.val[1],
+                 .lo = vdupq_n_s16((int16_t)c->lo),
+                 .hi = vdupq_n_s16((int16_t)c->hi),
+                 .pad = c->pad ? load_eight(nmp_padding(c, first), nmp_x_wide(c)) : vdupq_n_s16(0)};
 }
 
 /* The taps [first, last) of a window that are pixels; those before and after are padding. */
@@ -232,7 +232,7 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
   image += nmp_pixel(&c->h, from, left) * pixel;
   y += from * t.y_step;
   const int32x4_t zero = vdupq_n_s32(0);
-  sums sides = {vdupq_n_s16(0), zero, zero, zero, zero};
+  sums sides = {.weights = vdupq_n_s16(0), .even = zero, .odd = zero, .low_even = zero, .low_odd = zero};
   if (c->pad == NULL) {
     start_at(c, e, sides, &t);
   } else {

@@ -112,16 +112,16 @@ static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   const size_t k = c->k, bias = c->bias_bits / 16;
   const int8_t *w = (const int8_t *)c->w + first * k;
   const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
-  return (layer){in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
-                 {w, w + k},
-                 {w + 2 * k, w + 3 * k},
-                 {4 * k - (k + 15) / 16 * 16, in_64s ? k / 64 - 1 : k},
-                 c->exponent_step ? c->exponents + first : (const int8_t *)c->scratch,
-                 (const uint8_t *)c->bias + first * (c->bias_bits / 8u),
-                 fours,
-                 c->shift,
-                 c->lo,
-                 c->hi};
+  return (layer){.row = in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
+                 .w01 = {.first = w, .second = w + k},
+                 .w23 = {.first = w + 2 * k, .second = w + 3 * k},
+                 .next = {.hop = 4 * k - (k + 15) / 16 * 16, .steps = in_64s ? k / 64 - 1 : k},
+                 .exponents = c->exponent_step ? c->exponents + first : (const int8_t *)c->scratch,
+                 .bias = (const uint8_t *)c->bias + first * (c->bias_bits / 8u),
+                 .fours = fours,
+                 .shift = c->shift,
+                 .lo = c->lo,
+                 .hi = c->hi};
 }
 
 /* Rows of one to three channels: as if they were four, apart from where the results go. */
@@ -138,7 +138,7 @@ static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t
   l.exponents = exponents;
   l.bias = bias;
   l.w01.second = count > 1 ? l.w01.second : l.w01.first;
-  l.w23 = (pair){count > 2 ? l.w23.first : l.w01.first, l.w01.first};
+  l.w23 = (pair){.first = count > 2 ? l.w23.first : l.w01.first, .second = l.w01.first};
   for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << nmp_y_wide(c)) {
     l.row(&l, x, four);
     memcpy(y, four, count << nmp_y_wide(c));

@@ -23,8 +23,11 @@ static int is_simple(const nmp_binary *how) {
 }
 
 static sum sum_of(const nmp_binary *how) {
-  return (sum){1u << how->a_shift | 1u << (16 + how->b_shift), how->shift > 0 ? (int32_t)1 << (how->shift - 1) : 0,
-               how->lo, how->hi, how->shift};
+  return (sum){.units = 1u << how->a_shift | 1u << (16 + how->b_shift),
+               .round = how->shift > 0 ? (int32_t)1 << (how->shift - 1) : 0,
+               .lo = how->lo,
+               .hi = how->hi,
+               .shift = how->shift};
 }
 
 /* The sum of a pair; `full` where the range is the type's. */

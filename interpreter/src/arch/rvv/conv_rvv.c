@@ -188,7 +188,7 @@ static size_t rvv_tasks(const nmp_conv *c, size_t threads) {
 
 static tile tile_of(const nmp_conv *c, size_t pixel, size_t group, uint8_t *patches) {
   const size_t left = nmp_conv_pixels(c) - pixel, row = (size_t)c->k << c->x_wide;
-  tile t = {{NULL}, pixel, left < PIXELS ? left : PIXELS};
+  tile t = {.pixel = pixel, .pixels = left < PIXELS ? left : PIXELS};
   for (size_t p = 0; p < PIXELS; p++) {
     if (p >= t.pixels) {
       t.x[p] = t.x[p - 1];

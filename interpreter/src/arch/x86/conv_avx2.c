@@ -27,16 +27,20 @@ GEMV(split_planes, OF_SPLIT_PLANES)
 
 /* There is no instruction for bytes that does not saturate: int8 goes as words, too. */
 GEMM_KERNEL(int8, .element = 2, .planes = 1, .load = load_words_8,
-            .tiles = {{6, words_tiles, nmp_gemm_epilogue_any}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
-            .gemv = gemv_words)
+            .tiles = {{.pixels = 6, .functions = words_tiles, .epilogue = nmp_gemm_epilogue_any},
+                      {.pixels = 6, .functions = words_tiles, .epilogue = epilogue}},
+            .blocks = &words_blocks, .gemv = gemv_words)
 GEMM_KERNEL(int8_int16, .element = 2, .planes = 1, .load = load_words_8,
-            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
-            .gemv = gemv_words)
+            .tiles = {{.pixels = 2, .functions = wide_words_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 6, .functions = words_tiles, .epilogue = epilogue}},
+            .blocks = &words_blocks, .gemv = gemv_words)
 GEMM_KERNEL(int16_int8, .element = 2, .planes = 1, .load = load_words_16,
-            .tiles = {{2, wide_words_tiles, epilogue_int64}, {6, words_tiles, epilogue}}, .blocks = &words_blocks,
-            .gemv = gemv_words, .gemv_as_is = 1)
+            .tiles = {{.pixels = 2, .functions = wide_words_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 6, .functions = words_tiles, .epilogue = epilogue}},
+            .blocks = &words_blocks, .gemv = gemv_words, .gemv_as_is = 1)
 GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
-            .tiles = {{2, wide_split_planes_tiles, epilogue_int64}, {3, split_planes_tiles, epilogue}},
+            .tiles = {{.pixels = 2, .functions = wide_split_planes_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 3, .functions = split_planes_tiles, .epilogue = epilogue}},
             .blocks = &split_planes_blocks, .gemv = gemv_split_planes)
 
 NMP_ISA_END

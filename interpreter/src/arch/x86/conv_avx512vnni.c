@@ -32,15 +32,20 @@ GEMV(words, OF_WORDS)
 GEMV(split_planes, OF_SPLIT_PLANES)
 
 GEMM_KERNEL(int8, .element = 1, .planes = 1, .zero = 0x80, .load = load_bytes,
-            .tiles = {{2, bytes_tiles, nmp_gemm_epilogue_any}, {2, bytes_tiles, epilogue}}, .blocks = &bytes_blocks,
-            .gemv = gemv_bytes, .gemv_as_is = 1)
+            .tiles = {{.pixels = 2, .functions = bytes_tiles, .epilogue = nmp_gemm_epilogue_any},
+                      {.pixels = 2, .functions = bytes_tiles, .epilogue = epilogue}},
+            .blocks = &bytes_blocks, .gemv = gemv_bytes, .gemv_as_is = 1)
 GEMM_KERNEL(int8_int16, .element = 2, .planes = 1, .load = load_words_8,
-            .tiles = {{2, wide_words_tiles, epilogue_int64}, {14, words_tiles, epilogue}}, .gemv = gemv_words)
+            .tiles = {{.pixels = 2, .functions = wide_words_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 14, .functions = words_tiles, .epilogue = epilogue}},
+            .gemv = gemv_words)
 GEMM_KERNEL(int16_int8, .element = 2, .planes = 1, .load = load_words_16,
-            .tiles = {{2, wide_words_tiles, epilogue_int64}, {14, words_tiles, epilogue}}, .gemv = gemv_words,
-            .gemv_as_is = 1)
+            .tiles = {{.pixels = 2, .functions = wide_words_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 14, .functions = words_tiles, .epilogue = epilogue}},
+            .gemv = gemv_words, .gemv_as_is = 1)
 GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
-            .tiles = {{2, wide_split_planes_tiles, epilogue_int64}, {7, split_planes_tiles, epilogue}},
+            .tiles = {{.pixels = 2, .functions = wide_split_planes_tiles, .epilogue = epilogue_int64},
+                      {.pixels = 7, .functions = split_planes_tiles, .epilogue = epilogue}},
             .blocks = &split_planes_blocks, .gemv = gemv_split_planes)
 GEMM_SPLIT_WORDS_KERNEL(split_words, 7)
 

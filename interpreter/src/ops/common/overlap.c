@@ -52,11 +52,14 @@ static band next(const lines *l, int32_t done) {
   if (l->up) {
     const int64_t kept = (int64_t)l->x * (uint32_t)read_to(l, end) - l->at + (l->y - 1); /* below 2^32 */
     const uint32_t first = kept < 0 ? 0 : (uint32_t)kept / l->y;
-    return (band){first < (uint32_t)end ? (int32_t)first : end, end};
+    return (band){.first = first < (uint32_t)end ? (int32_t)first : end, .last = end};
   }
   const int64_t room = (int64_t)l->x * (uint32_t)read_from(l, done) - l->at;
   const uint32_t last = room < 0 ? 0 : (uint32_t)room / l->y;
-  return (band){done, last < (uint32_t)done ? done : last < (uint32_t)l->v.out ? (int32_t)last : l->v.out};
+  return (band){.first = done,
+                .last = last < (uint32_t)done       ? done
+                        : last < (uint32_t)l->v.out ? (int32_t)last
+                                                    : l->v.out};
 }
 
 static int is_whole(const lines *l) {

@@ -2,7 +2,7 @@
 
 nmp_pool nmp_pool_of(const nmp_op *op, nmp_axis v, nmp_axis h) {
   const int32_t *x = op->in[0].shape, *y = op->out[0].shape;
-  nmp_pool pool = {v, h};
+  nmp_pool pool = {.v = v, .h = h};
   pool.v.in = x[1];
   pool.v.out = y[1];
   pool.h.in = x[2];
