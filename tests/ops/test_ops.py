@@ -6,38 +6,41 @@ import sys
 
 import numpy as np
 import pytest
+from op_cases import CASES, grouped
 
 from nmpconv.file import writer
 from nmpconv.graph import reference
-from nmpconv.ops import OPS, Case
+from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
-CASES = [case for op in OPS.values() for case in op.cases()]
+GROUPS = grouped(CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_c_is_reference(case: Case) -> None:
-    graph = case.graph
-    wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
-    data = writer.to_bytes(plan_memory.run(graph), {})
-    value = graph[graph.outputs[0]]
-    expected = wanted[value.name]
-    assert (expected.dtype, expected.shape) == (value.dtype, value.shape)
-    for level in runtime.cpus():
-        (got,) = runtime.load(data, cpu=level).run(*case.feeds)
-        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_array_equal(got, expected, err_msg=level)
+@pytest.mark.parametrize("group", GROUPS)
+def test_c_is_reference(group: str) -> None:
+    for case in GROUPS[group]:
+        graph = case.graph
+        wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
+        data = writer.to_bytes(plan_memory.run(graph), {})
+        value = graph[graph.outputs[0]]
+        expected = wanted[value.name]
+        assert (expected.dtype, expected.shape) == (value.dtype, value.shape), case.id
+        for level in runtime.cpus():
+            (got,) = runtime.load(data, cpu=level).run(*case.feeds)
+            assert (got.dtype, got.shape) == (expected.dtype, expected.shape), case.id
+            np.testing.assert_array_equal(got, expected, err_msg=f"{case.id}, {level}")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_scratch_elsewhere(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("group", GROUPS)
+def test_scratch_elsewhere(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told of another machine with the portable kernels is what they need here."""
     monkeypatch.setenv("NMP_CPU", "portable")
-    data = writer.to_bytes(plan_memory.run(case.graph), {})
-    here, there = runtime.needs(data), runtime.needs_of_target(data, f"portable-{sys.maxsize.bit_length() + 1}")
-    assert max(there.scratch_bytes) == here["scratch_bytes"]
-    assert there.activation_bytes == here["activation_bytes"]
+    for case in GROUPS[group]:
+        data = writer.to_bytes(plan_memory.run(case.graph), {})
+        here, there = runtime.needs(data), runtime.needs_of_target(data, f"portable-{sys.maxsize.bit_length() + 1}")
+        assert max(there.scratch_bytes) == here["scratch_bytes"], case.id
+        assert there.activation_bytes == here["activation_bytes"], case.id
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from brute import BRUTE
+from op_cases import CASES, grouped
 
 from nmpconv.graph import reference
 from nmpconv.graph.text import parse
@@ -14,7 +15,6 @@ from nmpconv.ops import OPS, Case
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
 
 STEPS = 40_000  # what brute force may spend on a case
-CASES = [case for op in OPS.values() for case in op.cases()]
 
 
 def cost(case: Case) -> int:
@@ -35,12 +35,17 @@ def run(case: Case) -> np.ndarray:
 SMALL = [case for case in CASES if case.graph.nodes[0].op in BRUTE and cost(case) <= STEPS]
 
 
-@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.id)
-def test_reference_is_the_equation(case: Case) -> None:
-    graph, node = case.graph, case.graph.nodes[0]
-    feeds = dict(zip(graph.inputs, case.feeds, strict=True))
-    arrays = [feeds[v.name] if v.data is None else v.data for v in graph.ins(node)]
-    np.testing.assert_array_equal(run(case), BRUTE[node.op](graph, node, arrays).astype(np.int64))
+GROUPS = grouped(SMALL)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_reference_is_the_equation(group: str) -> None:
+    for case in GROUPS[group]:
+        graph, node = case.graph, case.graph.nodes[0]
+        feeds = dict(zip(graph.inputs, case.feeds, strict=True))
+        arrays = [feeds[v.name] if v.data is None else v.data for v in graph.ins(node)]
+        equation = BRUTE[node.op](graph, node, arrays).astype(np.int64)
+        np.testing.assert_array_equal(run(case), equation, err_msg=case.id)
 
 
 def test_brute_force_reaches_every_op() -> None:
