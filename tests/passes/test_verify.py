@@ -120,6 +120,36 @@ def expect(graph: Graph, stage: str, rule: str, about: str) -> None:
     assert caught.value.where == about
 
 
+GRID = 'observed=[-1.0,1.0,"mse"] bits=16 exp=[-4] lo=-32768 hi=32767'
+PLACED = f"""\
+graph placed
+input x : int16[1,2,8] {GRID} offset=0
+first = requantize(x)
+  a : int16[1,2,8] {GRID} offset=32
+second = requantize(x)
+  b : int16[1,2,8] {GRID} offset=64
+both = concat(a, b) axis=1
+  y : int16[1,4,8] {GRID} offset=32
+output y
+"""
+
+
+def test_inputs_of_a_concat_lie_where_they_belong() -> None:
+    verify(parse(PLACED), "PLANNED", "test")
+    swapped = PLACED.replace("concat(a, b)", "concat(b, a)")
+    expect(parse(swapped), "PLANNED", "nothing is overwritten", "both")
+
+
+@pytest.mark.parametrize("offset", [0, 16])
+def test_a_tensor_that_is_overwritten_in_part_is_gone(offset: int) -> None:
+    """By what begins where it does, or within it: the second op reads x, which s lies upon."""
+    third = f"third = slice(a) starts=[0,0,0] steps=[1,1,1] sizes=[1,1,8]\n  s : int16[1,1,8] {GRID} offset="
+    text = PLACED.replace("offset=32\nsecond", f"offset=96\n{third}{offset}\nsecond")
+    text = text.replace("concat(a, b)", "concat(b, b)").replace("offset=32\noutput", "offset=160\noutput")
+    verify(parse(text.replace(f"{offset}\nsecond", "128\nsecond")), "PLANNED", "test")
+    expect(parse(text), "PLANNED", "nothing is overwritten", "second")
+
+
 def wrong_params(graph: Graph) -> Graph:
     first, *rest = graph.nodes
     return replace(graph, nodes=(replace(first, params=OPS["add"].Params()), *rest))
