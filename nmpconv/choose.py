@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -51,7 +52,7 @@ def choose(
             scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
             ranked = sorted(scores, key=lambda recipe: handicap(recipe, balanced) - scores[recipe].db)
         if len(tier) > 1 and ranked and scores:
-            notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in scores.items()]
+            notes += [_noted(recipe, score) for recipe, score in scores.items()]
             if fitter.zero_points and narrow:
                 best, plain = ranked[0], replace(ranked[0], zero_points=False)
                 without = fitters[False].scores(
@@ -59,7 +60,7 @@ def choose(
                     lambda done, total: progress("choose", done, total),
                     lambda mode, error: leave_out(mode, error, False),
                 )
-                notes += [f"{recipe}: {score.db:.2f} dB on held-out images" for recipe, score in without.items()]
+                notes += [_noted(recipe, score) for recipe, score in without.items()]
                 ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
                 scores |= without
         for recipe in ranked:
@@ -71,3 +72,9 @@ def choose(
             except Unequal as error:
                 leave_out(recipe.equalize, error, recipe.zero_points)
     raise AssertionError("equalize none keeps every function")
+
+
+def _noted(recipe: Recipe, score: Score) -> str:
+    """No error at all has an infinite SQNR, and any error where the float model gives 0 alone has none."""
+    db = "exact" if score.db == math.inf else f"{score.db:.2f} dB" if math.isfinite(score.db) else "no SQNR, beside 0,"
+    return f"{recipe}: {db} on held-out images"

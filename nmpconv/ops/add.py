@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.aligned import Aligned, AlignedParams
+from nmpconv.ops.aligned import Aligned, AlignedParams, chained
 from nmpconv.ops.op import with_constants
 from nmpconv.ops.traits import Origins
 
@@ -48,7 +48,4 @@ class Add(Aligned):
         terms = list(node.inputs)
         if len(terms) == 1:
             return to.rename(node.outputs[0], to.value(terms[0]))
-        total = to.value(terms[0])
-        for term in terms[1:-1]:
-            total = to.emit("add", to.aligned(total, to.value(term)), AddParams())
-        to.emit("add", to.aligned(total, to.value(terms[-1])), AddParams(), node.outputs[0])
+        chained(to, self.name, terms, AddParams(), node.outputs[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
@@ -18,6 +19,10 @@ from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, s
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer
+
+
+TERMS_MAX = 1000  # of a chain: the verifier of a file walks from every read of a tensor back to where it is made
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,16 @@ class Aligned(Op):
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         to.node(self.kind, node.inputs, node.outputs[0])
+
+
+def chained(to: Importer, op: str, names: Sequence[str], params: Any, output: str) -> None:
+    """Lower an operator of two or more operands to a chain of ops of two."""
+    if len(names) > TERMS_MAX:
+        raise Unsupported(f"{len(names)} operands", hint=f"at most {TERMS_MAX}; a sum of sums, or one Reduce of a Concat")
+    total = to.value(names[0])
+    for name in names[1:-1]:
+        total = to.emit(op, to.aligned(total, to.value(name)), params)
+    to.emit(op, to.aligned(total, to.value(names[-1])), params, output)
 
 
 def aligned_operands(a: QArray, b: QArray) -> tuple[Int64, Int64, int]:

@@ -14,7 +14,7 @@ from onnx import helper
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Given, Graph, Node, Value
-from nmpconv.ops.aligned import AlignedParams
+from nmpconv.ops.aligned import AlignedParams, chained
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins
@@ -55,7 +55,7 @@ class Requantize(Op):
         if node.op_type in ("Min", "Max"):
             numbers = [name for name in node.inputs if to.is_const(name) and to.array(name, "bound").size == 1]
             if len(node.inputs) > 2 or (len(node.inputs) == 2 and len(numbers) != 1):
-                return _lower_pairs(node, to)
+                return chained(to, _PAIRS[node.op_type], node.inputs, AlignedParams(), node.outputs[0])
             if numbers:
                 x = next(name for name in node.inputs if name != numbers[0])
                 limit = float(to.array(numbers[0], "bound").item())
@@ -116,15 +116,6 @@ class Requantize(Op):
 def requantize(name: str, x: str, y: str) -> Node:
     """The node that puts x on the grid of y, and saturates it as y says."""
     return Node(Requantize.name, name, (x,), (y,), RequantizeParams())
-
-
-def _lower_pairs(node: OnnxNode, to: Importer) -> None:
-    """Min and Max of tensors, from left to right."""
-    op = _PAIRS[node.op_type]
-    result = to.value(node.inputs[0])
-    for name in node.inputs[1:-1]:
-        result = to.emit(op, to.aligned(result, to.value(name)), AlignedParams())
-    to.emit(op, to.aligned(result, to.value(node.inputs[-1])), AlignedParams(), node.outputs[0])
 
 
 def _lower_quantize(node: OnnxNode, to: Importer) -> None:

@@ -131,6 +131,12 @@ ROWS = [
         f"{IMAGE} <int64[4] r = {{1,1,1,1099511627776}}> {{ y = Tile(x, r) }}",
         "Tile: its result of shape [1, 4, 9, 8796093022208] is too large; 268435456 elements",
     ),
+    (
+        "operands",
+        13,
+        f"{IMAGE} {{ y = Sum({', '.join(['x'] * 1001)}) }}",
+        "Sum: 1001 operands; at most 1000; a sum of sums, or one Reduce of a Concat",
+    ),
     ("dice", 13, f"{IMAGE} {{ t = RandomNormal<shape=[1]>() y = Add(x, t) }}", "RandomNormal: nmpconv has no such op"),
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, 
 
 from nmpconv import fit
 from nmpconv.calib import parity
+from nmpconv.choose import _noted
 from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
@@ -55,6 +56,13 @@ def ends(*outputs: str) -> Graph:
 )
 def test_heads(outputs: str, expected: list[str]) -> None:
     assert heads(ends(*outputs.split())) == expected
+
+
+@pytest.mark.parametrize(
+    ("db", "words"), [(31.456, "31.46 dB on"), (np.inf, "exact on"), (-np.inf, "no SQNR, beside 0, on")]
+)
+def test_scores_in_words(db: float, words: str) -> None:
+    assert _noted(RECIPES[0], Score(db, None, 2)) == f"equalize none, nearest rounding: {words} held-out images"
 
 
 def test_integer_outputs() -> None:
