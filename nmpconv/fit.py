@@ -21,7 +21,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, untie, widths
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, steps, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.exponents import Method
@@ -120,6 +120,8 @@ class Fitter:
         graph, stats, bits = self._equalized(mode, images)
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
+        graph, stats, bits = steps.run(graph, stats, bits)
+        trace(graph, "FLOAT", "steps")
         graph, stats, bits = powers.run(graph, stats, bits)
         trace(graph, "FLOAT", "powers")
         notes: tuple[str, ...] = ()
@@ -158,13 +160,13 @@ class Fitter:
         rest = [image for i, image in enumerate(self.images) if i % 3]
         names = heads(self.graph)
         wanted = calibration.outputs(self.graph, held, names)
-        steps = len({recipe.equalize for recipe in recipes}) + len(recipes)
+        total = len({recipe.equalize for recipe in recipes}) + len(recipes)
         finished = 0
 
         def step(done: T) -> T:
             nonlocal finished
             finished += 1
-            progress(finished, steps)
+            progress(finished, total)
             return done
 
         def score(recipe: Recipe) -> Score:

@@ -127,10 +127,14 @@ class Histogram:
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Histogram:
         """Of a function of the values, each taken as the middle of its bin."""
         low, high, counts = self.bins()
-        y = np.asarray(function((low + high) / 2))
+        middles, counts = np.append((low + high) / 2, 0.0), np.append(counts, self.zeros)
+        y = np.asarray(function(middles[counts > 0]))
+        counts = counts[counts > 0]
+        zeros = int(counts[y == 0].sum())
         peak = float(np.abs(y).max(initial=0.0))
         if peak < TINY:
             return Histogram(None, self.total)
-        result = Histogram(int(np.frexp(peak)[1]), self.zeros)
+        y, counts = y[y != 0], counts[y != 0]
+        result = Histogram(int(np.frexp(peak)[1]), zeros)
         bins = np.clip(np.floor(y / result.width).astype(np.int64) + HALF, 0, BINS - 1)
         return replace(result, counts=np.bincount(bins, weights=counts, minlength=BINS).astype(np.int64))

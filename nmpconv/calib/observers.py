@@ -172,9 +172,14 @@ class TensorStats:
         )
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> TensorStats:
-        """Of a rising function of the tensor with function(0) = 0; of channels nothing is known."""
+        """Of a function that has its extremes at the ends of the range; of channels nothing is known."""
         low, high, mean = (float(function(np.asarray(x))) for x in (self.min, self.max, self.mean))
-        return TensorStats(low, high, self.count, mean, self.histogram.mapped(function), samples=self.samples)
+        histogram = self.histogram.mapped(function)
+        return TensorStats(min(low, high), max(low, high), self.count, mean, histogram, samples=self.samples)
+
+    def reaching(self, x: np.ndarray) -> TensorStats:
+        """With a range that holds these values, too."""
+        return replace(self, min=min(self.min, float(x.min())), max=max(self.max, float(x.max())))
 
 
 def _times(array: np.ndarray | None, factor: float) -> np.ndarray | None:

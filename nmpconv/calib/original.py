@@ -4,6 +4,8 @@
 2. Reals are float32: float16, bfloat16 and double are the file's way to store what a float graph computes in float32.
 3. QuantizeLinear and DequantizeLinear of an activation do not round. They saturate where the float graph does, at both
    ends of a grid that begins at 0; where it has left that out, as nothing reaches the ends, one step further away.
+4. LRN is written out. That of onnxruntime carries one sum of squares along all channels, and with it the rounding of
+   squares that the window has left behind.
 """
 
 from __future__ import annotations
@@ -47,13 +49,14 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], shapes: Mapping[str, Seq
 
 
 def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
-    """The model, changed in place, that the float graph is to be compared with: all three cases.
+    """The model, changed in place, that the float graph is to be compared with: all four cases.
 
     Inputs and outputs are those of the float graph, in the shapes that the model has them in.
     """
     cut(model, graph.outputs, graph.source_shapes)
     _single(model.graph)
     _unrounded(model.graph, graph)
+    _lrn_written_out(model.graph)
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.ClearField("type")
@@ -199,3 +202,30 @@ def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Se
     end = (int(np.iinfo(dtype).max) - start) * step
     kept = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
     return (0.0, end) if kept else (-step, end + step)
+
+
+def _lrn_written_out(graph: onnx.GraphProto) -> None:  # case 4
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type != "LRN":
+            nodes.append(node)
+            continue
+        x, y = node.input[0], node.output[0]
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **given}
+        numbers = {"alpha": p["alpha"], "bias": p["bias"], "power": -p["beta"]}
+        graph.initializer.extend(numpy_helper.from_array(np.float32(n), f"{y}~{name}") for name, n in numbers.items())
+        size = p["size"]
+        window = {"kernel_shape": [1, size], "pads": [0, (size - 1) // 2, 0, size // 2], "count_include_pad": 1}
+        for kind, inputs, output, attributes in (
+            ("Mul", (x, x), "~squares", {}),
+            ("Transpose", (f"{y}~squares",), "~rows", {"perm": [0, 2, 3, 1]}),
+            ("AveragePool", (f"{y}~rows",), "~means", window),
+            ("Transpose", (f"{y}~means",), "~mean", {"perm": [0, 3, 1, 2]}),
+            ("Mul", (f"{y}~mean", f"{y}~alpha"), "~scaled", {}),
+            ("Add", (f"{y}~scaled", f"{y}~bias"), "~base", {}),
+            ("Pow", (f"{y}~base", f"{y}~power"), "~factor", {}),
+            ("Mul", (x, f"{y}~factor"), "", {}),
+        ):
+            nodes.append(helper.make_node(kind, inputs, [y + output], node.name, **attributes))
+    _replace(graph.node, nodes)

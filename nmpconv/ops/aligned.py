@@ -91,7 +91,9 @@ class Aligned(Op):
 def chained(to: Importer, op: str, names: Sequence[str], params: Any, output: str) -> None:
     """Lower an operator of two or more operands to a chain of ops of two."""
     if len(names) > TERMS_MAX:
-        raise Unsupported(f"{len(names)} operands", hint=f"at most {TERMS_MAX}; a sum of sums, or one Reduce of a Concat")
+        raise Unsupported(
+            f"{len(names)} operands", hint=f"at most {TERMS_MAX}; a sum of sums, or one Reduce of a Concat"
+        )
     total = to.value(names[0])
     for name in names[1:-1]:
         total = to.emit(op, to.aligned(total, to.value(name)), params)

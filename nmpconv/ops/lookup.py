@@ -100,6 +100,26 @@ class LookupParams:
         y = evaluate(self.composed, x)[-1] if self.composed else FUNCTIONS[self.function](x, self.alpha, self.beta)
         return np.asarray(self.after * y - self.origin_y)
 
+    def steps(self, x: str | int | float = "x", start: int = 0) -> list[Step]:
+        """What is computed one by one of the operand x, as of `function.evaluate`, where the first step has the index
+        ``start``; without origins.
+        """
+        found: list[Step] = []
+        if self.before != 1:
+            found.append(("mul", x, float(self.before)))
+            x = start
+        if self.composed:
+            first = start + len(found)
+            for name, *operands in self.composed:
+                moved = (o + first if isinstance(o, int) else x if o == "x" else o for o in operands)
+                found.append((name, *moved))
+        else:
+            numbers = (float(self.alpha), float(self.beta)) if self.beta else (float(self.alpha),) if self.alpha else ()
+            found.append((self.function, x, *numbers))
+        if self.after != 1:
+            found.append(("mul", start + len(found) - 1, float(self.after)))
+        return found
+
     @property
     def last(self) -> str:
         """The name of what is computed last."""

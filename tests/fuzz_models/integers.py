@@ -82,7 +82,7 @@ def check_accuracy(case: Case, path: Path, graph: Graph, values: Arrays, outcome
     outcome.figures["16"] = min(found.values())
     if outcome.figures["16"] >= LEAST_DB:
         return
-    steps = {name: 2.0 ** quant_of(result.graph[name]).exponent for name in result.graph.inputs}
+    steps = {v.name: 2.0 ** quant_of(v).exponent for v in result.graph.activations()}
     inputs, grids = (
         noise.rounded(trimmed, wanted, values | case.feeds, steps, inputs_only=only) for only in (True, False)
     )

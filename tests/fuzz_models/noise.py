@@ -42,7 +42,8 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
     """SQNR in dB by output where every tensor and constant is off by at most one unit of float32's last place.
 
     That is what any rearrangement of the arithmetic may do: the rounding of each intermediate result is random.
-    InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded.
+    InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded. Its LRN carries one sum of
+    squares along the channels: the largest square is rounded into all that follow.
     """
     makers = case.makers()
     lowest = dict.fromkeys(wanted, math.inf)
@@ -54,6 +55,8 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
         ) -> tuple[list[Node], Arrays]:
             factor = (1 + noise.uniform(-ULP, ULP, x.shape)).astype(x.dtype)
             node = makers.get(name)
+            if node is not None and node.kind == "LRN":
+                factor *= 1 + (_carried(node, values | case.feeds) * noise.uniform(-ULP, ULP, x.shape)).astype(x.dtype)
             if node is None or node.kind != "InstanceNormalization":
                 return [Node("Mul", (source, f"{name}/noise"), (name,))], {f"{name}/noise": factor}
             product = _scaled(case, node, values) * noise.uniform(-ULP, ULP, x.shape)
@@ -73,6 +76,17 @@ def _scaled(case: Case, node: Node, values: Arrays) -> np.ndarray:
     var = x.var(axis=tuple(range(3, x.ndim)), keepdims=True)
     s = scale.reshape(-1, *[1] * (x.ndim - 3)) / np.sqrt(var + node.attributes.get("epsilon", 1e-5))
     return np.asarray(x * s)
+
+
+def _carried(node: Node, values: Arrays) -> np.ndarray:
+    """What an error of the largest square [n, N, 1, ...] makes of results of an LRN, in shares of them."""
+    p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **node.attributes}
+    squares = values[node.inputs[0]].astype(np.float64) ** 2
+    around = [(0, 0)] * squares.ndim
+    around[2] = ((p["size"] - 1) // 2, p["size"] // 2)
+    sums = np.lib.stride_tricks.sliding_window_view(np.pad(squares, around), p["size"], axis=2).sum(axis=-1)
+    share = p["alpha"] / p["size"]
+    return np.asarray(p["beta"] * share * squares.max(axis=2, keepdims=True) / (p["bias"] + share * sums))
 
 
 def rounded(

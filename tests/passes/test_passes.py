@@ -119,6 +119,7 @@ WAYS = {
     "intervals": Way("INT"),
     "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
+    "steps": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "powers": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))

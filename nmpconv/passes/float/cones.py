@@ -71,28 +71,11 @@ def steps_of(editor: Editor, cone: Cone) -> tuple[Step, ...]:
         if node.op in COMBINE:
             y = add(node.op, y, operand(node.inputs[1]))
         elif node.op == "lookup":
-            p = node.params
-            y = y if p.before == 1 else add("mul", y, float(p.before))
-            for step in _moved(p, y, len(steps)):
-                y = add(*step)
-            y = y if p.after == 1 else add("mul", y, float(p.after))
+            steps += node.params.steps(y, len(steps))
+            y = len(steps) - 1
         clamp = editor[node.outputs[0]].clamp
         known[node.outputs[0]] = y if clamp is None else add("clip", y, *map(float, clamp))
     return tuple(steps)
-
-
-def _moved(p: LookupParams, x: Operand, start: int) -> list[Step]:
-    """The steps of a table that reads x, where the first of them has the index ``start``."""
-    if not p.composed:
-        numbers = (float(p.alpha), float(p.beta)) if p.beta else (float(p.alpha),) if p.alpha else ()
-        return [(p.function, x, *numbers)]
-
-    def moved(operand: Operand) -> Operand:
-        if operand == "x":
-            return x
-        return operand + start if isinstance(operand, int) else operand
-
-    return [(name, *map(moved, operands)) for name, *operands in p.composed]
 
 
 def replace_cone(editor: Editor, cone: Cone, params: LookupParams) -> None:

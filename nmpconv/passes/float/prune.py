@@ -1,6 +1,7 @@
 """Remove what does nothing.
 
-1. An op that leaves every element in its place (`Op.idle`), without a clamp and on one grid.
+1. An op that leaves every element in its place (`Op.idle`), without a clamp and on one grid; a sum with 0 and a product
+   with 1 are such.
 2. A slice of a slice is one slice.
 3. A node that repeats an earlier one: same op, inputs, params and clamp.
 4. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
@@ -16,13 +17,28 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _identity, _slice, _duplicate)
+    return apply(graph, _identity, _neutral, _slice, _duplicate)
 
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
     source, out = editor[node.inputs[0]], editor[node.outputs[0]]
     same = out.clamp is None and source.quant == out.quant and OPS[node.op].idle(node.params, source, out)
     return same and editor.bypass(node)
+
+
+def _neutral(editor: Editor, node: Node) -> bool:  # case 1
+    out = editor[node.outputs[0]]
+    if len(node.inputs) != 2 or out.clamp is not None or out.quant is not None:
+        return False
+    for place, (x, other) in enumerate((node.inputs, node.inputs[::-1])):
+        if not editor[other].is_const or editor[x].is_const or editor[x].shape != out.shape:
+            continue
+        affine = OPS[node.op].affine(place, editor.data(other))
+        if affine is not None and (affine[0] == 1).all() and (affine[1] == 0).all():
+            node = replace(node, inputs=(x, other))
+            editor.set(node)
+            return editor.bypass(node)
+    return False
 
 
 def _slice(editor: Editor, node: Node) -> bool:  # case 2
