@@ -52,6 +52,37 @@ def test_a_concat_of_a_concat() -> None:
     assert ops(net.graph("y"), 16) == ["conv2d", "concat", "mul", "requantize", "concat"]
 
 
+def joined(*factors: float, result: str) -> Graph:
+    """Concats one after the other: of a, or of the last one, and a times a factor."""
+    net = Net()
+    net.input("x", 1, 2, 2, 3)
+    net.conv("x", "a", 3)
+    last = "a"
+    for i, factor in enumerate(factors):
+        net.const(f"k{i}", [factor])
+        net.op("mul", f"a k{i}", f"z{i}")
+        last = net.op("concat", f"{last} z{i}", f"c{i}", axis=3)
+    return net.graph(result)
+
+
+def test_nothing_loses_bits_step_by_step() -> None:
+    """Each Concat is 3 bits coarser than the one before. The second one would take 6 from a."""
+    made = ops(joined(8.0, 64.0, 512.0, result="c2"), 16)
+    assert made == ["conv2d", "mul", "concat", "mul", "requantize", "concat", "mul", "concat"]
+
+
+def test_a_tensor_of_two_concats() -> None:
+    """The result of the smaller one keeps its grid, though a larger one has an operand of it."""
+    net = Net()
+    net.input("x", 1, 2, 2, 3)
+    net.input("big", 1, 2, 2, 3)
+    net.const("k", [1000.0])
+    net.op("mul", "big k", "z")
+    net.op("concat", "x z", "c", axis=3)
+    net.op("concat", "x big", "y", axis=3)
+    assert ops(net.graph("c", "y"), 16) == ["mul", "requantize", "concat", "concat"]
+
+
 def test_what_is_computed_from_it_is_as_good_as_16_bits() -> None:
     graph = scaled(1000.0)
     images = feeds(graph)

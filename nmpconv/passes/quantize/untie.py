@@ -1,8 +1,9 @@
-"""A requantize before a Concat, so that what is small in it keeps its own grid for its other readers.
+"""A requantize before a Concat, so that what is small beside it keeps its own grid for its other readers.
 
-All tensors of a Concat share one grid, that of the largest.
+All tensors of a Concat share one grid, that of the largest, and so do those of several Concats that have a tensor in
+common. Concats are taken from the smallest to the largest.
 
-1. With 16 bits, a tensor that needs a grid finer by MARGIN bits is brought to that grid before the Concat.
+1. With 16 bits, an input is requantized on whose grid, as it is by then, something lies that would lose MARGIN bits.
 2. Not where nothing but what moves data reads it: nobody would see its own grid.
 3. Not with 8 bits: a requantize costs time, and a result that is better than 8 bits hold helps little.
 """
@@ -28,18 +29,13 @@ def run(
     """The float graph with the requantizes, and the statistics and widths with those of their results."""
     if 16 not in bits.values() or not any(map(joins_grids, graph.nodes)):
         return graph, stats, bits
-    whole = _by_member(grid_groups(graph))
-    alone = _by_member(grid_groups(graph, concats=False))
-    needed = {name: top_exponent(span(stats[name], bits[name], graph[name].clamp), bits[name]) for name in whole}
-    read = _read(graph)
+    cut = _cuts(graph, stats, bits)
     nodes: list[Node] = []
     copies: dict[str, str] = {}
     for node in graph.nodes:
         names = list(node.inputs)
-        for i, name in enumerate(names if joins_grids(node) else ()):
-            if graph[name].is_const or bits[name] != 16 or read.isdisjoint(alone[name]):
-                continue
-            if max(needed[n] for n in alone[name]) + MARGIN <= max(needed[n] for n in whole[name]):
+        for i, name in enumerate(names):
+            if (node.name, name) in cut:
                 names[i] = f"{node.name}.input{i}"
                 copies[names[i]] = name
                 nodes.append(requantize(names[i], name, names[i]))
@@ -52,8 +48,33 @@ def run(
     )
 
 
-def _by_member(groups: list[list[str]]) -> dict[str, list[str]]:
-    return {name: group for group in groups for name in group}
+def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> set[tuple[str, str]]:
+    """(node, input) of Concats whose input is to be requantized."""
+    groups = {name: set(group) for group in grid_groups(graph, concats=False) for name in group}
+    tied = {name: group[0] for group in grid_groups(graph) for name in group}
+    tops = {name: top_exponent(span(stats[name], bits[name], graph[name].clamp), bits[name]) for name in groups}
+    own = {name: max(tops[member] for member in group) for name, group in groups.items()}
+    read = _read(graph)
+    found: set[tuple[str, str]] = set()
+    concats = [(_parts(graph, node), node) for node in graph.nodes if joins_grids(node)]
+    for parts, node in sorted(concats, key=lambda row: max(own[name] for name in row[0])):
+        needed = {name: max(own[member] for member in groups[name]) for name in parts}
+        top, out = max(needed.values()), parts[0]
+        for name in parts[1:]:
+            if groups[name] is groups[out] or tied[name] != tied[out]:
+                continue
+            finest = min((own[member] for member in read & groups[name]), default=top)
+            if bits[name] == 16 and needed[name] < top and finest + MARGIN <= top:
+                found.add((node.name, name))
+                continue
+            groups[out] |= groups[name]
+            groups.update(dict.fromkeys(groups[name], groups[out]))
+    return found
+
+
+def _parts(graph: Graph, node: Node) -> list[str]:
+    """The result of a Concat, and the tensors that it joins."""
+    return [node.outputs[0], *dict.fromkeys(name for name in node.inputs if not graph[name].is_const)]
 
 
 def _read(graph: Graph) -> set[str]:
