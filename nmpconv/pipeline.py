@@ -33,7 +33,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import drop_channels, ranges
+from nmpconv.passes.quantize import drop_channels, masks, ranges
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
@@ -152,7 +152,8 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
-    stats = {value.name: stats[value.name] for value in graph.activations()}
+    graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()})
+    trace(graph, "FLOAT", "masks")
 
     choices = by_name.choices(graph)
     same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))

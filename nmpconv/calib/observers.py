@@ -131,6 +131,11 @@ class TensorStats:
         rise = np.minimum(RISE / self.samples * np.log2(1 + relative), RISE_MAX)
         return np.asarray(seen * 2 ** np.maximum(rise - RISE_FREE, 0))
 
+    @property
+    def room(self) -> float:
+        """How many times the largest magnitude so far other samples may reach, in the channel that goes farthest."""
+        return float(self.reach().max()) / self.peak if self.peak > 0 else 1.0
+
     def clipped(self, low: float, high: float) -> TensorStats:
         """With this range: what was counted outside lies at its ends."""
         first, last = (None if c is None else np.clip(c, low, high) for c in (self.channel_min, self.channel_max))

@@ -363,7 +363,7 @@ ROUNDED = {
 WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: where these cancel, moving x moves both
 FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
 PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
-FAR = 1e30  # a sine's argument stays finite
+FAR = 1e30  # a sine's argument stays finite, and the unit of an infinite mask
 MIN_OPSET = 8  # of Min and Max with operands of two shapes
 
 
@@ -395,7 +395,7 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
                     uses += 1
                     near = add("Min", add("Max", name, "~-far"), "~far")
                     dice = add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
-                    node.input[i] = add("Add", name, add("Mul", name, add("Mul", dice, "~unit")))
+                    node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)

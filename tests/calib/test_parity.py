@@ -148,6 +148,15 @@ def test_lrn_with_a_large_number_beside_small_ones(tmp_path: Path, size: int) ->
     assert parity.compare(original(read(tmp_path / "m.onnx"), graph), graph, [(feed, feed)]).db > 110
 
 
+def test_infinite_masks_have_no_noise(tmp_path: Path) -> None:
+    """Rounding -inf once more made NaN of it, and then any function would do."""
+    text = "{ a = Add(x, m) s = Softmax<axis=-1>(a) y = Tanh(s) }"
+    build(f"(float[1,1,3,3] x) => (y) <float[3,3] m = {{0,-inf,-inf,0,0,-inf,0,0,0}}> {text}", 13, tmp_path / "m.onnx")
+    graph = passed(tmp_path / "m.onnx")
+    assert against_its_file(tmp_path / "m.onnx", graph).required == SAME_DB
+    assert not against_its_file(tmp_path / "m.onnx", clipped(graph, "s")).holds
+
+
 def test_an_index_may_flip_where_what_it_is_made_of_agrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elements of an ArgMax have no distance: one of 320 that is another class is 20 to 30 dB."""
     build(JUMPS, 13, tmp_path / "m.onnx")

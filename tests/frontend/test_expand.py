@@ -183,6 +183,12 @@ ATTENTION = [
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
     ),
     (
+        "mask/one number",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float[1] c = {{-inf}}> "
+        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
         "TopK/rows of equals",
         11,
         f"{IMAGE} <float f = {{100.0}}, int64[1] k = {{3}}> "
@@ -199,6 +205,11 @@ ATTENTION = [
         13,
         "(float[1,2,3,3] x, float[1,1,3,3] z) => (y) <float c = {-10000.0}> "
         "{ m = Greater(z, x) t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "Attention/hidden row",
+        23,
+        f"{HEADS} <bool[3,3] m = {{1,0,0,0,0,0,1,1,1}}> {{ y = Attention(q, k, v, m) }}",
     ),
     ("Attention", 23, f"{HEADS} {{ y = Attention(q, k, v) }}"),
     ("Attention/causal", 23, f"{HEADS} {{ y = Attention<is_causal=1>(q, k, v) }}"),

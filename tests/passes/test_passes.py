@@ -119,6 +119,7 @@ WAYS = {
     "intervals": Way("INT"),
     "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
+    "masks": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])[0]),
     "steps": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "powers": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exponents": Way(

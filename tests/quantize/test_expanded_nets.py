@@ -26,10 +26,11 @@ def sequence(kind: str, gates: int, net: Net) -> str:
     return net.add("Gather", y, net.const(np.array(-1)), axis=0)
 
 
-def causal(net: Net) -> str:
-    """Attention of tokens to those before them."""
+def causal(net: Net, middle: float = 0.0) -> str:
+    """Attention of tokens to those before them. middle: of the scores, which changes nothing."""
     q, k, v = (net.add("MatMul", "x", small(net, 6, 8)) for _ in range(3))
     scores = net.add("Einsum", q, k, equation="bqd,bkd->bqk")
+    scores = net.add("Add", scores, net.const(np.float32(middle)))
     mask = net.const(np.triu(np.full((12, 12), -np.inf, np.float32), 1))
     share = net.add("Softmax", net.add("Add", scores, mask), axis=-1)
     return net.add("Einsum", share, v, equation="bqk,bkd->bqd")
@@ -57,6 +58,7 @@ NETS = {
     "GRU": lambda net: sequence("GRU", 3, net),
     "LSTM": lambda net: sequence("LSTM", 4, net),
     "causal attention": causal,
+    "causal attention of low scores": lambda net: causal(net, -60.0),
     "volume": volume,
     "written": written,
     "snake": lambda net: net.add("Add", "x", net.add("Mul", *[net.add("Sin", "x")] * 2)),

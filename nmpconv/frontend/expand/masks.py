@@ -1,8 +1,12 @@
 """Masks of attention: -inf, or a large negative number, where a Softmax is to give 0.
 
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
-score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where the best score of a row is near MASKED
-itself, or below, what is hidden counts.
+score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where scores are near MASKED themselves, or
+below, a constant mask is made deeper after calibration (`passes.quantize.masks`). One that is computed stays: there,
+what is hidden counts beside a best score near MASKED, and the comparison with the model ends the conversion.
+
+Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
+Such a row is not masked at all.
 """
 
 from __future__ import annotations
@@ -13,10 +17,9 @@ from onnx import TensorProto
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.softmax import MASKED, OPEN
 
-MASKED = -32.0
 HIDES = -1e3  # numbers up to this one are masks
-OPEN = 2.0**15  # above any score
 _REALS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
 
@@ -37,7 +40,7 @@ def _for_softmax(node: OnnxNode, to: Importer) -> bool:
     if not masks or all(map(to.is_const, node.inputs[-2:])):
         return False
     arrays = [to.constants[name].astype(np.float32) for name in masks]
-    if any(array.ndim and (array <= HIDES).all(axis=-1).any() for array in arrays):
+    if any(array.ndim and (_whole_rows(array) & np.isfinite(array)).any() for array in arrays):
         return False  # where all is hidden, the Softmax is that of the scores
     finite = all(np.isfinite(array).all() for array in arrays)
     (y,) = node.outputs
@@ -48,8 +51,8 @@ def add(node: OnnxNode, body: Body) -> None:
     """x + mask: what the mask adds besides, and then the mask."""
     mask, x = sorted(node.inputs, key=lambda name: not _hides(body.to, name))
     data = body.to.constants[mask].astype(np.float32)
-    hidden = data <= HIDES
-    rest = np.where(hidden, 0, data)
+    hidden = (data <= HIDES) & ~_whole_rows(data)
+    rest = np.where(data <= HIDES, 0, data)
     if rest.any() or len(np.broadcast_shapes(rest.shape, body.shape(x))) > len(body.shape(x)):
         x = body("Add", x, rest)
     _hide(body, x, hidden, node.outputs[0])
@@ -72,6 +75,11 @@ def where(node: OnnxNode, body: Body) -> None:
 
 def _is_mask(body: Body, name: str) -> bool:
     return bool((body.to.constants[name] <= HIDES).all())
+
+
+def _whole_rows(mask: np.ndarray) -> np.ndarray:
+    """Where nothing of a row along the last axis is left, [..., 1]; nowhere in a single number."""
+    return (mask <= HIDES).all(axis=-1, keepdims=True) if mask.ndim else np.asarray(False)
 
 
 def _hide(body: Body, x: str, hidden: np.ndarray, output: str) -> None:
