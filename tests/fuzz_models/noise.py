@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,8 @@ DRAWS = 2
 HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
 ROOM_MAX = 16.0
+JUMPING = ("Ceil", "Floor", "Mod", "Round")  # tables with jumps: within PIECE steps of one, a result lies on a slope
+PIECE = 16.0
 
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.
 Change = Callable[[str, str, np.ndarray], tuple[list[Node], Arrays]]
@@ -94,15 +97,17 @@ def rounded(
 ) -> dict[str, float]:
     """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids: those of steps, or with HEADROOM.
 
-    steps: of tensors to which the converter left more room, up to ROOM_MAX, as it does with few samples.
+    steps: of tensors to which the converter left more room, up to ROOM_MAX, as it does with few samples, or that share
+    the grid of a larger one. What a table with jumps reads may also be off by a piece of the table, either way.
     """
+    jumping = {node.inputs[0] for node in case.nodes if node.kind in JUMPING and not inputs_only}
 
-    def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
+    def change(name: str, source: str, x: np.ndarray, off: float = 0.0) -> tuple[list[Node], Arrays]:
         seen = values[name]
         step = 2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(seen).max()), 1e-30))) - 15)
         step = min(max(step, steps.get(name, 0.0)), step * ROOM_MAX / HEADROOM)
         a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
-        parts = {"inverse": 1 / step, "half": 0.5, "step": step}
+        parts = {"inverse": 1 / step, "half": 0.5 + (off if name in jumping else 0.0), "step": step}
         nodes = [
             Node("Mul", (source, f"{name}/inverse"), (a,)),
             Node("Add", (a, f"{name}/half"), (b,)),
@@ -111,7 +116,11 @@ def rounded(
         ]
         return nodes, {f"{name}/{part}": np.asarray(number, x.dtype) for part, number in parts.items()}
 
-    return worst(wanted, _changed(case, values, change, False, inputs_only=inputs_only))
+    found = [
+        worst(wanted, _changed(case, values, partial(change, off=off), False, inputs_only=inputs_only))
+        for off in ((-PIECE, 0.0, PIECE) if jumping else (0.0,))
+    ]
+    return {name: min(db[name] for db in found) for name in wanted}
 
 
 def _changed(

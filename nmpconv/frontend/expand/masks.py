@@ -79,7 +79,7 @@ def _is_mask(body: Body, name: str) -> bool:
 
 def _whole_rows(mask: np.ndarray) -> np.ndarray:
     """Where nothing of a row along the last axis is left, [..., 1]; nowhere in a single number."""
-    return (mask <= HIDES).all(axis=-1, keepdims=True) if mask.ndim else np.asarray(False)
+    return np.asarray((mask <= HIDES).all(axis=-1, keepdims=True) if mask.ndim else False)
 
 
 def _hide(body: Body, x: str, hidden: np.ndarray, output: str) -> None:

@@ -1,8 +1,8 @@
 """Masks of attention whose depth follows the scores.
 
-The importer hides a score by taking the smaller one of it and MASKED (`nmpconv.frontend.expand.masks`). Where the best
-score of a row is near MASKED, too, what is hidden would count. So the mask goes DEEP below the least score that is to
-be expected, as calibration saw it.
+1. The importer hides a score by taking the smaller one of it and MASKED (`nmpconv.frontend.expand.masks`). Where the
+   best score of a row is near MASKED, too, what is hidden would count. So a constant mask goes DEEP below the least
+   score that is to be expected, as calibration saw it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def run(graph: Graph, stats: Mapping[str, TensorStats]) -> tuple[Graph, dict[str
             if least - DEEP < MASKED:
                 depths[mask] = min(depths.get(mask, MASKED), float(np.floor(least - DEEP)))
                 made[node.outputs[0]] = stats[node.outputs[0]].reaching(np.array([depths[mask]]))
-    constants = {name: graph[name].data for name in depths}
-    deeper = [
-        replace(graph[name], data=np.where(data == MASKED, np.float32(depths[name]), data).astype(np.float32))
-        for name, data in constants.items()
-    ]
+    deeper = [replace(graph[name], data=_deeper(graph[name].data, depth)) for name, depth in depths.items()]
     return graph.with_values(*deeper), made
+
+
+def _deeper(mask: np.ndarray | None, depth: float) -> np.ndarray:
+    assert mask is not None
+    return np.where(mask == MASKED, depth, mask).astype(np.float32)
