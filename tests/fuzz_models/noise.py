@@ -102,10 +102,13 @@ def rounded(
     """
     jumping = {node.inputs[0] for node in case.nodes if node.kind in JUMPING and not inputs_only}
 
+    ideal = {name: _step(seen) for name, seen in values.items() if seen.dtype.kind == "f" and seen.size}
+    # Of tensors whose names passes did not keep: that of the inputs.
+    room = max((steps.get(name, 0.0) / ideal[name] for name in case.feeds if name in ideal), default=1.0)
+
     def change(name: str, source: str, x: np.ndarray, off: float = 0.0) -> tuple[list[Node], Arrays]:
-        seen = values[name]
-        step = 2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(seen).max()), 1e-30))) - 15)
-        step = min(max(step, steps.get(name, 0.0)), step * ROOM_MAX / HEADROOM)
+        step = ideal[name]
+        step = min(max(step, steps.get(name, step * room)), step * ROOM_MAX / HEADROOM)
         a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
         parts = {"inverse": 1 / step, "half": 0.5 + (off if name in jumping else 0.0), "step": step}
         nodes = [
@@ -121,6 +124,11 @@ def rounded(
         for off in ((-PIECE, 0.0, PIECE) if jumping else (0.0,))
     ]
     return {name: min(db[name] for db in found) for name in wanted}
+
+
+def _step(x: np.ndarray) -> float:
+    """Of the 16-bit grid that holds this with HEADROOM."""
+    return float(2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(x).max()), 1e-30))) - 15))
 
 
 def _changed(

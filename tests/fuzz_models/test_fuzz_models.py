@@ -29,10 +29,6 @@ from nmpconv.passes.float import FLOAT, Pass
 QUICK, SLOW = range(9000, 9012), range(100_000, 100_080)  # the latter take about a minute
 
 
-# Open: x + 0.001 in front of a root or a logarithm makes one table of both, whose samples are too few near 0.
-LOST, STEEP = "16 bits: lost", {"Log", "Pow", "Reciprocal", "Sqrt"}
-
-
 def floats(*shape: int) -> np.ndarray:
     """The same ones for a shape."""
     return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
@@ -237,8 +233,7 @@ def test_a_few_graphs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_minute_of_graphs(tmp_path: Path) -> None:
     found = hunt.hunt(iter(SLOW), math.inf, 1, tmp_path, lambda _: None)
-    groups = [(kind, made) for kind, made in found.groups if kind != LOST or STEEP.isdisjoint(made)]
-    assert found.graphs == len(SLOW) and not groups, found.summary()
+    assert found.graphs == len(SLOW) and not found.groups, found.summary()
     assert sum(found.refused.values()) < 0.1 * found.graphs
 
 
@@ -316,6 +311,35 @@ def found() -> dict[str, Case]:
     keys = cases["small keys"]
     cases["small keys"] = replace(keys, constants={**keys.constants, "last": np.array([-1])})
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
+    share = np.array([0.6, 1, 2, 0.06, 2, 0.9, 0.7, 2, 0.1, 0.02, 1, 0.3, 0.04, 2, 0.5, 1], np.float32).reshape(2, 1, 8)
+    sums = {
+        f"{kind} of x + {number}": Case(
+            17,
+            (Node("Add", ("x", "k"), ("a",)), Node(kind, ("a",), ("y",))),
+            {"k": np.float32(number)},
+            {"x": share},
+            ("y",),
+        )
+        for kind, number in (("Reciprocal", 0.0), ("Reciprocal", 0.003))
+    }
+    beside = Case(
+        12,
+        (
+            Node("Concat", ("x", "z"), ("a",), {"axis": -1}),
+            Node("Mul", ("a", "k"), ("b",)),
+            Node("Concat", ("x", "b"), ("y",), {"axis": -1}),
+        ),
+        {"k": np.full((1, 1), 0.005, np.float32)},
+        {"x": np.float32([[[0.1]], [[1]]]), "z": np.float32([[[50]], [[70]]])},
+        ("y",),
+    )
+    response = Case(
+        11,
+        (Node("LRN", ("x",), ("y",), {"size": 3, "alpha": 1.0}),),
+        {},
+        {"x": np.float32([[-1, 1, -80, -0.6, 1], [-0.4, 0.2, 50, -1, 1]]).reshape(2, 1, 5, 1, 1)},
+        ("y",),
+    )
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
     equals = 100 * np.where(x[..., :1, :1] > 0, x, x[..., :1])
     slopes, negative = np.array([0.1731, -0.6973, -0.7007, 1.52]), np.array([[[100, -100, -300, -90]]])
@@ -330,7 +354,8 @@ def found() -> dict[str, Case]:
     return (
         fed
         | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()}
-        | {"one number": number, "half slopes": half}
+        | {"one number": number, "half slopes": half, "two concats": beside, "large square": response}
+        | sums
     )
 
 
