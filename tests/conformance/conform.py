@@ -12,14 +12,15 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
-from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize import origins, powers
+from nmpconv.passes.quantize import masks, origins, powers, steps
 from nmpconv.pipeline import Options, convert, float_passes
 from nmpconv.run import runtime
 
@@ -114,5 +115,8 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
     found = {v.name: v.origin for v in result.graph.activations() if v.origin and v.name in floats.values}
     widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
     seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in result.graph.activations() if v.observed}
-    exact, _, _ = powers.run(floats, dict.fromkeys(floats.values, TensorStats()) | seen, widths)
+    names = [value.name for value in floats.activations()]
+    deep, stats = masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
+    apart, stats, widths = steps.run(deep, stats, widths)
+    exact, _, _ = powers.run(apart, {**stats, **seen}, widths)
     return runtime.load(result.data), result.graph, origins.store(exact, found)
