@@ -143,7 +143,7 @@ def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
         return lo, hi
     low, high = float(x[first - 1]), float(x[len(x) - last])
     # Where little is left, these points are too far apart to tell where the function begins to bend.
-    return _bent(function, low, high) if high - low < (hi - lo) / ZOOM else (low, high)
+    return _bent(function, low, high) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
 
 
 def _relative_errors(

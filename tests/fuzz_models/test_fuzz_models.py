@@ -340,6 +340,17 @@ def found() -> dict[str, Case]:
         {"x": np.float32([[-1, 1, -80, -0.6, 1], [-0.4, 0.2, 50, -1, 1]]).reshape(2, 1, 5, 1, 1)},
         ("y",),
     )
+    nothing = Case(
+        12,
+        (
+            Node("BatchNormalization", ("x", "zero", "one", "zero", "zero"), ("a",)),
+            Node("Clip", ("a", "low", "high"), ("b",)),
+            Node("Sigmoid", ("b",), ("y",)),
+        ),
+        {"zero": np.zeros(1, np.float32), "one": np.ones(1, np.float32), "low": np.float32(0), "high": np.float32(1)},
+        {"x": np.full((2, 1, 1, 1), 10, np.float32)},
+        ("y",),
+    )
     number = Case(17, (Node("LogSoftmax", ("x",), ("y",)),), {}, {"x": floats(8, 1)}, ("y",))
     equals = 100 * np.where(x[..., :1, :1] > 0, x, x[..., :1])
     slopes, negative = np.array([0.1731, -0.6973, -0.7007, 1.52]), np.array([[[100, -100, -300, -90]]])
@@ -354,7 +365,13 @@ def found() -> dict[str, Case]:
     return (
         fed
         | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()}
-        | {"one number": number, "half slopes": half, "two concats": beside, "large square": response}
+        | {
+            "one number": number,
+            "half slopes": half,
+            "two concats": beside,
+            "large square": response,
+            "scale 0": nothing,
+        }
         | sums
     )
 
