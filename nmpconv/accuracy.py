@@ -61,15 +61,18 @@ def evaluate(
     label_offset: int = 0,
     max_pixels: int | None = None,
     metrics: Sequence[str] = (),
+    decoder: str | None = None,
+    boxes: Path | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
 
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
-    metrics: of `nmpconv.measures`.
+    metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
     """
-    measures = {text: open_measure(text) for text in metrics}
     feed = Feed(net, sources, max_pixels, limit)
+    measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
+    truth = None if boxes is None else feed.boxes(boxes)
     count = min(len(feed), limit or len(feed))
     scores = net.outputs[0]
     ranked = sum(dim > 1 for dim in scores.shape) == 1
@@ -95,7 +98,7 @@ def evaluate(
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.model.outputs, strict=True)]
             label = feed.labels[i] + label_offset if feed.labels is not None else None
-            measure.add(shaped, label, floats)
+            measure.add(shaped, label if truth is None else truth[i], floats)
         progress("evaluate", i + 1, count)
     return Evaluation(
         n=count,

@@ -1,11 +1,14 @@
 """What `eval --metric` measures: a person's own function, or one by name. Of each sample, what the net gave and what
 the float model gave; layouts and shapes are those of the ONNX model's outputs.
 
-    def error(outputs, label, reference):      # outputs: list of arrays; label: int or None; reference: list or None
+    def error(outputs, label, reference):      # outputs: list of arrays; reference: list or None
         return float(abs(outputs[0] - reference[0]).max())
 
 The metric is the mean over the samples. A dict of numbers makes several. What is no mean is a class: an instance gets
 ``add(outputs, label, reference)`` for each sample, and ``result()`` gives a number or a dict.
+
+A label is the number of a class; or, where boxes are given, an array [n, 6] of left, top, right and bottom in pixels of
+the model's input, class, and 1 for a crowd; or None.
 """
 
 from __future__ import annotations
@@ -18,15 +21,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nmpconv.detection.boxes import CLASS, KEPT_MOST, SCORE, kept
+from nmpconv.detection.decoders import DECODERS, Size
+from nmpconv.detection.precision import Precision
 from nmpconv.errors import InputError, UsageError
 
 Arrays = Sequence[np.ndarray]
+Label = int | np.ndarray | None
+LEAST_SCORE = 0.001  # of boxes that count in an average precision
+AP, AP50 = "ap", "ap50"
+SURE = 0.5  # score of a box of the float model from which it stands for truth
 
 
 class Measure(Protocol):
     """Takes in sample after sample."""
 
-    def add(self, outputs: Arrays, label: int | None, reference: Arrays | None) -> None: ...
+    def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None: ...
 
     def result(self) -> Mapping[str, float] | float: ...
 
@@ -34,11 +44,11 @@ class Measure(Protocol):
 class Mean:
     """Of what a function gives for each sample."""
 
-    def __init__(self, function: Callable[[Arrays, int | None, Arrays | None], Any], name: str) -> None:
+    def __init__(self, function: Callable[[Arrays, Label, Arrays | None], Any], name: str) -> None:
         self._function, self._name = function, name
         self._found: dict[str, list[float]] = {}
 
-    def add(self, outputs: Arrays, label: int | None, reference: Arrays | None) -> None:
+    def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
         found = self._function(outputs, label, reference)
         for name, value in _named(found, self._name).items():
             self._found.setdefault(name, []).append(value)
@@ -62,7 +72,7 @@ class Psnr:
         self._peak = self._squares = 0.0
         self._count = 0
 
-    def add(self, outputs: Arrays, label: int | None, reference: Arrays | None) -> None:
+    def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
         wanted = _first(reference, "psnr").astype(np.float64).ravel()
         error = outputs[0].astype(np.float64).ravel() - wanted
         self._peak = max(self._peak, float(np.abs(wanted).max(initial=0.0)))
@@ -84,7 +94,7 @@ class MeanIou:
         self._both: dict[int, int] = {}
         self._either: dict[int, int] = {}
 
-    def add(self, outputs: Arrays, label: int | None, reference: Arrays | None) -> None:
+    def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
         wanted = _first(reference, "miou")
         ours, theirs = (_classes(x, wanted) for x in (outputs[0].reshape(wanted.shape), wanted))
         for number in np.union1d(ours, theirs):
@@ -97,16 +107,66 @@ class MeanIou:
         return 100 * float(np.mean([self._both[key] / self._either[key] for key in sorted(self._either)]))
 
 
+class AveragePrecision:
+    """COCO's AP and AP50 in % of the boxes that a decoder finds (see `nmpconv.detection.precision`).
+
+    Truth is the label's boxes. With a reference the float model's figures stand beside it, and how far the two agree:
+    there the float model's boxes with a score of at least SURE are the truth, and all detections count.
+    """
+
+    def __init__(self, decoder: str, size: Size) -> None:
+        self._name, self._decoder, self._size = decoder, DECODERS[decoder], size
+        self._ours, self._theirs, self._agreed = Precision(), Precision(), Precision(KEPT_MOST)
+
+    def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
+        found = self._boxes(outputs)
+        floats = None if reference is None else self._boxes(reference)
+        if isinstance(label, np.ndarray):
+            self._ours.add(found, label)
+        elif floats is None:
+            hint = "give --boxes FILE, or --reference MODEL.onnx to compare with the float model"
+            raise UsageError("ap needs to know which boxes are right", where="--metric", hint=hint)
+        if floats is not None:
+            sure = floats[floats[:, SCORE] >= SURE]
+            self._agreed.add(found, np.column_stack([sure[:, :4], sure[:, CLASS], np.zeros(len(sure))]))
+            if isinstance(label, np.ndarray):
+                self._theirs.add(floats, label)
+
+    def result(self) -> Mapping[str, float]:
+        every = (("", self._ours), ("float ", self._theirs), ("agreement ", self._agreed))
+        rows = [(name, precision.result()) for name, precision in every if precision.images]
+        return {name + kind: value for name, both in rows for kind, value in zip((AP, AP50), both, strict=True)}
+
+    def _boxes(self, outputs: Arrays) -> np.ndarray:
+        try:
+            found = self._decoder.boxes(outputs, self._size)
+        except InputError as error:
+            raise InputError(f"{error.message}; {self._name} takes {self._decoder.takes}", where="--decoder") from None
+        return kept(found, LEAST_SCORE, self._decoder.overlap)
+
+
 NAMED: Mapping[str, Callable[[], Measure]] = {"psnr": Psnr, "miou": MeanIou}
 
 
-def open_measure(text: str) -> Measure:
-    """psnr, miou, or FILE.py:NAME of a function or a class. Runs the file. UsageError, InputError."""
+def open_measure(text: str, decoder: str | None = None, size: Size | None = None) -> Measure:
+    """psnr, miou, ap, or FILE.py:NAME of a function or a class. Runs the file. UsageError, InputError.
+
+    decoder: of DECODERS, for ap. size: height and width of the model's input, None where it is no image.
+    """
     if text in NAMED:
         return NAMED[text]()
+    if text == AP:
+        if decoder is None or decoder not in DECODERS:
+            found = "ap needs a decoder" if decoder is None else f"{decoder!r} is no decoder"
+            raise UsageError(found, where="--decoder", hint=", ".join(DECODERS))
+        if size is None:
+            raise UsageError("ap needs a model whose input is an image", where="--metric")
+        return AveragePrecision(decoder, size)
     path, _, name = text.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise UsageError(f"{text!r} is no metric", where="--metric", hint=f"{', '.join(NAMED)} or file.py:function")
+        raise UsageError(
+            f"{text!r} is no metric", where="--metric", hint=f"{', '.join([*NAMED, AP])} or file.py:function"
+        )
     made = _attribute(Path(path), name)
     if isinstance(made, type):
         if missing := [

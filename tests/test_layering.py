@@ -29,7 +29,8 @@ PARTS: dict[str, set[str]] = {
     "metrics": set(),
     "progress": set(),
     "files": {"errors"},
-    "measures": {"errors"},
+    "detection": {"errors"},
+    "measures": {"detection", "errors"},
     "ops": {"errors", "fixed", "ir"},
     "graph": {"errors", "fixed", "ir", "ops"},
     "frontend": {"errors", "files", "fixed", "ir", "ops"},
@@ -68,7 +69,7 @@ PARTS: dict[str, set[str]] = {
         *("progress", "qdq", "report", "run", "targets"),
     },
     "cli": {
-        *("auto", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
+        *("auto", "detection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
         *("report", "run", "targets"),
     },
     "__main__": {"cli"},

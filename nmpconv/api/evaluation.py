@@ -28,6 +28,8 @@ def evaluate(
     label_offset: int = 0,
     max_pixels: int | None = None,
     metric: Sequence[str] | None = None,
+    decoder: str | None = None,
+    boxes: str | Path | None = None,
     cpu: str | None = None,
     threads: int | None = None,
     progress: Progress = silent,
@@ -37,12 +39,13 @@ def evaluate(
 
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
     `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
-    samples. label_offset: added to every label to get the index of its class. metric: see `nmpconv.measures`.
+    samples. label_offset: added to every label to get the index of its class. metric, decoder: see
+    `nmpconv.measures`. boxes: a file, see `nmpconv.data.boxes`.
     Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
     """
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
-    options["metrics"] = choices.several(metric)
+    options |= {"metrics": choices.several(metric), "decoder": decoder, "boxes": choices.path(boxes)}
     if reference is None:
         return accuracy.evaluate(net, found, progress=progress, **options)
     with on_disk(reference) as path:

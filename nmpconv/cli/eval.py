@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
+from nmpconv.detection.decoders import DECODERS
 
 NAME = "eval"
 
@@ -30,10 +31,16 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="NAME|FILE.py:FUNCTION",
-            help="psnr or miou against the float model, or a function or class of yours, called with outputs, label "
-            "and reference of each sample. Repeatable.",
+            help="psnr or miou against the float model, ap of boxes, or a function or class of yours, called with "
+            "outputs, label and reference of each sample. Repeatable.",
             show_default=False,
         ),
+    ] = None,
+    decoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"What ap reads the outputs as: {', '.join(DECODERS)}.")
+    ] = None,
+    boxes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")
     ] = None,
     cpu: options.Cpu = None,
     threads: options.Threads = None,
@@ -48,6 +55,7 @@ def command(
     Examples:
       nmpconv eval model.nmp --data test.csv
       nmpconv eval model.nmp --data test.csv --reference model.onnx --json
+      nmpconv eval model.nmp --data test.csv --metric ap --decoder yolox --boxes instances.json
     """
     import nmpconv  # not loaded for --help
 
@@ -60,6 +68,8 @@ def command(
             label_offset=label_offset,
             max_pixels=max_pixels,
             metric=metric,
+            decoder=decoder,
+            boxes=boxes,
             cpu=cpu,
             threads=threads,
             progress=progress,

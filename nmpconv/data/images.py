@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -139,39 +139,49 @@ def fit(
     letterbox: aspect kept, just inside the size, at the top left; the rest is ``preprocess.pad``.
     """
     height, width, channels = size
-    w, h = image.size
-    if (w, h) != (width, height):
+    if image.size != (width, height):
         if preprocess.resize == "none":
             raise InputError(
-                f"an image of {w}x{h} where the model needs {width}x{height} (width x height)",
+                f"an image of {image.width}x{image.height} where the model needs {width}x{height} (width x height)",
                 where=where,
                 hint="use --resize shorter, squash or letterbox",
             )
-        if preprocess.resize == "letterbox":
-            image = _letterbox(image, width, height, preprocess.pad)
-        else:
-            outer_w, outer_h = round(width / preprocess.crop), round(height / preprocess.crop)
-            if preprocess.resize == "shorter":
-                scale = max(outer_w / w, outer_h / h)
-                outer_w, outer_h = max(round(w * scale), width), max(round(h * scale), height)
-                _check_pixels(outer_w, outer_h, max(max_pixels, width * height), where)
-            image = _resize(image, outer_w, outer_h)
-            left, top = (outer_w - width) // 2, (outer_h - height) // 2
-            image = image.crop((left, top, left + width, top + height))
+        place = placed(image.size, (width, height), preprocess)
+        if preprocess.resize == "shorter":
+            _check_pixels(place.width, place.height, max(max_pixels, width * height), where)
+        canvas = Image.new(image.mode, (width, height), preprocess.pad if image.mode == "L" else (preprocess.pad,) * 3)
+        canvas.paste(_resize(image, place.width, place.height), (place.left, place.top))
+        image = canvas
     return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an image lies in the model's input: its size there, and its top left corner, all in pixels."""
+
+    width: int
+    height: int
+    left: int
+    top: int
+
+
+def placed(image: tuple[int, int], size: tuple[int, int], preprocess: Preprocess) -> Place:
+    """The place that `fit` gives an image of this width and height in an input of ``size``, (width, height)."""
+    (w, h), (width, height) = image, size
+    if image == size or preprocess.resize == "none":
+        return Place(w, h, 0, 0)
+    if preprocess.resize == "letterbox":
+        wide = w * height >= h * width
+        return Place(width, max(h * width // w, 1), 0, 0) if wide else Place(max(w * height // h, 1), height, 0, 0)
+    inner_w, inner_h = round(width / preprocess.crop), round(height / preprocess.crop)
+    if preprocess.resize == "shorter":
+        scale = max(inner_w / w, inner_h / h)
+        inner_w, inner_h = max(round(w * scale), width), max(round(h * scale), height)
+    return Place(inner_w, inner_h, -((inner_w - width) // 2), -((inner_h - height) // 2))
 
 
 def _resize(image: Image.Image, width: int, height: int) -> Image.Image:
     return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
-
-
-def _letterbox(image: Image.Image, width: int, height: int, pad: int) -> Image.Image:
-    w, h = image.size
-    wide = w * height >= h * width
-    inner = (width, max(h * width // w, 1)) if wide else (max(w * height // h, 1), height)
-    canvas = Image.new(image.mode, (width, height), pad if image.mode == "L" else (pad,) * 3)
-    canvas.paste(_resize(image, *inner), (0, 0))
-    return canvas
 
 
 def normalize(pixels: np.ndarray, preprocess: Preprocess) -> np.ndarray:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nmpconv.data import boxes
+from nmpconv.data.images import image_shape
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import InputError, UsageError
 from nmpconv.run.runtime import Net
@@ -40,6 +42,7 @@ class Feed:
             found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
             raise InputError(f"the inputs have different numbers of samples ({found})")
         first = self._samples[names[0]]
+        self._first = first
         self.paths: list[str] = first.paths
         self.labels: tuple[int, ...] | None = next((s.labels for s in self._samples.values() if s.labels), None)
 
@@ -62,6 +65,21 @@ class Feed:
     def floats(self, sample: Arrays) -> Arrays:
         """A sample for the ONNX model."""
         return {name: model_input(sample[name], s.preprocess, s.shape) for name, s in self._samples.items()}
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of the first input in pixels; None where no images feed it."""
+        if self._first.preprocess is None:
+            return None
+        height, width, _ = image_shape(self._first.shape, self._first.preprocess)
+        return height, width
+
+    def boxes(self, file: Path) -> list[np.ndarray]:
+        """What a file says of every sample's boxes: see `nmpconv.data.boxes`."""
+        if self.size is None or self._first.preprocess is None:
+            raise UsageError("boxes need images", where="--boxes")
+        height, width = self.size
+        return boxes.read(file, self.paths, (width, height), self._first.preprocess)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The inputs' shapes in the ONNX model."""

@@ -1,0 +1,102 @@
+"""eval --metric ap, of a detector that finds a white half of an image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from PIL import Image
+
+from nmpconv.errors import ExitCode
+
+SIDE = 32
+LEFT, RIGHT = (3, 3, 13, 29), (19, 3, 29, 29)  # left, top, right, bottom
+EVAL = ("eval", "d.nmp", "--data", "d.csv", "--json", "--metric", "ap")
+DECODED = (*EVAL, "--decoder", "ultraface")
+
+
+def detector() -> onnx.ModelProto:
+    """UltraFace's outputs: the mean of a half is the probability of the box in it."""
+    mean = np.full((3, SIDE, SIDE // 2), 1 / (3 * SIDE * SIDE / 2))
+    arrays = {
+        "halves": np.stack([-mean, mean]),
+        "halves_bias": np.array([1.0, 0.0]),
+        "corners": np.zeros((8, 3, SIDE, SIDE)) + 1e-9,
+        "corners_bias": np.array([*LEFT, *RIGHT]) / SIDE,
+    }
+    shapes = {"two": np.array([1, 2, 2]), "four": np.array([1, 2, 4])}
+    nodes = [
+        helper.make_node("Conv", ["x", "halves", "halves_bias"], ["c"], "halves", strides=[SIDE, SIDE // 2]),
+        helper.make_node("Transpose", ["c"], ["t"], "turned", perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["t", "two"], ["scores"], "scores"),
+        helper.make_node("Conv", ["x", "corners", "corners_bias"], ["b"], "corners"),
+        helper.make_node("Reshape", ["b", "four"], ["boxes"], "boxes"),
+    ]
+    value = helper.make_tensor_value_info
+    constants = {**{name: data.astype(np.float32) for name, data in arrays.items()}, **shapes}
+    graph = helper.make_graph(
+        nodes,
+        "detector",
+        [value("x", 1, [1, 3, SIDE, SIDE])],
+        [value("scores", 1, [1, 2, 2]), value("boxes", 1, [1, 2, 4])],
+        [numpy_helper.from_array(data, name) for name, data in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.fixture
+def made(cli):
+    """Three images: left half white, right half white, and both, of which only the left is labelled."""
+    onnx.save(detector(), "d.onnx")
+    rows, images, annotations = [], [], []
+    for i, (halves, box) in enumerate([("L", LEFT), ("R", RIGHT), ("LR", LEFT)]):
+        pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
+        pixels[:, : SIDE // 2] = 230 if "L" in halves else 10
+        pixels[:, SIDE // 2 :] = 250 if "R" in halves else 10
+        Image.fromarray(pixels).save(f"{i}.png")
+        images.append({"id": i, "file_name": f"{i}.png", "width": SIDE, "height": SIDE})
+        left, top, right, bottom = box
+        annotations.append({"image_id": i, "category_id": 1, "bbox": [left, top, right - left, bottom - top]})
+        rows.append(f"{i}.png")
+    Path("d.csv").write_text("\n".join(["file", *rows]))
+    Path("d.json").write_text(json.dumps({"images": images, "annotations": annotations, "categories": [{"id": 1}]}))
+    assert cli("convert", "d.onnx", "--calib", "d.csv", "--std", "255", "-o", "d.nmp").code == 0
+    return cli
+
+
+def test_ap_against_labels(made) -> None:
+    """By score: right (.98), wrong (.98), left (.90) twice, then the dark halves. Precision is 1 to a recall of 1/3,
+    then 3/4: the best at recalls of 2/3 and 1."""
+    found = made(*DECODED, "--boxes", "d.json").json["metrics"]
+    assert found["ap50"] == pytest.approx(100 * (34 * 1 + 67 * 3 / 4) / 101)
+    assert 50 < found["ap"] <= found["ap50"]
+    assert set(found) == {"ap", "ap50"}
+
+
+def test_ap_beside_the_float_models(made) -> None:
+    found = made(*DECODED, "--boxes", "d.json", "--reference", "d.onnx").json["metrics"]
+    assert found["float ap50"] == found["ap50"]
+    assert found["agreement ap50"] == 100
+    alone = made(*DECODED, "--reference", "d.onnx").json["metrics"]
+    assert alone == {name: value for name, value in found.items() if "agreement" in name}
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "expected"),
+    [
+        (EVAL, ExitCode.USAGE, "ap needs a decoder"),
+        ((*EVAL, "--decoder", "yolo"), ExitCode.USAGE, "'yolo' is no decoder"),
+        (DECODED, ExitCode.USAGE, "ap needs to know which boxes are right"),
+        ((*EVAL, "--decoder", "yolox", "--boxes", "d.json"), ExitCode.INPUT, "yolox takes [1, points, 5 + classes]"),
+        ((*DECODED, "--boxes", "gone.json"), ExitCode.INPUT, "gone.json: cannot be read"),
+        ((*DECODED, "--boxes", "d.csv"), ExitCode.INPUT, "a row without `file` or `labels`"),
+    ],
+)
+def test_what_ap_needs(made, flags: tuple[str, ...], code: ExitCode, expected: str) -> None:
+    ran = made(*flags)
+    assert (ran.code, ran.out) == (code, "")
+    assert expected in ran.err
