@@ -16,10 +16,10 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-mcu generate clean
+.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu generate clean
 
 help:  ## this list
-	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
 
 # Headers come with most Pythons; Debian has them in a package of their own.
 define CHECK_PYTHON
@@ -141,6 +141,9 @@ $(BENCH_VENV)/installed: bench/requirements.txt
 
 bench: $(VENV)/installed $(BENCH_VENV)/installed  ## times of other engines and ours, on the models of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m peers --peers-python $(BENCH_VENV)/bin/python $(ARGS)
+
+bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other quantizers and ours, on the models and images of NMP_ZOO (ARGS=...)
+	PYTHONPATH=bench $(BIN)/python -m accuracy --peers-python $(BENCH_VENV)/bin/python $(ARGS)
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py

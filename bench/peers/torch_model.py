@@ -124,10 +124,40 @@ def _clip(x: list[torch.Tensor], limits: list[torch.Tensor], _: dict[str, Any]) 
     return functional.relu6(x[0]) if (low, high) == (0, 6) else functional.hardtanh(x[0], low, high)
 
 
+def _slice(x: list[torch.Tensor], constants: list[torch.Tensor], _: dict[str, Any]) -> torch.Tensor:
+    starts, ends, *others = (constant.tolist() for constant in constants)
+    axes = others[0] if others else range(len(starts))
+    steps = others[1] if others[1:] else [1] * len(starts)
+    cuts = [slice(None)] * x[0].ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        cuts[axis] = slice(start, end, step)
+    return x[0][tuple(cuts)]
+
+
+def _pad(x: list[torch.Tensor], constants: list[torch.Tensor], _: dict[str, Any]) -> torch.Tensor:
+    pads = constants[0].tolist()
+    ends = len(pads) // 2
+    pairs = [side for axis in reversed(range(ends)) for side in (int(pads[axis]), int(pads[axis + ends]))]
+    return functional.pad(x[0], pairs, value=float(constants[1]) if constants[1:] else 0.0)
+
+
+def _hard_sigmoid(x: list[torch.Tensor], _: list[torch.Tensor], given: dict[str, Any]) -> torch.Tensor:
+    slope, offset = given.get("alpha", 0.2), given.get("beta", 0.5)
+    if abs(slope - 1 / 6) > 1e-4 or offset != 0.5:
+        return torch.clamp(slope * x[0] + offset, 0, 1)
+    return functional.hardsigmoid(x[0])
+
+
 PLAIN = {
     "Relu": lambda x, constants, given: functional.relu(x[0]),
     "Clip": _clip,
     "Add": lambda x, constants, given: x[0] + (x + constants)[1],
+    "Mul": lambda x, constants, given: x[0] * (x + constants)[1],
+    "HardSwish": lambda x, constants, given: functional.hardswish(x[0]),
+    "HardSigmoid": _hard_sigmoid,
+    "Sigmoid": lambda x, constants, given: torch.sigmoid(x[0]),
+    "Slice": _slice,
+    "Pad": _pad,
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
     "GlobalAveragePool": lambda x, constants, given: x[0].mean((2, 3), keepdim=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version as installed
+from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -18,7 +19,25 @@ def version() -> str:
     return installed("ai-edge-litert")
 
 
-def prepare(job: Job) -> None:
+Calibration = Callable[[Any, str, list[dict[str, np.ndarray]]], dict[str, Any]]
+
+
+def averages(quantizing: Any, signature: str, feeds: list[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """The ranges as its own calibration finds them: moving averages of each sample's."""
+    return quantizing.calibrate({signature: feeds})
+
+
+def extremes(quantizing: Any, signature: str, feeds: list[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """The least and greatest of all samples: each sample is calibrated by itself."""
+    ranges = quantizing.calibrate({signature: feeds[:1]})
+    for feed in feeds[1:]:
+        for name, found in quantizing.calibrate({signature: [feed]}).items():
+            for end, outer in (("min", np.minimum), ("max", np.maximum)):
+                ranges[name][end] = outer(ranges[name][end], found[end])
+    return ranges
+
+
+def prepare(job: Job, calibration: Calibration = averages) -> None:
     target = job.file(".tflite")
     if target.exists():
         return
@@ -33,18 +52,18 @@ def prepare(job: Job) -> None:
     whole = target if job.bits == "float32" else job.file("-float.tflite")
     litert_torch.convert(model, (torch.from_numpy(inputs[0]),)).export(str(whole))
     if job.bits != "float32":
-        _quantize(str(whole), str(target), inputs)
+        _quantize(str(whole), str(target), inputs, calibration)
     same_padding.run(str(target))
 
 
-def _quantize(whole: str, target: str, inputs: np.ndarray) -> None:
+def _quantize(whole: str, target: str, inputs: np.ndarray, calibration: Calibration) -> None:
     from ai_edge_quantizer import quantizer, recipe
 
     quantizing = quantizer.Quantizer(whole)
     quantizing.load_quantization_recipe(recipe.static_wi8_ai8())
     name, signature = next(iter(Interpreter(whole).get_signature_list().items()))
     feeds = [{signature["inputs"][0]: sample} for sample in inputs]
-    quantizing.quantize(quantizing.calibrate({name: feeds})).export_model(target)
+    quantizing.quantize(calibration(quantizing, name, feeds)).export_model(target)
 
 
 def _nhwc(samples: np.ndarray) -> np.ndarray:

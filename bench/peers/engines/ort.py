@@ -20,7 +20,7 @@ def version() -> str:
     return str(onnxruntime.__version__)
 
 
-class _Reader(CalibrationDataReader):
+class Reader(CalibrationDataReader):
     def __init__(self, name: str, samples: np.ndarray) -> None:
         self._left = iter([{name: sample} for sample in samples])
 
@@ -39,7 +39,7 @@ def prepare(job: Job) -> None:
     quantize_static(
         str(prepared),
         str(target),
-        _Reader(name, job.inputs),
+        Reader(name, job.inputs),
         quant_format=QuantFormat.QDQ,
         per_channel=True,
         activation_type=QuantType.QUInt8,
