@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -37,6 +38,7 @@ from nmpconv.files import read_text, write_file
 from nmpconv.fit import Fitter, Recipe, heads, scored
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.measures import AP, AP50, Measure, results
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.choices import Choices, Said
@@ -46,7 +48,9 @@ from nmpconv.passes.quantize.rounding import integers
 from nmpconv.progress import Progress
 from nmpconv.run import runtime
 
-GOALS = {"sqnr": "dB, at least", "agreement": "% of images with the float model's best class", "top1-drop": "points"}
+MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"agreement {AP50}")}  # goal: a metric of
+# `nmpconv.measures` against the float model, and the name of its result
+GOALS = ("sqnr", "agreement", "top1-drop", *MEASURED)
 BUDGETS = ("instructions", "ram", "flash")
 UNITS = {"": 1, "k": 1024, "m": 1024**2}
 CANDIDATES_MOST = 32  # that are fitted
@@ -58,7 +62,7 @@ PLACE = "--bits auto"
 
 @dataclass(frozen=True)
 class Goal:
-    """kind: of GOALS. value: the least SQNR or agreement, or the most that top-1 may drop by."""
+    """kind: of GOALS. value: the least of it in dB or %; of top1-drop the most, in points."""
 
     kind: str
     value: float
@@ -68,11 +72,16 @@ class Goal:
         """Of "sqnr=30" and so on; UsageError for anything else."""
         found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text)
         if found is None:
-            raise UsageError(f"{text!r} is no goal", where="--goal", hint="sqnr=30, agreement=99 or top1-drop=0.5")
+            raise UsageError(
+                f"{text!r} is no goal",
+                where="--goal",
+                hint="sqnr=30, agreement=99, top1-drop=0.5, psnr=40, miou=95 or ap50=95",
+            )
         return Goal(found[1], float(found[2]))
 
     def met(self, one: Candidate) -> bool:
-        found = {"sqnr": one.db, "agreement": one.agreement, "top1-drop": one.top1_drop}[self.kind]
+        rates = {"sqnr": one.db, "agreement": one.agreement, "top1-drop": one.top1_drop}
+        found = rates.get(self.kind, one.metric)
         if found is None:
             raise UsageError(f"the model's first output is no vector of scores: no {self.kind}", hint="--goal sqnr=30")
         return found <= self.value if self.kind == "top1-drop" else found >= self.value
@@ -110,7 +119,7 @@ def wanted(goal: str | None, budget: Sequence[str]) -> tuple[Goal | None, dict[s
 @dataclass(frozen=True)
 class Candidate:
     """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
-    (points): on held-out images. ram, flash: bytes. work: see above."""
+    (points): on held-out images. ram, flash: bytes. work: see above. metric: where the goal is of one."""
 
     wide: tuple[str, ...]
     db: float
@@ -120,6 +129,7 @@ class Candidate:
     flash: int
     work: int
     taken: bool = False
+    metric: float | None = None
 
     def cost(self, name: str) -> int:
         return self.work if name == "instructions" else self.ram if name == "ram" else self.flash
@@ -129,7 +139,7 @@ class Candidate:
 class Trial:
     """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
     on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
-    activations."""
+    activations. metric: of the goal, begun anew, and what it is called."""
 
     images: Feeds
     labels: Sequence[int] | None
@@ -137,10 +147,12 @@ class Trial:
     finish: Callable[[Graph], Graph]
     metadata: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
+    metric: tuple[Callable[[], Measure], str] | None = None
 
     def fingerprint(self, recipe: bytes) -> str:
         """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
-        facts = json.dumps([dict(self.metadata), self.labels], sort_keys=True).encode()
+        called = self.metric[1] if self.metric else None
+        facts = json.dumps([dict(self.metadata), self.labels, called], sort_keys=True).encode()
         digest = hashlib.sha256(facts + recipe)
         for feeds in (self.fitted, self.images):
             for i in range(len(feeds)):
@@ -180,7 +192,7 @@ def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
     for row in journal["measured"].values():
         one = Candidate(**row["candidate"])
         numbers = [one.db, one.ram, one.flash, one.work, *row["shares"].values()]
-        rates = [rate for rate in (one.agreement, one.top1_drop) if rate is not None]
+        rates = [rate for rate in (one.agreement, one.top1_drop, one.metric) if rate is not None]
         if not all(isinstance(x, int | float) for x in (*numbers, *rates)):
             raise ValueError(row)
     return dict(journal["measured"])
@@ -203,7 +215,8 @@ class Search:
     def __post_init__(self) -> None:
         graph = self.fitter.graph
         self._heads = heads(graph)
-        self._wanted = calibration.outputs(graph, self.trial.images, self._heads)
+        names = dict.fromkeys([*self._heads, *(graph.outputs if self.trial.metric else ())])
+        self._wanted = calibration.outputs(graph, self.trial.images, list(names))
         self._float_top1 = self._top1(self._wanted[self._heads[0]])
         needs_labels = self.goal is not None and self.goal.kind == "top1-drop"
         if needs_labels and self._float_top1 is None:
@@ -321,13 +334,13 @@ class Search:
         prepared = fitter.prepare(self.recipe.equalize, self.trial.fitted, Trace())
         whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
         planned = self.trial.finish(whole)
-        data, got = to_bytes(planned, dict(self.trial.metadata)), self._outputs(plan_memory.run(whole))
+        data, (got, metric) = to_bytes(planned, dict(self.trial.metadata)), self._outputs(plan_memory.run(whole))
         score = scored(self._wanted, got, self._heads)
         top1 = self._top1(got[self._heads[0]])
         drop = None if top1 is None or self._float_top1 is None else self._float_top1 - top1
         micro = self.trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(self.trial.target)).arena if micro else plan_memory.peak(planned)
-        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned))
+        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), metric=metric)
         return {"candidate": asdict(one), "shares": self._noise(prepared.ranged) if shares else {}}
 
     def _noise(self, ranged: Graph) -> dict[str, float]:
@@ -347,16 +360,35 @@ class Search:
         named = sorted(group, key=lambda name: name not in known)
         return [] if fixed or named[0] not in known else named
 
-    def _outputs(self, planned: Graph) -> dict[str, np.ndarray]:
-        """Real values of the heads of all held-out images, by the C interpreter."""
+    def _outputs(self, planned: Graph) -> tuple[dict[str, np.ndarray], float | None]:
+        """Real values of the heads of all held-out images, by the C interpreter; and the goal's metric."""
         net = runtime.load(to_bytes(planned, {}))
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         keep = [places[name] for name in self._heads]
+        measure = self.trial.metric[0]() if self.trial.metric else None
         runs = []
         for i in range(len(self.trial.images)):
             image = self.trial.images[i]
-            runs.append(infer(net, {name: integers(image[name], planned[name]) for name in planned.inputs}, keep)[1])
-        return {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self._heads)}
+            outputs, found = infer(net, {n: integers(image[n], planned[n]) for n in planned.inputs}, keep)
+            runs.append(found)
+            if measure is not None:
+                floats = [self._wanted[name][i] for name in planned.outputs]
+                measure.add(self._shaped(outputs), None, self._shaped(floats))
+        heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self._heads)}
+        return heads, None if measure is None else self._judged(measure)
+
+    def _shaped(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As the ONNX model has them."""
+        graph = self.fitter.graph
+        return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
+
+    def _judged(self, measure: Measure) -> float:
+        assert self.goal is not None
+        text, name = MEASURED[self.goal.kind]
+        found = round(results(measure, text)[name], 3)
+        if math.isnan(found):
+            raise UsageError("the float model finds no box on the held-out images to compare with", where="--goal")
+        return found
 
     def _top1(self, scores: np.ndarray) -> float | None:
         labels = self.trial.labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
+from nmpconv.measures import Measure, open_measure
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, masks, ranges
@@ -48,7 +49,7 @@ SAME_IMAGES = 4  # that the float graph is compared with the user's model on
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
-NOT_KEPT |= {"goal", "budget", "journal"}
+NOT_KEPT |= {"goal", "decoder", "budget", "journal"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 HELD_MOST = 200  # images that candidates are measured on
 FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
@@ -91,6 +92,7 @@ class Options:
     load_profile: Path | None = None
     save_profile: Path | None = None
     goal: str | None = None
+    decoder: str | None = None
     budget: tuple[str, ...] = ()
     journal: Path | None = None
     recipe: Path | None = None
@@ -139,6 +141,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:
         pictures = _given(imported, options)
+    metric = _metric(wanted[0], samples, options.decoder) if wanted is not None else None
     graph = float_passes(imported, pictures, trace)
     feeds = Feeds(samples, graph.pixels)
     feeds = feeds.subset(range(min(len(feeds), options.max_images or len(feeds))))
@@ -172,7 +175,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     missed: tuple[str, ...] = ()
     if wanted is not None:
         metadata = _metadata(model, options, recipe, len(feeds))
-        trial = replace(_trial(feeds, samples, images, options), metadata=metadata)
+        trial = replace(_trial(feeds, samples, images, options), metadata=metadata, metric=metric)
         journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
         fitter = fitter if recipe.zero_points else fitter.without_zero_points()
         search = auto.Search(fitter, recipe, trial, *wanted, journal, progress)
@@ -263,6 +266,18 @@ def _trial(
 
     known = None if labels is None else [labels[i] for i in held]
     return auto.Trial(feeds.subset(held), known, fitted, finish, target=options.target)
+
+
+def _metric(
+    goal: auto.Goal | None, samples: Mapping[str, Samples], decoder: str | None
+) -> tuple[Callable[[], Measure], str] | None:
+    """What the goal is measured by; None where it is no metric. UsageError where its decoder is missing."""
+    if goal is None or goal.kind not in auto.MEASURED:
+        return None
+    text, _ = auto.MEASURED[goal.kind]
+    size = next((found.size for found in samples.values()), None)
+    open_measure(text, decoder, size)
+    return lambda: open_measure(text, decoder, size), f"{goal.kind} {decoder or ''}"
 
 
 def _decided(

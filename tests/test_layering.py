@@ -50,13 +50,13 @@ PARTS: dict[str, set[str]] = {
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
     "auto": {
-        *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "ops", "passes/memory"),
+        *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "measures", "ops", "passes/memory"),
         *("passes/quantize", "progress", "run", "targets"),
     },
     "report": {"auto", "calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
     "pipeline": {
         *("auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
-        *("passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
+        *("measures", "passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
     "csources": {"errors", "file", "ops", "targets"},

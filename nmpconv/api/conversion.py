@@ -81,6 +81,7 @@ def convert(
     save_recipe: Path | None = None,
     bits: choices.Bits = "8",
     goal: str | None = None,
+    decoder: str | None = None,
     budget: Sequence[str] | None = None,
     journal: Path | None = None,
     strict: bool = False,
@@ -141,6 +142,7 @@ def convert(
     chosen = pipeline.Options(
         bits=width,
         goal=goal,
+        decoder=decoder,
         budget=choices.several(budget),
         journal=choices.path(journal),
         widths=choices.widths(width, strict, precise),

@@ -13,6 +13,7 @@ import typer
 
 from nmpconv.cli import options
 from nmpconv.cli.flags import Group
+from nmpconv.detection.decoders import DECODERS
 
 COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
 
@@ -55,10 +56,14 @@ class Quantization(Group):
         str | None,
         typer.Option(
             metavar="KIND=N",
-            help="Of --bits auto, on images that nothing is fitted to: sqnr=30 (dB), agreement=99 (%) or top1-drop=0.5 "
-            "(points; needs labels).",
+            help="Of --bits auto, on images that nothing is fitted to: sqnr=30 (dB), agreement=99 (%), top1-drop=0.5 "
+            "(points; needs labels), or against the float model psnr=40 (dB), miou=95 (%) or ap50=95 (%; of boxes).",
             show_default=False,
         ),
+    ] = None
+    decoder: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"What --goal ap50 reads the outputs as: {', '.join(DECODERS)}."),
     ] = None
     budget: Annotated[
         list[str] | None,

@@ -42,6 +42,14 @@ class Samples:
         return (self[i] for i in range(len(self)))
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of the model's input in pixels; None where it is no image."""
+        if self.preprocess is None:
+            return None
+        height, width, _ = images.image_shape(self.shape, self.preprocess)
+        return height, width
+
+    @property
     def paths(self) -> list[str]:
         """Where each sample comes from: a file, or file[index] of a stack."""
         return [self.source.where(i) for i in self.indices]

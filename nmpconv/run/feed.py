@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from nmpconv.data import boxes
-from nmpconv.data.images import image_shape
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import InputError, UsageError
 from nmpconv.run.runtime import Net
@@ -69,10 +68,7 @@ class Feed:
     @property
     def size(self) -> tuple[int, int] | None:
         """Height and width of the first input in pixels; None where no images feed it."""
-        if self._first.preprocess is None:
-            return None
-        height, width, _ = image_shape(self._first.shape, self._first.preprocess)
-        return height, width
+        return self._first.size
 
     def boxes(self, file: Path) -> list[np.ndarray]:
         """What a file says of every sample's boxes: see `nmpconv.data.boxes`."""

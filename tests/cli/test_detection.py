@@ -13,8 +13,8 @@ from PIL import Image
 
 from nmpconv.errors import ExitCode
 
-SIDE = 32
-LEFT, RIGHT = (3, 3, 13, 29), (19, 3, 29, 29)  # left, top, right, bottom
+SIDE = 8
+LEFT, RIGHT = (1, 1, 3, 7), (5, 1, 7, 7)  # left, top, right, bottom
 EVAL = ("eval", "d.nmp", "--data", "d.csv", "--json", "--metric", "ap")
 DECODED = (*EVAL, "--decoder", "ultraface")
 
@@ -100,3 +100,18 @@ def test_what_ap_needs(made, flags: tuple[str, ...], code: ExitCode, expected: s
     ran = made(*flags)
     assert (ran.code, ran.out) == (code, "")
     assert expected in ran.err
+
+
+def test_a_goal_of_boxes(made) -> None:
+    """What 8 bits reach already needs nothing wider."""
+    for i in range(9):
+        Image.open(f"{i % 3}.png").rotate(90 * (i // 3)).save(f"more{i}.png")
+    Path("more.csv").write_text("\n".join(["file", *(f"more{i}.png" for i in range(9))]))
+    convert = ("convert", "d.onnx", "--calib", "more.csv", "--std", "255")
+    assert made(*convert, "-o", "8.nmp").code == 0
+    auto = (*convert, "--bits", "auto", "--goal", "ap50=90", "-o", "auto.nmp")
+    ran = made(*auto, "--decoder", "ultraface", "--json")
+    assert ran.code == 0
+    assert not any("goal" in warning for warning in ran.json["warnings"])
+    assert Path("8.nmp").read_bytes() == Path("auto.nmp").read_bytes()
+    assert "ap needs a decoder" in made(*auto).err
