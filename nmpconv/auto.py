@@ -220,7 +220,7 @@ class Search:
         self._float_top1 = self._top1(self._wanted[self._heads[0]])
         needs_labels = self.goal is not None and self.goal.kind == "top1-drop"
         if needs_labels and self._float_top1 is None:
-            raise UsageError("top1-drop needs labels", where="--goal", hint="a --calib CSV with file,label, or folders")
+            raise UsageError("top1-drop needs labels", where="--goal", hint="a --data CSV with file,label, or folders")
         classes = self._wanted[self._heads[0]][0].size
         if needs_labels and self._float_top1 is not None and self._float_top1 < 110 / classes:
             message = f"the labels do not fit: the float model is right on {self._float_top1:.1f} % of the images"

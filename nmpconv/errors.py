@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ExitCode(IntEnum):
@@ -62,6 +62,12 @@ class NmpError(Exception):
         self.hint = hint
         self.node, self.found, self.allowed = node, found, allowed
 
+    def to_json(self) -> dict[str, Any]:
+        """For programs that read the command line's JSON; keys without anything to say are left out."""
+        keys = ("message", "where", "node", "found", "allowed", "hint")
+        said = {key: getattr(self, key) for key in keys if getattr(self, key)}
+        return {"kind": self.code.name.lower(), "exit_code": int(self.code), **said}
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text} ({self.hint})" if self.hint else text
@@ -76,7 +82,13 @@ class InputError(NmpError):
 
 
 class MismatchError(NmpError):
+    """difference: where it lies and what it is, for programs."""
+
     code = ExitCode.MISMATCH
+    difference: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | ({} if self.difference is None else {"difference": self.difference})
 
 
 class OutputError(NmpError):
@@ -125,6 +137,9 @@ class Refused(NmpError):
         first = self.rows[0] if self.rows else RefusedNode("", "", "", "")
         message = _listed(self.WHAT, self.rows, self.BEFORE)
         super().__init__(message, where=where, hint=hint, node=first.node, found=first.found, allowed=first.allowed)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"nodes": [row._asdict() for row in self.rows]}
 
 
 class UnsupportedModel(Refused):

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, auto, recipes, schedule
+from nmpconv import __version__, advice, auto, recipes, schedule
+from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine, Refused
@@ -52,7 +53,6 @@ NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", 
 NOT_KEPT |= {"goal", "decoder", "budget", "journal"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 HELD_MOST = 200  # images that candidates are measured on
-FEW_IMAGES, POOR_DB, POOR_AGREEMENT = 32, 15.0, 95.0  # below which the report warns
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,9 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     progress("quantize", 1, 1)
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
     report = replace(report, recipe=str(recipe), notes=notes, held_out=score, front=tuple(front))
-    report = replace(report, warnings=(*missed, *_warnings(options, len(images), score)))
+    told = advice.quality(options.bits, options.widths, len(images), score, report.sqnr_by_head)
+    pixels = advice.normalization(graph, samples, [feeds[i] for i in _spread(len(feeds), REPORT_IMAGES)])
+    report = replace(report, warnings=(*missed, *pixels, *told))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
@@ -312,11 +314,11 @@ def _open(graph: Graph, calib: Mapping[str, Data], options: Options) -> dict[str
     for name in calib:
         if name not in graph.inputs:
             raise UsageError(
-                f"the model has no input {name!r}; it has {', '.join(graph.inputs)}", hint="give --calib INPUT=SOURCE"
+                f"the model has no input {name!r}; it has {', '.join(graph.inputs)}", hint="give --data INPUT=SOURCE"
             )
     missing = [name for name in graph.inputs if name not in calib]
     if missing:
-        raise UsageError(f"no calibration source for input {missing[0]!r}", hint=f"give --calib {missing[0]}=SOURCE")
+        raise UsageError(f"no calibration source for input {missing[0]!r}", hint=f"give --data {missing[0]}=SOURCE")
     return {
         name: open_samples(
             calib[name],
@@ -353,7 +355,7 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
     """
     for name, asked in (("equalize", "vector"), ("rounding", "gptq")):
         if not images and getattr(options, name) == asked:
-            raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --calib SOURCE, too")
+            raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
     modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
     if options.equalize != "auto":
         modes = [options.equalize]
@@ -363,19 +365,6 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
-
-
-def _warnings(options: Options, images: int, score: Score | None) -> tuple[str, ...]:
-    """What a person should know before trusting the file, and what to try."""
-    found = []
-    if 0 < images < FEW_IMAGES:
-        found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
-    if score is not None and (score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT)):
-        wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(options.widths, "--bits a16w8")
-        tries = [wider] if options.bits == "8" else ["--bits 16"] if options.bits == "a16w8" else []
-        tries += ["more images"] if images < FIT_IMAGES else []
-        found.append(f"poor on images that nothing was fitted to; try {', '.join([*tries, 'other preprocessing'])}")
-    return tuple(found)
 
 
 def _compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:

@@ -49,13 +49,14 @@ PARTS: dict[str, set[str]] = {
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
+    "advice": {"calib", "data", "fit", "ir"},
     "auto": {
         *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "measures", "ops", "passes/memory"),
         *("passes/quantize", "progress", "run", "targets"),
     },
     "report": {"auto", "calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
     "pipeline": {
-        *("auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
+        *("advice", "auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
         *("measures", "passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},

@@ -38,7 +38,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/cones.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
     "passes/quantize/exponents.py": (1, "ranges of what only tables read"),
-    "api/choices.py": (3, "resize is a keyword, too"),
+    "api/choices.py": (1, "resize is a keyword, too"),
     "api/conversion.py": (1, "resize is a keyword, too"),
     "data/images.py": (1, "resize is a field of Preprocess, too"),
     "file/reader.py": (1, "pad is a field of Preprocess, too"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from nmpconv.errors import InputError, UsageError
 from nmpconv.files import read_text
@@ -20,29 +20,6 @@ Form = Literal["onnx"]
 Layout = Literal["nchw", "nhwc"]
 ChannelOrder = Literal["rgb", "bgr", "gray"]
 Resize = Literal["none", "shorter", "squash", "letterbox"]
-
-CHOICES = {
-    "bits": Bits,
-    "method": Method,
-    "equalize": Equalize,
-    "rounding": Rounding,
-    "bias_bits": BiasBits,
-    "target": Target,
-    "to": Form,
-    "layout": Layout,
-    "channel_order": ChannelOrder,
-    "resize": Resize,
-}
-
-
-def check(given: Mapping[str, Any]) -> None:
-    """UsageError for a keyword of `CHOICES` with another value; None stands for a default."""
-    for name, kind in CHOICES.items():
-        if given.get(name) is not None and given[name] not in get_args(kind):
-            allowed = ", ".join(map(repr, get_args(kind)))
-            raise UsageError(
-                f"{given[name]!r} is none of {allowed}", where=name, found=repr(given[name]), allowed=allowed
-            )
 
 
 def several(given: str | Iterable[Any] | None) -> tuple[Any, ...]:
@@ -68,8 +45,13 @@ def preprocess(flags: Mapping[str, Any]) -> Preprocess | None:
         if name in found:
             values = found[name] if isinstance(found[name], Iterable) else (found[name],)
             found[name] = tuple(float(value) for value in values)
-    if "range" in found and len(found["range"]) != 2:
-        raise UsageError(f"{list(found['range'])}: two numbers are allowed", where="--range")
+    if "range" in found and not found["range"][0] < found["range"][1]:
+        raise UsageError(
+            f"{list(found['range'])}: what pixel 0 stands for is to be less than what 255 does",
+            where="--range",
+            found=str(found["range"]),
+            allowed="two numbers, the lesser first",
+        )
     return Preprocess(**{"layout": "auto"} | found) if found else None
 
 
@@ -90,7 +72,7 @@ def command(model: str, data: Mapping[str, Any], flags: Mapping[str, Any], defau
     words = ["nmpconv convert", model]
     for name, source in data.items():
         place = Path(source).name if isinstance(source, str | Path) else "DATA"
-        words.append(f"--calib {name}={place}" if name else f"--calib {place}")
+        words.append(f"--data {name}={place}" if name else f"--data {place}")
     for name, value in flags.items():
         if value == defaults[name] or value is None:
             continue

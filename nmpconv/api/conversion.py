@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from nmpconv import pipeline
 from nmpconv.api import choices
 from nmpconv.api.given import sources
+from nmpconv.api.keywords import check, renamed
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.data.samples import Data
-from nmpconv.errors import UsageError
 from nmpconv.files import write_file
 from nmpconv.ir import Graph
 from nmpconv.progress import Progress, silent
@@ -37,6 +37,7 @@ OURS = (
     "progress",
 )  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
+log.addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,13 @@ class Converted:
         return load(self.data, cpu=cpu, threads=threads)
 
 
+@renamed(calib_limit="limit")
 def convert(
     model: str | Path | bytes | onnx.ModelProto | Any,
     data: Data | Mapping[str, Data] | None = None,
     *,
     example_inputs: Any = None,
-    calib_limit: int | None = None,
+    limit: int | None = None,
     method: choices.Method = "mse",
     percentile: float = 99.99,
     save_profile: Path | None = None,
@@ -132,13 +134,10 @@ def convert(
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
     told = {name: value for name, value in locals().items() if name not in OURS}
+    check(convert, told | {"progress": progress, "journal": journal, "report": report})
     width, bias = str(bits), str(bias_bits)
     look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
     look |= {"resize": resize, "crop": crop}
-    choices.check({**look, "bits": bits, "method": method, "equalize": equalize, "rounding": rounding})
-    choices.check({"bias_bits": bias_bits, "target": target})
-    if not 50 <= percentile <= 100:
-        raise UsageError(f"{percentile!r} is no number from 50 to 100", where="percentile")
     chosen = pipeline.Options(
         bits=width,
         goal=goal,
@@ -163,11 +162,11 @@ def convert(
         labels=choices.labels(labels),
         test_vectors=test_vectors,
         dump_ir=choices.path(dump_ir),
-        load_profile=load_profile,
-        save_profile=save_profile,
-        recipe=recipe,
-        save_recipe=save_recipe,
-        max_images=calib_limit,
+        load_profile=choices.path(load_profile),
+        save_profile=choices.path(save_profile),
+        recipe=choices.path(recipe),
+        save_recipe=choices.path(save_recipe),
+        max_images=limit,
         max_pixels=max_pixels,
     )
     found = {} if data is None else sources(data)
@@ -183,4 +182,6 @@ def convert(
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:
         log.info("%s", note)
+    for warning in result.report.warnings:
+        log.warning("%s", warning)
     return converted

@@ -10,6 +10,7 @@ from nmpconv import accuracy
 from nmpconv.accuracy import Evaluation
 from nmpconv.api import choices
 from nmpconv.api.given import NmpFile, net_of, sources
+from nmpconv.api.keywords import FREE, check
 from nmpconv.api.models import on_disk
 from nmpconv.data.samples import Data
 from nmpconv.progress import Progress, silent
@@ -43,6 +44,7 @@ def evaluate(
     `nmpconv.measures`. boxes: a file, see `nmpconv.data.boxes`.
     Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
     """
+    check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
     options |= {"metrics": choices.several(metric), "decoder": decoder, "boxes": choices.path(boxes)}

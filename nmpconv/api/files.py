@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import overload
 
 from nmpconv import targets
-from nmpconv.api.choices import Form, Target, check
+from nmpconv.api.choices import Form, Target
 from nmpconv.api.given import NmpFile, data_of, net_of, sources
+from nmpconv.api.keywords import check, renamed
 from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
 from nmpconv.errors import UsageError
@@ -45,7 +46,7 @@ def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
 
     Raises ModelError for a refused file, InputError for one that cannot be read.
     """
-    check({"target": target})
+    check(inspect, {"target": target})
     data = data_of(model)
     found = reader.read(data if not isinstance(model, str | Path) else model)
     wanted = targets.TARGETS if target is None else (target,)
@@ -62,7 +63,7 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: None = None,
-    input: Data | Mapping[str, Data] | None = None,
+    data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Timing: ...
 @overload
@@ -74,9 +75,10 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: str,
-    input: Data | Mapping[str, Data] | None = None,
+    data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Measured: ...
+@renamed(input="data")
 def bench(
     model: NmpFile | Net,
     *,
@@ -85,27 +87,28 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: str | None = None,
-    input: Data | Mapping[str, Data] | None = None,
+    data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Timing | Measured:
     """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
 
     runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
-    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's, on ``input`` (data as for
+    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's, on ``data`` (as for
     `nmpconv.convert`) or on the test vectors of the file. Raises ModelError, UsageError, InputError; with a device
     DeviceError, and MismatchError where its outputs are others.
     """
+    check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device})
     if device is None:
-        if input is not None:
-            raise UsageError("--input is for --device; without it the inputs are random", where="--input")
+        if data is not None:
+            raise UsageError("--data is for --device; without it the inputs are random", where="--data")
         return benchmark.measure(net_of(model, cpu, threads), runs=runs, warmup=warmup, progress=progress)
     if isinstance(model, Net):
         raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
-    data = data_of(model)
-    net = load(data, cpu=cpu)
-    cases = ondevice.cases(net) if input is None else given(net, sources(input))
+    content = data_of(model)
+    net = load(content, cpu=cpu)
+    cases = ondevice.cases(net) if data is None else given(net, sources(data))
     with opened(device, progress) as found:
-        return ondevice.measure(found, net, data, cases, runs=runs or RUNS_ON_DEVICE, progress=progress)
+        return ondevice.measure(found, net, content, cases, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 
 def bundle(
@@ -117,6 +120,7 @@ def bundle(
 
     Raises ModelError for a file that no interpreter runs, OutputError.
     """
+    check(bundle, {"tensors": tensors})
     from nmpconv import csources  # it knows the ops, and with them onnx
 
     files = csources.bundle(None if model is None else _runnable(model), tensors=tensors)
@@ -133,7 +137,7 @@ def export(model: NmpFile, *, to: Form = "onnx") -> bytes:
     """
     from nmpconv.qdq import to_onnx  # with it onnx
 
-    check({"to": to})
+    check(export, {"to": to})
     return bytes(to_onnx(reader.read(_runnable(model))).SerializeToString(deterministic=True))
 
 

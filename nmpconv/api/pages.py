@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv import html
 from nmpconv.api.given import NmpFile, data_of, sources
+from nmpconv.api.keywords import check
 from nmpconv.api.models import on_disk
 from nmpconv.data.samples import Data
 from nmpconv.html.charts import Bars, rebinned
@@ -42,6 +43,7 @@ def html_report(
     are two files. reference: the ONNX model that they are compared with. time: measure the ops on this machine; only
     then do two reports of the same arguments differ. Raises ModelError, InputError, UsageError.
     """
+    check(html_report, {"limit": limit, "time": time, "progress": progress})
     given = files if isinstance(files, list | tuple) else [files]
     subjects = []
     with nullcontext() if reference is None else on_disk(reference) as path:

@@ -12,10 +12,26 @@ from typing import Annotated
 import typer
 
 from nmpconv import __version__
-from nmpconv.cli import bench, bundle, compare, convert, device, eval, export, html_report, inspect, ops, run, show
-from nmpconv.errors import ExitCode, InputError, NmpError, OutputError
+from nmpconv.cli import (
+    bench,
+    bundle,
+    compare,
+    convert,
+    device,
+    eval,
+    export,
+    html_report,
+    inspect,
+    ops,
+    options,
+    run,
+    show,
+)
+from nmpconv.cli.talk import reset, talking
+from nmpconv.errors import ExitCode, InputError, NmpError, OutputError, UsageError
 
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+# What a shell reports for a process that Ctrl-C ended, or that lost the reader of its pipe.
+INTERRUPTED, BROKEN_PIPE = 130, 141
 
 app = typer.Typer(
     name="nmpconv",
@@ -23,13 +39,15 @@ app = typer.Typer(
     "everywhere.",
     epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where an "
     "unexpected error comes from. Every command has its own --help.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": options.today},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, export, ops):
-    app.command(command.NAME, no_args_is_help=command is not ops)(command.command)
+    app.command(command.NAME, no_args_is_help=command is not ops)(talking(command.command))
+for known in device.app.registered_commands:
+    assert known.callback is not None
+    known.callback = talking(known.callback)
 app.add_typer(device.app, name=device.NAME)
 
 
@@ -40,6 +58,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
+@talking
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -55,15 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow encoding must not turn a name into a crash
             stream.reconfigure(errors="replace")
-    app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
+    app.rich_markup_mode = "rich" if show.decorated(sys.stdout) and show.decorated(sys.stderr) else None
+    json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    reset()
     try:
-        code = _run(arguments)
+        code = _run(arguments, json)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.INTERNAL
+        return _unread()
     except Exception as error:
-        return _explain(error)
+        return _explain(error, json)
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -71,16 +91,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, json: bool) -> int:
     try:
         app(args=arguments, prog_name="nmpconv")
     except SystemExit as end:  # typer always ends so; usage errors are shown by then
+        wrong = end.__context__
+        if isinstance(wrong, BrokenPipeError):
+            raise wrong from None
+        if json and wrong is not None and hasattr(wrong, "format_message"):
+            show.as_json({"error": UsageError(wrong.format_message()).to_json()})
         return end.code if isinstance(end.code, int) else ExitCode.OK
     return ExitCode.OK
 
 
-def _explain(error: Exception) -> int:
-    """The message on stderr; the exit code."""
+def _unread() -> int:
+    """Python would complain about the pipe once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def _explain(error: Exception, json: bool) -> int:
+    """The message on stderr, with --json the same as an object on stdout; the exit code."""
     known = _of_system(error) if isinstance(error, OSError) else error
     if not isinstance(known, NmpError):
         known = NmpError(
@@ -91,6 +122,12 @@ def _explain(error: Exception) -> int:
     show.say(f"error: {known.where}: {known.message}" if known.where else f"error: {known.message}")
     if known.hint:
         show.say(f"hint: {known.hint}")
+    if json:
+        try:
+            show.as_json({"error": known.to_json()})
+            sys.stdout.flush()
+        except OSError:  # stderr has it
+            _unread()
     return known.code
 
 

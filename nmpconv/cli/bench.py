@@ -28,11 +28,9 @@ def command(
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     device: options.DeviceName = None,
-    inputs: Annotated[
+    data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--input", metavar="[NAME=]SOURCE", help="Verify a device on these; default: test vectors of the file."
-        ),
+        typer.Option(metavar="[NAME=]SOURCE", help="Verify a device on these; default: test vectors of the file."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -50,13 +48,13 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(model, device, inputs or [], runs=runs, cpu=cpu, json=json)
+        bench(options.given(model), device, data or [], runs=runs, cpu=cpu, json=json)
         return
     import nmpconv  # not loaded for --help
 
-    net = nmpconv.load(model, cpu=cpu, threads=threads)
+    net = nmpconv.load(options.given(model), cpu=cpu, threads=threads)
     with show.progress() as progress:
-        timing = nmpconv.bench(net, runs=runs, warmup=warmup, input=inputs or None, progress=progress)
+        timing = nmpconv.bench(net, runs=runs, warmup=warmup, data=data or None, progress=progress)
     if json:
         show.as_json(_json(timing, net))
     else:

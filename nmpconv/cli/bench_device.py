@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
 
 
-def bench(model: Path, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool) -> None:
+def bench(
+    model: Path | bytes, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool
+) -> None:
     """cpu: the level of this machine that the device is verified against."""
     import nmpconv
 
     net = nmpconv.load(model, cpu=cpu)
-    chosen = options.sources(sources, "--input") or None
+    chosen = options.sources(sources, "--data") or None
     with show.progress() as progress:
-        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, input=chosen, progress=progress)
+        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, data=chosen, progress=progress)
     if json:
         show.as_json(_json(name, net, found))
     else:

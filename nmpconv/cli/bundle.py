@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.files import read_file
 
 NAME = "bundle"
 
 
 def command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new or empty folder.")],
-    model: Annotated[Path | None, typer.Argument(metavar="[MODEL.nmp]", help="The converted model.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL.nmp]", help="The converted model; - is stdin.")
+    ] = None,
     tensors: Annotated[
         bool, typer.Option("--tensors", help="In the header, scale, offset and range of all activations, too.")
     ] = False,
@@ -33,11 +34,12 @@ def command(
     import nmpconv  # not loaded for --help
 
     sizes = {"model_bytes": 0, "arena_bytes": 0}
-    files = nmpconv.bundle(model, output=output, tensors=tensors)
-    if model is not None:
+    source = None if model is None else options.given(model)
+    files = nmpconv.bundle(source, output=output, tensors=tensors)
+    if source is not None:
         from nmpconv.targets import most
 
-        data = read_file(model)
+        data = options.content(source)
         sizes = {"model_bytes": len(data), "arena_bytes": most(data)}
     if json:
         show.as_json({"folder": str(output), "files": sorted(files), **sizes})

@@ -17,11 +17,9 @@ def command(
     device: Annotated[
         str, typer.Option("--device", metavar=options.DEVICE_NAME, help="The device.", show_default=False)
     ],
-    inputs: Annotated[
+    data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--input", metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."
-        ),
+        typer.Option(metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -32,16 +30,16 @@ def command(
       nmpconv compare model.nmp --device sim:mps2-an386
     """
     from nmpconv.device.connect import opened
-    from nmpconv.files import read_file
     from nmpconv.run import ondevice
     from nmpconv.run.feed import given
     from nmpconv.run.runtime import load
 
-    net = load(model)
-    cases = given(net, options.sources(inputs, "--input")) if inputs else ondevice.cases(net)
+    source = options.given(model)
+    net = load(source)
+    cases = given(net, options.sources(data, "--data")) if data else ondevice.cases(net)
     ops = len(net.model.ops)
     with show.progress() as progress, opened(device, progress) as found:
-        ondevice.load(found, net, read_file(model))
+        ondevice.load(found, net, options.content(source))
         for i, case in enumerate(cases):
             first = ondevice.first_difference(found, net, case)
             if first is not None:
@@ -59,10 +57,12 @@ def command(
             "values": difference.size,
             "first": [{"index": k, "device": got, "host": wanted} for k, got, wanted in difference.first],
         }
-    if json:
-        show.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": where is None, "difference": where})
     if first is not None:
         name = net.model.ops[op].name
-        raise MismatchError(f"input {i}, op {op} {name!r}: {difference}", where=device)
-    if not json:
+        error = MismatchError(f"input {i}, op {op} {name!r}: {difference}", where=device)
+        error.difference = where
+        raise error
+    if json:
+        show.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": True})
+    else:
         show.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")

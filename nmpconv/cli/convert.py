@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.cli.convert_flags import Calibration, Contents, Preprocessing, Quantization
+from nmpconv.cli.convert_flags import Calibration, Contents, Expert, Preprocessing, Quantization
 from nmpconv.cli.flags import grouped
 from nmpconv.cli.report import show_needs, show_report
 
@@ -21,14 +21,31 @@ NAME = "convert"
 
 @grouped
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The float model.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL.onnx", help="The float model; - is stdin.", show_default=False)
+    ],
     *,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The file to write; default: the model's name with .nmp here."),
+        typer.Option(
+            "-o", "--output", help="The file to write, - for stdout; default: the model's name with .nmp here."
+        ),
     ] = None,
     calibration: Calibration,
+    preprocessing: Preprocessing,
     quantization: Quantization,
+    contents: Contents,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write no file, and say what RAM and flash it takes: exactly with --data, nearly without.",
+        ),
+    ] = False,
+    target: Annotated[
+        options.Target | None,
+        typer.Option(help="The machine that the memory plan is for: its RAM is shown, the file names it."),
+    ] = None,
     input_shape: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=1x3x48x192", help="Bind the dynamic dimensions of an input; repeatable."),
@@ -37,42 +54,31 @@ def command(
         list[str] | None,
         typer.Option(metavar="A,B", help="Cut the model at these tensors; repeatable. auto: where it has to be."),
     ] = None,
-    preprocessing: Preprocessing,
-    contents: Contents,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Write no file, and say what RAM and flash it takes: exactly with --calib, nearly without.",
-        ),
-    ] = False,
-    target: Annotated[
-        options.Target | None,
-        typer.Option(help="The machine that the memory plan is for: its RAM is shown, the file names it."),
-    ] = None,
     json: options.Json = False,
+    expert: Expert,
 ) -> None:
     """Quantize an ONNX model with calibration data into one .nmp file.
 
     \b
     Examples:
-      nmpconv convert model.onnx --calib images/
-      nmpconv convert model.onnx --calib train.csv --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375 \\
+      nmpconv convert model.onnx --data images/
+      nmpconv convert model.onnx --data train.csv --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375 \\
           --resize shorter --crop 0.875 --labels classes.txt -o model8.nmp
-      nmpconv convert model.onnx --calib features.npy --bits 16
-      nmpconv convert model.onnx --calib left=l/ --calib right=r/
+      nmpconv convert model.onnx --data features.npy --bits 16
+      nmpconv convert model.onnx --data left=l/ --data right=r/
       nmpconv convert model.onnx --dry-run
-      nmpconv convert model.onnx --calib images/ --dry-run --target cortex-m4
+      nmpconv convert model.onnx --data images/ --dry-run --target cortex-m4
     """
-    path = output or Path(f"{model.stem}.nmp")
-    extra = (calibration.save_profile, quantization.save_recipe, contents.report)
+    path = output or Path(f"{options.stem(model)}.nmp")
+    extra = (expert.save_profile, quantization.save_recipe, contents.report)
     for file in (None if dry_run else path, *extra):
         if file is not None:
-            options.check_output(file, model)
-    found = options.sources(calibration.calib or (), "--calib")
+            options.check_output(file, model, json=json)
+    found = options.sources(calibration.data or (), "--data")
     given = {
         **calibration.chosen(),
         **quantization.chosen(),
+        **expert.chosen(),
         **preprocessing.chosen(),
         **contents.chosen(),
         "input_shape": options.shapes(input_shape or ()),
@@ -80,15 +86,15 @@ def command(
         "dry_run": dry_run,
         "target": target and target.value,
     }
-    journal = path.with_name(f"{path.name}.auto.json") if quantization.bits is options.Bits.AUTO else None
+    kept = path if path != options.STREAM else Path(f"{options.stem(model)}.nmp")
+    journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is options.Bits.AUTO else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
-    from nmpconv.files import write_file
 
     with show.progress() as progress:
-        result = nmpconv.convert(model, found, **given, journal=journal, progress=progress)
+        result = nmpconv.convert(options.given(model), found, **given, journal=journal, progress=progress)
     if not dry_run:
-        write_file(path, result.data)
+        options.write(path, result.data)
     if journal is not None:
         journal.unlink(missing_ok=True)
     needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
@@ -96,7 +102,8 @@ def command(
     if json:
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
         show.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
-    else:
+        return
+    with show.on_stderr(written == options.STREAM):
         show_report(report, model, written, planned=result.sketch)
         show_needs(needs, len(result.data), planned=result.sketch)
 

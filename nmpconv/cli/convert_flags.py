@@ -22,22 +22,18 @@ COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that t
 class Calibration(Group):
     PANEL = "Calibration"
 
-    calib: Annotated[
+    data: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[NAME=]SOURCE",
             help=f"Calibration data: {options.SOURCE_HELP}. Once per input when there are several.",
         ),
     ] = None
-    calib_limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None
-    method: Annotated[options.Method, typer.Option(help="How ranges are chosen.")] = options.Method.MSE
-    percentile: Annotated[float, typer.Option(min=50, max=100, help="For --method percentile.")] = 99.99
-    save_profile: Annotated[Path | None, typer.Option(help="Write the observed ranges to this text file.")] = None
-    load_profile: Annotated[Path | None, typer.Option(help="Take the ranges from this file instead.")] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None
 
     def chosen(self) -> dict[str, Any]:
         found = self.given()
-        del found["calib"]  # what is to be read: no keyword
+        del found["data"]  # what is to be read: no keyword
         return found
 
 
@@ -76,34 +72,6 @@ class Quantization(Group):
     ] = None
     strict: Annotated[bool, typer.Option("--strict", help="With --bits 8: all activations and weights int8.")] = False
     precise: Annotated[bool, typer.Option("--precise", help="With --bits 8: int16 in more places.")] = False
-    per_tensor: Annotated[
-        bool,
-        typer.Option("--per-tensor", help="One weight exponent a layer, not one a channel."),
-    ] = False
-    equalize: Annotated[
-        options.Equalize,
-        typer.Option(
-            help="Cross-layer equalization. One that changes the float model is left out, for the next plainer one."
-        ),
-    ] = options.Equalize.AUTO
-    rounding: Annotated[options.Rounding, typer.Option(help="How weights are rounded.")] = options.Rounding.AUTO
-    bias_correction: Annotated[
-        bool,
-        typer.Option(
-            "--bias-correction/--no-bias-correction", help="Correct biases layer by layer on calibration data."
-        ),
-    ] = True
-    bias_bits: Annotated[
-        options.BiasBits,
-        typer.Option(help="Width of all biases; auto: the narrowest that holds them."),
-    ] = options.BiasBits.NARROWEST
-    zero_points: Annotated[
-        bool,
-        typer.Option(
-            "--zero-points/--no-zero-points",
-            help="Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
-        ),
-    ] = True
     recipe: Annotated[
         Path | None,
         typer.Option(
@@ -114,12 +82,6 @@ class Quantization(Group):
     save_recipe: Annotated[
         Path | None, typer.Option(help="Write what was decided to a file for --recipe.", show_default=False)
     ] = None
-    drop_channels: Annotated[
-        bool,
-        typer.Option(
-            "--drop-channels/--keep-channels", help="Leave out channels that no result depends on, whatever the input."
-        ),
-    ] = True
     max_ram: Annotated[
         int | None,
         typer.Option(
@@ -181,6 +143,53 @@ class Contents(Group):
         Path | None,
         typer.Option(metavar="FILE.html", help="Write a report to look at in a browser: layers, graph, histograms."),
     ] = None
+
+    def chosen(self) -> dict[str, Any]:
+        return self.given()
+
+
+@dataclass(frozen=True)
+class Expert(Group):
+    PANEL = "For experts"
+
+    method: Annotated[options.Method, typer.Option(help="How ranges are chosen.")] = options.Method.MSE
+    percentile: Annotated[float, typer.Option(min=50, max=100, help="For --method percentile.")] = 99.99
+    per_tensor: Annotated[
+        bool,
+        typer.Option("--per-tensor", help="One weight exponent a layer, not one a channel."),
+    ] = False
+    equalize: Annotated[
+        options.Equalize,
+        typer.Option(
+            help="Cross-layer equalization. One that changes the float model is left out, for the next plainer one."
+        ),
+    ] = options.Equalize.AUTO
+    rounding: Annotated[options.Rounding, typer.Option(help="How weights are rounded.")] = options.Rounding.AUTO
+    bias_correction: Annotated[
+        bool,
+        typer.Option(
+            "--bias-correction/--no-bias-correction", help="Correct biases layer by layer on calibration data."
+        ),
+    ] = True
+    bias_bits: Annotated[
+        options.BiasBits,
+        typer.Option(help="Width of all biases; auto: the narrowest that holds them."),
+    ] = options.BiasBits.NARROWEST
+    zero_points: Annotated[
+        bool,
+        typer.Option(
+            "--zero-points/--no-zero-points",
+            help="Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
+        ),
+    ] = True
+    drop_channels: Annotated[
+        bool,
+        typer.Option(
+            "--drop-channels/--keep-channels", help="Leave out channels that no result depends on, whatever the input."
+        ),
+    ] = True
+    save_profile: Annotated[Path | None, typer.Option(help="Write the observed ranges to this text file.")] = None
+    load_profile: Annotated[Path | None, typer.Option(help="Take the ranges from this file instead.")] = None
     dump_ir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the graph as text after every pass."),

@@ -61,7 +61,7 @@ def command(
 
     with show.progress() as progress:
         found = nmpconv.evaluate(
-            model,
+            options.given(model),
             options.sources(data, "--data"),
             reference=reference,
             limit=limit,
@@ -107,4 +107,4 @@ def command(
         ]
     )
     if found.top1 is None and reference is None and not found.metrics:
-        show.say("there are no labels and no --reference: nothing to compare with")
+        show.note("there are no labels and no --reference: nothing to compare with")

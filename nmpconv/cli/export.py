@@ -38,15 +38,14 @@ def command(
       nmpconv export model.nmp
       nmpconv export model.nmp -o model.qdq.onnx --to onnx
     """
-    path = output or Path(f"{model.stem}.qdq.onnx")
-    options.check_output(path, model)
+    path = output or Path(f"{options.stem(model)}.qdq.onnx")
+    options.check_output(path, model, json=json)
 
     import nmpconv  # not loaded for --help
-    from nmpconv.files import write_file
 
-    data = nmpconv.export(model, to=to.value)
-    write_file(path, data)
+    data = nmpconv.export(options.given(model), to=to.value)
+    options.write(path, data)
     if json:
         show.as_json({"model": str(model), "output": str(path), "to": to.value, "bytes": len(data)})
-    else:
+    elif path != options.STREAM:
         show.line(f"{path}, {show.size(len(data))}")

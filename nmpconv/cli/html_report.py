@@ -47,19 +47,23 @@ def command(
     """
     if len(models) > 2:
         raise UsageError(f"{len(models)} files; a report is about one, or compares two", where="A.nmp [B.nmp]")
-    path = output or Path(f"{models[0].stem}.html")
-    options.check_output(path, *models)
+    path = output or Path(f"{options.stem(models[0])}.html")
+    options.check_output(path, *models, json=json)
 
     import nmpconv  # not loaded for --help
-    from nmpconv.files import write_file
 
     found = options.sources(data or (), "--data") or None
     with show.progress() as progress:
         text = nmpconv.html_report(
-            list(models), data=found, reference=reference, limit=limit, time=time, progress=progress
+            [options.given(model) for model in models],
+            data=found,
+            reference=reference,
+            limit=limit,
+            time=time,
+            progress=progress,
         )
-    write_file(path, text.encode())
+    options.write(path, text.encode())
     if json:
         show.as_json({"models": [str(model) for model in models], "output": str(path), "bytes": len(text.encode())})
-    else:
+    elif path != options.STREAM:
         show.line(f"{path}, {show.size(len(text.encode()))}")

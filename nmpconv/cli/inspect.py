@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmpconv.cli import options, show
 from nmpconv.cli.memory import show_memory
 from nmpconv.cli.report import show_ram
-from nmpconv.file.memory import memory, to_json
-from nmpconv.file.reader import Model, Op, Port, Tensor, read
-from nmpconv.files import read_file
-from nmpconv.ir import Preprocess
+
+if TYPE_CHECKING:
+    from nmpconv.file.reader import Model, Op, Port, Tensor
+    from nmpconv.ir import Preprocess
 
 NAME = "inspect"
 
@@ -39,8 +39,10 @@ def command(
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
     from nmpconv import targets  # not loaded for --help
+    from nmpconv.file.reader import read
 
-    found, data, machine = read(model), read_file(model), target and target.value
+    source, machine = options.given(model), target and target.value
+    found, data = read(source), options.content(source)
     if json:
         wanted = targets.TARGETS if machine is None else (machine,)
         ram = [asdict(targets.needs(data, name)) for name in wanted]
@@ -56,6 +58,8 @@ def command(
 
 
 def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
+    from nmpconv.file.memory import memory, to_json
+
     return {
         "format_version": f"{model.version[0]}.{model.version[1]}",
         "name": model.name,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from nmpconv.cli import show
-from nmpconv.file.memory import Life, Memory, Step, memory
-from nmpconv.file.reader import Model
+
+if TYPE_CHECKING:
+    from nmpconv.file.memory import Life, Memory, Step
+    from nmpconv.file.reader import Model
 
 WIDTH = 100  # columns of the picture, names and figures included
 NAME = 24  # columns of a name
@@ -16,6 +19,8 @@ BAR = 24
 
 def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     """The figures, the picture, and the steps with what they need. scratch: bytes of each op on the target, a text."""
+    from nmpconv.file.memory import memory
+
     found = memory(model, scratch)
     if found is None:
         show.line("no ops, no memory")
@@ -52,7 +57,7 @@ def _picture(model: Model, found: Memory) -> Iterator[str]:
     cell = max(1, min(3, (WIDTH - len(head)) // len(found.steps)))
     per_page = (WIDTH - len(head)) // cell
     lives = sorted(found.lives, key=lambda life: (model.tensors[life.tensor].offset or 0, life.first))
-    held = "█" if sys.stdout.isatty() else "="
+    held = "█" if show.decorated(sys.stdout) else "="
     yield f"Memory plan, tensor by step: W made, @ made over its input, r read, {held} kept"
     for first in range(0, len(found.steps), per_page):
         steps = range(first, min(first + per_page, len(found.steps)))

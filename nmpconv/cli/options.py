@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nmpconv.errors import OutputError, UsageError
+from nmpconv.errors import InputError, OutputError, UsageError
+from nmpconv.files import read_file, write_file
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, or one image"
+STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
+STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # of files; other samples are images, whatever they are called
+OLDER = {"calib": "data", "calib-limit": "limit", "input": "data"}  # what flags were called before 0.2.0
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.nmp", help="The converted model.", show_default=False)]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL.nmp", help="The converted model; - is stdin.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
 DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
 DeviceName = Annotated[
@@ -102,6 +111,57 @@ class Resize(str, Enum):
     LETTERBOX = "letterbox"
 
 
+def today(name: str) -> str:
+    """What a flag is called now."""
+    return OLDER.get(name, name)
+
+
+def given(model: Path) -> Path | bytes:
+    """A file to read as the functions of nmpconv take it: its path, or the bytes of stdin. Raises InputError."""
+    if model != STREAM:
+        return model
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise InputError("is empty", where="stdin")
+    return data
+
+
+def content(source: Path | bytes) -> bytes:
+    """The bytes of what `given` returned. Raises InputError."""
+    return source if isinstance(source, bytes) else read_file(source)
+
+
+@contextmanager
+def samples(values: Sequence[str]) -> Iterator[list[str]]:
+    """[NAME=]SOURCE, with a temporary file in place of a - for stdin, which holds an image, a .npy or a .npz."""
+    streams = [value for value in values if value.rpartition("=")[2] == str(STREAM)]
+    if len(streams) > 1:
+        raise UsageError(f"{len(streams)} sources are stdin; one can be", where="SOURCE")
+    if not streams:
+        yield list(values)
+        return
+    data = content(given(STREAM))
+    suffix = next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")
+    with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
+        path = Path(folder) / f"stdin{suffix}"
+        path.write_bytes(data)
+        yield [value[: -len(str(STREAM))] + str(path) if value in streams else value for value in values]
+
+
+def stem(model: Path) -> str:
+    """What files that are made of it are called."""
+    return "model" if model == STREAM else model.stem
+
+
+def write(path: Path, data: bytes) -> None:
+    """A file, or stdout. Raises OutputError."""
+    if path == STREAM:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        write_file(path, data)
+
+
 def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
     """SOURCE, or any number of NAME=SOURCE, by input name; '' for the model's only input."""
     found: dict[str, Path] = {}
@@ -151,8 +211,17 @@ def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
     return found
 
 
-def check_output(path: Path, *inputs: Path) -> None:
-    """Refuses, before any work, a path that nothing can be written to, or that is one of the inputs."""
+def check_output(path: Path, *inputs: Path, json: bool = False) -> None:
+    """Refuses, before any work, a path that nothing can be written to, or that is one of the inputs.
+
+    json: stdout is for that.
+    """
+    if path == STREAM:
+        if json:
+            raise UsageError("the file and --json both want stdout", where="-o -", hint="name a file")
+        if sys.stdout.isatty():
+            raise UsageError("stdout is a terminal, and this is no text", where="-o -", hint="name a file, or pipe it")
+        return
     if path.is_dir():
         raise OutputError("is a folder", where=str(path), hint="give a file")
     if path.exists() and not path.is_file():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmpconv.cli import show
-from nmpconv.metrics import SAME_DB
 
 if TYPE_CHECKING:
     from nmpconv.auto import Candidate
@@ -121,6 +120,8 @@ def show_front(front: Sequence[Candidate]) -> None:
 
 
 def _float(report: Report) -> str:
+    from nmpconv.metrics import SAME_DB  # numpy is not loaded for --help
+
     if report.float_db is None or report.float_required_db is None:
         return ""
     noisy = report.float_required_db < SAME_DB

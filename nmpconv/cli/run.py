@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from nmpconv import fixed
 from nmpconv.cli import options, show
-from nmpconv.files import write_file
-from nmpconv.metrics import top_k
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nmpconv.run.feed import Arrays, Feed
     from nmpconv.run.runtime import Net
 
@@ -29,7 +27,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="[NAME=]SOURCE...",
-            help=f"What to run on: {options.SOURCE_HELP}. With several inputs, NAME=SOURCE for each.",
+            help=f"What to run on: {options.SOURCE_HELP}, or - for stdin. With several inputs, NAME=SOURCE for each.",
             show_default=False,
         ),
     ],
@@ -57,17 +55,19 @@ def command(
     """
     from nmpconv.run.runtime import load
 
-    net = load(model, cpu=cpu, threads=threads)
+    source = options.given(model)
+    net = load(source, cpu=cpu, threads=threads)
     ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
-    path = output if output is not None or ranked else Path(f"{model.stem}.npz")
+    path = output if output is not None or ranked else Path(f"{options.stem(model)}.npz")
     if path is not None:
-        options.check_output(path, model)
-    feeds = _feeds(net, inputs, max_pixels)
-    files = [file for feed in feeds for file in feed.paths]
-    samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
-    results = [net.run(sample) for sample in samples] if device is None else _on_device(model, net, device, samples)
+        options.check_output(path, model, json=json)
+    with options.samples(inputs) as values:
+        feeds = _feeds(net, values, max_pixels)
+        samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
+        files = [_named(file, values, inputs) for feed in feeds for file in feed.paths]
+    results = [net.run(sample) for sample in samples] if device is None else _on_device(source, net, device, samples)
     if path is not None:
-        write_file(path, _npz(net, results, raw))
+        options.write(path, _npz(net, results, raw))
     best = [_best(net, result, top) if ranked else [] for result in results]
     if json:
         found = [
@@ -75,11 +75,18 @@ def command(
         ]
         show.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
         return
-    for file, rows in zip(files, best, strict=True):
-        cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
-        show.table((">class", "label", ">score"), cells, title=file)
-    if path is not None:
-        show.line(f"{len(results)} sample(s) -> {path} ({', '.join(port.name for port in net.outputs)})")
+    with show.on_stderr(path == options.STREAM):
+        for file, rows in zip(files, best, strict=True):
+            cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
+            show.table((">class", "label", ">score"), cells, title=file)
+        if path is not None:
+            show.line(f"{len(results)} sample(s) -> {path} ({', '.join(port.name for port in net.outputs)})")
+
+
+def _named(file: str, values: Sequence[str], inputs: Sequence[str]) -> str:
+    """A sample's name: that of stdin is - whatever file it lay in."""
+    read = next((value for value, given in zip(values, inputs, strict=True) if value != given), None)
+    return str(options.STREAM) if read is not None and file == read.rpartition("=")[2] else file
 
 
 def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed]:
@@ -90,15 +97,14 @@ def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed
     return [Feed(net, options.sources(group, "SOURCE"), max_pixels) for group in groups]
 
 
-def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
+def _on_device(model: Path | bytes, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
     """The outputs of every sample, computed by a device."""
     from nmpconv.device.connect import opened
-    from nmpconv.files import read_file
     from nmpconv.run import ondevice
 
     results = []
     with show.progress() as progress, opened(name, progress) as device:
-        ondevice.load(device, net, read_file(model))
+        ondevice.load(device, net, options.content(model))
         for i, sample in enumerate(samples):
             results.append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
             progress("run", i + 1, len(samples))
@@ -107,6 +113,9 @@ def _on_device(model: Path, net: Net, name: str, samples: Sequence[Arrays]) -> l
 
 def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, Any]]:
     """The best classes of the only output."""
+    from nmpconv import fixed
+    from nmpconv.metrics import top_k
+
     port = net.outputs[0]
     scores = fixed.dequantize(result[0].ravel(), port.exponent)
     return [
@@ -117,6 +126,10 @@ def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, 
 
 def _npz(net: Net, results: Sequence[Sequence[np.ndarray]], raw: bool) -> bytes:
     """All samples' outputs by name, stacked: float32 reals, or raw integers. The same results give the same bytes."""
+    import numpy as np  # not loaded for --help
+
+    from nmpconv import fixed
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for i, port in enumerate(net.outputs):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, NoReturn, TextIO
 
 from rich import box
 from rich.console import Console
@@ -26,6 +28,30 @@ from rich.text import Text
 
 NOTHING = "-"
 FOLD = 16  # text columns of a table on a terminal may fold to this width
+SCHEMA = 1  # of what --json prints: raised when a key goes or changes its sense, not when one comes
+
+
+class Talk:
+    """How much a command says on stderr; `main` starts every command with the defaults."""
+
+    quiet = False  # errors and warnings only
+    verbose = False  # notes, and how long stages take
+
+
+def decorated(stream: TextIO) -> bool:
+    """Whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set."""
+    return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+class _Console(Console):
+    """rich's, but for a reader of a pipe that goes away: that is `main`'s business. NO_COLOR is rich's."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def _console(stream: TextIO) -> Console:
+    return _Console(file=stream, highlight=False, force_terminal=decorated(stream))
 
 
 def clean(text: str) -> str:
@@ -43,9 +69,25 @@ def line(text: str = "") -> None:
     print(clean(text))
 
 
+def note(text: str) -> None:
+    """A line of talk that --quiet leaves out."""
+    if not Talk.quiet:
+        say(text)
+
+
 def as_json(value: Mapping[str, Any]) -> None:
     """The one JSON object of a command; what is infinite or undefined becomes null."""
-    print(json.dumps(_finite(value), indent=2, allow_nan=False, ensure_ascii=False))
+    print(json.dumps(_finite({"schema": SCHEMA, **value}), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+@contextmanager
+def on_stderr(asked: bool) -> Iterator[None]:
+    """Where a file goes to stdout, what a person is to see goes to stderr."""
+    if asked:
+        with redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield
 
 
 def _finite(value: Any) -> Any:
@@ -66,7 +108,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
     cells = [[row[i] for i in used] for row in cells]
     if not cells or not used:
         return
-    if sys.stdout.isatty():
+    if decorated(sys.stdout):
         _rich_table(title, names, right, cells)
     else:
         _plain_table(title, names, right, cells)
@@ -88,7 +130,7 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
         )
     for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
-    console = Console(file=sys.stdout, highlight=False)
+    console = _console(sys.stdout)
     # Numbers are never cut: on a terminal too narrow for them, rows run over its edge.
     least_width = console.measure(drawn, options=console.options.update(max_width=1000)).minimum
     console.width = max(console.width, least_width)
@@ -126,14 +168,20 @@ class Reporter:
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
         self._tasks: dict[str, TaskID] = {}
+        self._since = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if self._bar is not None:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bar.add_task(stage, total=total)
             self._bar.update(self._tasks[stage], completed=done, total=total)
-        elif done == total:
-            say(f"{stage}: {done}/{total}")
+        if done == total and (self._bar is None or Talk.verbose):
+            note(f"{stage}: {done}/{total}{self._seconds()}")
+
+    def _seconds(self) -> str:
+        """Since the last stage ended, where that is wanted."""
+        since, self._since = self._since, time.monotonic()
+        return f", {duration(self._since - since)}" if Talk.verbose else ""
 
 
 class _Rate(ProgressColumn):
@@ -145,12 +193,12 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress() -> Iterator[Reporter]:
-    """Bars on a terminal; otherwise one line as each stage ends. Both on stderr."""
-    if not sys.stderr.isatty():
+    """Bars on a terminal; otherwise, and with --verbose, one line as each stage ends. Both on stderr."""
+    if Talk.quiet or not decorated(sys.stderr):
         yield Reporter(None)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as bar:
         yield Reporter(bar)
 
 
@@ -210,5 +258,5 @@ def duration(seconds: float) -> str:
 
 def bar(fraction: float, width: int = FOLD) -> str:
     """A horizontal bar of a fraction of ``width`` characters."""
-    mark = "█" if sys.stdout.isatty() else "#"
+    mark = "█" if decorated(sys.stdout) else "#"
     return mark * round(fraction * width)

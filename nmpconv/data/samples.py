@@ -1,4 +1,4 @@
-"""What feeds a model: folders, lists, arrays, iterables as one lazy, deterministic sequence; for --calib and --data."""
+"""What feeds a model: folders, lists, arrays, iterables as one lazy, deterministic sequence."""
 
 from __future__ import annotations
 

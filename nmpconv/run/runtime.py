@@ -234,6 +234,12 @@ def _cores() -> int:
 
 def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
     """The bytes of a model, where the interpreter wants them, and nowhere else."""
+    if not isinstance(source, str | Path | bytes):
+        raise UsageError(
+            f"{source!r} is no model; allowed: a path, or the bytes of a .nmp file",
+            found=repr(source),
+            allowed="a path, or the bytes of a .nmp file",
+        )
     if not isinstance(source, bytes):
         with open_file(source) as (file, size):
             model = _aligned(size)

@@ -11,7 +11,7 @@ else
 fi
 cd "$(dirname "$0")"
 
-nmpconv convert model.onnx --calib calib --mean 0 --std 255 --bits 8 -o "$out/digits.nmp"
+nmpconv convert model.onnx --data calib --mean 0 --std 255 --bits 8 -o "$out/digits.nmp"
 nmpconv inspect "$out/digits.nmp"
 nmpconv run "$out/digits.nmp" test/000_*.png
 nmpconv eval "$out/digits.nmp" --data test/labels.csv --reference model.onnx --json > "$out/eval.json"

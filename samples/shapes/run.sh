@@ -11,7 +11,7 @@ else
 fi
 cd "$(dirname "$0")"
 
-nmpconv convert model.onnx --calib calib --labels labels.txt --bits 8 -o "$out/shapes.nmp" \
+nmpconv convert model.onnx --data calib --labels labels.txt --bits 8 -o "$out/shapes.nmp" \
   --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375
 nmpconv inspect "$out/shapes.nmp"
 nmpconv run "$out/shapes.nmp" test/000_circle.png

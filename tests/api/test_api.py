@@ -113,7 +113,7 @@ def test_no_more_samples_are_taken_than_wanted(folder, pixels) -> None:
             taken.append(len(taken))
             yield pixels[len(taken) % len(pixels)]
 
-    converted = nmpconv.convert(folder / "model.onnx", endless(), calib_limit=7, **LOOK)
+    converted = nmpconv.convert(folder / "model.onnx", endless(), limit=7, **LOOK)
     assert '"images": 7' in nmpconv.inspect(converted).model.metadata["calibration"]
     assert len(taken) <= 8
 
@@ -224,7 +224,7 @@ def test_what_can_be_done_with_a_result(wanted, folder, pixels, tmp_path) -> Non
     assert found.memory is not None and len(found.memory.steps) == len(found.model.ops)
     timing = nmpconv.bench(wanted, runs=2, warmup=0)
     assert len(timing.latencies) == 2
-    with pytest.raises(UsageError, match="--input is for --device"):
-        nmpconv.bench(wanted, input=pixels)
+    with pytest.raises(UsageError, match="--data is for --device"):
+        nmpconv.bench(wanted, data=pixels)
     files = nmpconv.bundle(path, output=tmp_path / "firmware")
     assert (tmp_path / "firmware" / "src" / "model_data.h").read_bytes() == files["src/model_data.h"]

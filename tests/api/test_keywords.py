@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 from enum import Enum
-from typing import Any, NamedTuple, get_args, get_type_hints
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 from typer.models import OptionInfo
 
 import nmpconv
-from nmpconv.api.choices import CHOICES
+from nmpconv.api.keywords import BOUNDS, check, kind_of, renamed
 from nmpconv.cli import app
+from nmpconv.cli.options import OLDER
+from nmpconv.errors import UsageError
 
 COMMANDS = {
     "convert": "convert",
@@ -32,13 +38,14 @@ PRINTED = {
     "export": {"output", "json"},  # the function returns the bytes
     "report": {"output", "json"},  # the function returns the text
 }
-RENAMED = {"calib": "data"}  # what all functions call their samples
+TALK = {"quiet", "verbose", "no_color"}  # of every command
 OURS = {"model", "files", "data", "example_inputs", "journal", "progress"}  # keywords without a flag
 
 
 class Flag(NamedTuple):
     default: Any
     choices: list[str]
+    bounds: tuple[float | None, float | None]
 
 
 def flags(command: str) -> dict[str, Flag]:
@@ -55,7 +62,7 @@ def flags(command: str) -> dict[str, Flag]:
             name = long[0].lstrip("-").replace("-", "_") if long else parameter.name
             enums = [one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, Enum)]
             choices = [member.value for one in enums for member in one]
-            found[RENAMED.get(name, name)] = Flag(parameter.default, choices)
+            found[name] = Flag(parameter.default, choices, (option.min, option.max))
     return found
 
 
@@ -68,8 +75,8 @@ def keywords(command: str) -> dict[str, Any]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_is_a_keyword(command: str) -> None:
     names = set(flags(command))
-    assert PRINTED[command] <= names
-    assert names - PRINTED[command] == set(keywords(command)) - (OURS - names)
+    assert PRINTED[command] | TALK <= names
+    assert names - PRINTED[command] - TALK == set(keywords(command)) - (OURS - names)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -80,16 +87,101 @@ def test_defaults_are_the_same(command: str) -> None:
     assert {name: ours[name] for name in plain} == plain
 
 
+def parts(kind: Any) -> tuple[Any, ...]:
+    """Of an annotation: the kinds that it is a union of."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_choices_are_the_same(command: str) -> None:
+    function = getattr(nmpconv, COMMANDS[command])
     for name, flag in flags(command).items():
         if flag.choices:
-            allowed = get_args(CHOICES[name])
+            allowed = [value for one in parts(kind_of(function, name)) for value in get_args(one)]
             assert [value for value in allowed if isinstance(value, str)] == flag.choices, name
             assert {str(value) for value in allowed} == set(flag.choices), name
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bounds_are_the_same(command: str) -> None:
+    found = flags(command)
+    bounded = {name: flag.bounds for name, flag in found.items() if flag.bounds != (None, None)}
+    ours = {name: tuple(None if math.isinf(x) else x for x in BOUNDS[name]) for name in BOUNDS if name in found}
+    assert ours == bounded
+
+
+def test_older_names_are_keywords_still() -> None:
+    @renamed(old="new")
+    def function(new: int = 0) -> int:
+        return new
+
+    assert function(old=3) == function(new=3) == 3  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="older name of new"):
+        function(old=3, new=3)  # type: ignore[call-arg]
+    assert [OLDER[name.replace("_", "-")] for name in ("calib_limit", "input")] == ["limit", "data"]
+    with pytest.raises(UsageError, match="0 is not allowed; allowed: 1 and more") as error:
+        nmpconv.convert("model.onnx", calib_limit=0)  # type: ignore[call-arg]
+    assert error.value.where == "limit"
+    with pytest.raises(UsageError, match="is for --device"):
+        nmpconv.bench("model.nmp", input="images")  # type: ignore[call-arg]
+
+
+WRONG: dict[str, list[Any]] = {
+    "method": [None, "best"],
+    "goal": [30],
+    "max_ram": ["64k", 0, 1.5],
+    "limit": ["5", True, 0],
+    "mean": ["1,2,3", [1, "a"], float("nan"), {1, "2"}],
+    "test_vectors": [-1, 101],
+    "range": [(1, 0), (1,), (0, 0), "0,1"],
+    "labels": [5, [1]],
+    "input_shape": [{"x": "1x3"}, [1, 3], {1: (1, 3)}],
+    "zero_points": ["no", 1],
+    "progress": [3],
+    "crop": [0, 2],
+    "percentile": [float("nan"), 49],
+    "save_profile": [3],
+    "outputs": [3, {"a": 1}],
+    "data": [5, {"x": 5}],
+    "bits": ["7", 8.0],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+def test_wrong_values_are_told(name: str, value: Any, samples: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        nmpconv.convert(samples / "shapes" / "model.onnx", **{"data": samples / "shapes" / "calib", name: value})
+    assert error.value.where.removeprefix("--") == name
+    assert error.value.found
+    assert error.value.allowed
+
+
+def test_numbers_and_lists_of_numpy_are_welcome() -> None:
+    check(nmpconv.convert, {"mean": np.float32(3), "std": np.array([1.0, 2.0]), "limit": np.int64(3), "range": [0, 1]})
+    check(nmpconv.convert, {"budget": "ram=64k", "outputs": ("a", "b"), "save_recipe": "r.toml", "bits": 8})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nmpconv.load(5),  # type: ignore[arg-type]
+        lambda: nmpconv.inspect(None),  # type: ignore[arg-type]
+        lambda: nmpconv.evaluate(3, 4),  # type: ignore[arg-type]
+        lambda: nmpconv.bundle("m.nmp", tensors=3),  # type: ignore[arg-type]
+        lambda: nmpconv.bench("m.nmp", runs="3"),  # type: ignore[call-overload]
+        lambda: nmpconv.html_report(5),  # type: ignore[arg-type]
+        lambda: nmpconv.html_report("m.nmp", limit=0),
+        lambda: nmpconv.convert(None),
+    ],
+)
+def test_wrong_arguments_of_the_others(call: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        call()
+    assert error.value.found
+    assert error.value.allowed
+
+
 def test_the_flags_of_convert_are_found() -> None:
     found = flags("convert")
-    assert {"data", "bits", "calib_limit", "drop_channels", "mean", "dry_run"} <= set(found)
+    assert {"data", "bits", "limit", "drop_channels", "mean", "dry_run"} <= set(found)
     assert "a16w8" in found["bits"].choices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from PIL import Image
 from nmpconv.errors import ExitCode
 from nmpconv.file import flat
 
-CONVERT = "convert model.onnx --calib images"
+CONVERT = "convert model.onnx --data images"
 
 
 class Case(NamedTuple):
@@ -86,7 +87,7 @@ ONNX = [
     Case("empty", lambda: write("model.onnx", b""), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case("garbage", lambda: write("model.onnx", b"\xff" * 99), CONVERT, ExitCode.INPUT, ("not an ONNX model",)),
     Case("truncated", lambda: cut("model.onnx", 0.6), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
-    Case("a-folder", nothing, "convert images --calib images", ExitCode.INPUT, ("images", "Is a directory")),
+    Case("a-folder", nothing, "convert images --data images", ExitCode.INPUT, ("images", "Is a directory")),
     Case("nan", lambda: save(cli_files.onnx_model(weight=np.nan)), CONVERT, ExitCode.INPUT, ("NaN",)),
     Case(
         "inf", lambda: save(cli_files.onnx_model(weight=np.inf)), CONVERT, ExitCode.UNSUPPORTED, ("infinity", "finite")
@@ -105,10 +106,10 @@ ONNX = [
 ]
 
 CALIBRATION = [
-    Case("none", nothing, "convert model.onnx", ExitCode.USAGE, ("--calib",)),
-    Case("missing", nothing, "convert model.onnx --calib nowhere", ExitCode.INPUT, ("nowhere", "no such file")),
+    Case("none", nothing, "convert model.onnx", ExitCode.USAGE, ("--data",)),
+    Case("missing", nothing, "convert model.onnx --data nowhere", ExitCode.INPUT, ("nowhere", "no such file")),
     Case(
-        "empty", lambda: Path("bare").mkdir(), "convert model.onnx --calib bare", ExitCode.INPUT, ("bare", "no images")
+        "empty", lambda: Path("bare").mkdir(), "convert model.onnx --data bare", ExitCode.INPUT, ("bare", "no images")
     ),
     Case("garbage-image", lambda: write("images/03.png", "hello"), CONVERT, ExitCode.INPUT, ("03.png", "readable")),
     Case("cut-image", lambda: cut("images/03.png", 0.5), CONVERT, ExitCode.INPUT, ("03.png", "not a readable image")),
@@ -116,35 +117,35 @@ CALIBRATION = [
     Case(
         "array-channels",
         lambda: np.save("a.npy", np.zeros((5, 4, 8, 8), np.float32)),
-        "convert model.onnx --calib a.npy",
+        "convert model.onnx --data a.npy",
         ExitCode.INPUT,
         ("[4, 8, 8]", "[1, 3, 8, 8]"),
     ),
     Case(
         "array-nan",
         lambda: np.save("a.npy", np.full((5, 3, 8, 8), np.nan, np.float32)),
-        "convert model.onnx --calib a.npy",
+        "convert model.onnx --data a.npy",
         ExitCode.INPUT,
         ("a.npy", "NaN"),
     ),
     Case(
         "list-dead-path",
         lambda: write("list.txt", "images/00.png\nimages/99.png\n"),
-        "convert model.onnx --calib list.txt",
+        "convert model.onnx --data list.txt",
         ExitCode.INPUT,
         ("list.txt", "1 of 2 files", "line 2: images/99.png"),
     ),
     Case(
         "csv-dead-path",
         lambda: write("set.csv", "file,label\nnone.png,1\n"),
-        "convert model.onnx --calib set.csv",
+        "convert model.onnx --data set.csv",
         ExitCode.INPUT,
         ("set.csv", "none.png"),
     ),
     Case(
         "csv-bad-label",
         lambda: write("images/labels.csv", "file,label\n00.png,cat\n"),
-        "convert model.onnx --calib images/labels.csv",
+        "convert model.onnx --data images/labels.csv",
         ExitCode.INPUT,
         ("labels.csv:2", "'cat'"),
     ),
@@ -155,8 +156,8 @@ CALIBRATION = [
         ExitCode.INPUT,
         ("00.png", "9x8", "--resize"),
     ),
-    Case("wrong-name", nothing, "convert model.onnx --calib z=images", ExitCode.USAGE, ("'z'", "x")),
-    Case("twice", nothing, f"{CONVERT} --calib images", ExitCode.USAGE, ("NAME=SOURCE",)),
+    Case("wrong-name", nothing, "convert model.onnx --data z=images", ExitCode.USAGE, ("'z'", "x")),
+    Case("twice", nothing, f"{CONVERT} --data images", ExitCode.USAGE, ("NAME=SOURCE",)),
     Case("no-profile", nothing, "convert model.onnx --load-profile p.txt", ExitCode.INPUT, ("p.txt",)),
     Case(
         "garbage-profile",
@@ -263,7 +264,7 @@ def test_bad_input(cli, case: Case) -> None:
     case.make()
     ran = cli(*case.command.split())
     assert (ran.code, [text for text in case.says if text not in ran.err]) == (case.code, []), ran.err
-    assert ran.out == ""
+    assert ran.out == "" or ("--json" in case.command and list(ran.json) == ["schema", "error"])
     assert ran.left == []
     assert "Traceback" not in ran.err
 
@@ -278,17 +279,18 @@ def test_full_disk(here: Path, extra: tuple[str, ...]) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
     assert ran.returncode == ExitCode.OUTPUT, ran.stderr
     assert "tiny.nmp: cannot write: File too large" in ran.stderr
-    assert ran.stdout == ""
+    assert ran.stdout == "" or list(json.loads(ran.stdout)) == ["schema", "error"]
     assert sorted(here.rglob("*")) == before
     assert Path("tiny.nmp").read_text() == "older"
 
 
-def test_stdout_that_is_full(here: Path) -> None:
+@pytest.mark.parametrize("extra", [(), ("--json",)])
+def test_stdout_that_is_full(here: Path, extra: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "nmpconv", "inspect", "model.nmp"]
+        command = [sys.executable, "-m", "nmpconv", "inspect", "model.nmp", *extra]
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert ran.returncode == ExitCode.OUTPUT
-    assert "error: stdout: No space left on device" in ran.stderr
+    assert ran.stderr == "error: stdout: No space left on device\n"
     assert "Traceback" not in ran.stderr
 
 

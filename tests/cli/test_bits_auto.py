@@ -13,9 +13,9 @@ import pytest
 from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 
-CONVERT = ("convert", "model.onnx", "--calib", "images/labels.csv")
+CONVERT = ("convert", "model.onnx", "--data", "images/labels.csv")
 SAMPLE = Path(__file__).parents[2] / "samples" / "shapes"
-SHAPES = ("convert", SAMPLE / "model.onnx", "--calib", SAMPLE / "calib", "--calib-limit", 40, "--equalize", "vector")
+SHAPES = ("convert", SAMPLE / "model.onnx", "--data", SAMPLE / "calib", "--limit", 40, "--equalize", "vector")
 SHAPES += ("--rounding", "gptq", "--std", 64, "--mean", 128)
 KILLED = """
 import os, signal, sys
@@ -81,12 +81,12 @@ def test_a_goal_widens_what_it_needs(cli) -> None:
         (("--bits", "auto", "--budget", "ram=1k,ram=2k"), "two budgets of ram"),
         (("--bits", "auto", "--budget", "ram=100"), "at 8 bits already, 100 allowed"),
         (("--bits", "auto", "--goal", "top1-drop=1"), "the labels do not fit: the float model is right on"),
-        (("--bits", "auto", "--goal", "sqnr=30", "--calib-limit", "4"), "needs images to measure on: at least 6"),
-        (("--bits", "auto", "--goal", "top1-drop=1", "--calib", "images"), "top1-drop needs labels"),
+        (("--bits", "auto", "--goal", "sqnr=30", "--limit", "4"), "needs images to measure on: at least 6"),
+        (("--bits", "auto", "--goal", "top1-drop=1", "--data", "images"), "top1-drop needs labels"),
     ],
 )
 def test_what_cannot_be(cli, flags: tuple[str, ...], expected: str) -> None:
-    command = CONVERT[:2] if "--calib" in flags else CONVERT
+    command = CONVERT[:2] if "--data" in flags else CONVERT
     ran = cli(*command, *flags)
     assert (ran.code, [name for name in ran.left if not name.endswith(".auto.json")]) == (ExitCode.USAGE, [])
     assert expected in ran.err

@@ -1,13 +1,34 @@
-"""What every command line tool does alike: -h, and exit codes that are told."""
+"""What every command line tool does alike: help, exit codes, streams, colours, older names, errors for programs."""
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from nmpconv.cli import app
 from nmpconv.errors import ExitCode
+
+COMMANDS = ("convert", "inspect", "report", "run", "eval", "bench", "compare", "bundle", "ops")
+CONVERT = ("convert", "model.onnx", "--data", "images")
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A command as a process of its own, whose streams are pipes."""
+    command = [sys.executable, "-m", "nmpconv", *arguments]
+    return subprocess.run(command, capture_output=True, check=False, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("command", [(), ("convert",), ("report",), ("device", "list")])
@@ -22,3 +43,159 @@ def test_exit_codes_are_told(cli, root: Path) -> None:
     assert all(f"{code.value} {code.meaning}" in text for code in ExitCode)
     rows = re.findall(r"^\| (\d) \|", (root / "docs" / "usage.md").read_text(), re.MULTILINE)
     assert [int(row) for row in rows] == [code.value for code in ExitCode]
+
+
+def test_every_command_has_the_same_flags(cli) -> None:
+    assert {command.name for command in app.registered_commands} >= set(COMMANDS)
+    for command in (*((name,) for name in COMMANDS), ("device", "list"), ("device", "info")):
+        text = cli(*command, "-h").out
+        assert [flag for flag in ("--quiet", "--verbose", "--no-color", "--json") if flag not in text] == [], command
+
+
+def test_common_flags_come_first_and_those_of_experts_last(cli) -> None:
+    text = cli("convert", "-h").out
+    flags = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, re.MULTILINE)
+    last = ["method", "percentile", "per-tensor", "equalize", "rounding", "bias-correction", "bias-bits", "zero-points"]
+    assert flags[:5] == ["output", "data", "limit", "mean", "std"]
+    assert [flag for flag in flags if flag in last] == last
+    assert flags.index("json") < flags.index("method") < flags.index("quiet")
+    shown = started("convert", "-h", FORCE_COLOR="1", COLUMNS="60").stdout.decode()
+    panels = ["Calibration", "Image preprocessing", "Quantization", "Output", "For experts", "Messages"]
+    assert sorted(panels, key=shown.index) == panels
+    assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in shown.splitlines()) <= 60
+
+
+def test_quiet_and_verbose(cli) -> None:
+    plain, quiet, verbose = cli(*CONVERT), cli(*CONVERT, "-q"), cli(*CONVERT, "-v")
+    assert plain.out == quiet.out == verbose.out
+    assert "calibrate: 8/8\n" in plain.err
+    assert quiet.err == ""
+    assert re.search(r"calibrate: 8/8, [\d.]+ \w+\n", verbose.err)
+    assert re.search(r"model.onnx: \d+ bytes, ", verbose.err)
+    assert cli("-q", *CONVERT).err == ""
+    assert cli(*CONVERT).err == plain.err
+    assert "--quiet and --verbose" in cli(*CONVERT, "-q", "-v").err
+    assert "error: gone.onnx" in cli("convert", "gone.onnx", "-q").err
+
+
+def test_colours(here: Path) -> None:
+    plain, forced = started("ops"), started("ops", FORCE_COLOR="1", TERM="xterm")
+    assert b"\x1b[" not in plain.stdout
+    assert b"\x1b[1m" in forced.stdout
+    assert b"\xe2\x94\x80" in forced.stdout  # a box
+    for env, flags in (({"NO_COLOR": "1"}, ()), ({}, ("--no-color",))):
+        found = started("ops", *flags, FORCE_COLOR="1", TERM="xterm", **env).stdout
+        assert re.search(rb"\x1b\[[\d;]*3\dm", found) is None
+    assert started("ops", "--no-color").stdout == plain.stdout
+
+
+def test_completion_is_on(here: Path) -> None:
+    asked = {"_NMPCONV_COMPLETE": "complete_bash", "COMP_WORDS": "nmpconv in", "COMP_CWORD": "1"}
+    assert started(**asked).stdout.split() == [b"inspect"]
+    assert b"--install-completion" in started("-h").stdout
+
+
+def test_older_names_are_hidden_aliases(cli) -> None:
+    ran = cli("convert", "model.onnx", "--calib", "images", "--calib-limit", 6, "--json")
+    assert ran.code == 0
+    new = cli("convert", "model.onnx", "--data", "images", "--limit", 6, "--json")
+    assert ran.json == new.json
+    assert "--data is for --device" in cli("bench", "model.nmp", "--input", "images").err
+    assert all("--calib" not in cli(command, "-h").out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "says"),
+    [
+        (("convert", "gone.onnx"), ExitCode.INPUT, {"where": "gone.onnx"}),
+        (("convert", "model.onnx", "--bits", "12"), ExitCode.USAGE, {}),
+        (("inspect", "model.onnx"), ExitCode.MODEL, {"where": "model.onnx"}),
+        ((*CONVERT, "--mean", "1,2"), ExitCode.USAGE, {"where": "--mean"}),
+        (("inspect",), ExitCode.USAGE, {}),
+        (("ops", "--json", "--markdown"), ExitCode.USAGE, {}),
+        (("device", "info", "sim:nothing"), ExitCode.USAGE, {}),
+    ],
+)
+def test_json_has_the_error(cli, command: tuple[str, ...], kind: ExitCode, says: dict[str, str]) -> None:
+    ran = cli(*command, "--json")
+    assert ran.code == kind
+    assert ran.json["schema"] == 1
+    error: dict[str, Any] = ran.json["error"]
+    assert (error["kind"], error["exit_code"]) == (kind.name.lower(), kind)
+    assert error["message"] and error["message"].splitlines()[0] in ran.err
+    assert {key: error[key] for key in says} == says
+
+
+def test_json_has_every_node_that_is_refused(cli) -> None:
+    import cli_files
+    import onnx
+
+    onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), "model.onnx")
+    error = cli(*CONVERT, "--json").json["error"]
+    assert error["kind"] == "unsupported"
+    assert [(row["node"], row["op"]) for row in error["nodes"]] == [("odd_one", "RandomNormalLike")]
+    assert "--outputs logits" in error["hint"]
+
+
+def test_a_bug_is_an_error_for_programs_too(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmpconv.file.reader.read", lambda source: 1 / 0)
+    ran = cli("inspect", "model.nmp", "--json")
+    assert (ran.code, ran.json["error"]["kind"]) == (ExitCode.INTERNAL, "internal")
+    assert "ZeroDivisionError" in ran.json["error"]["message"]
+
+
+def test_models_from_stdin(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (("inspect", "{}", "--json"), ("run", "{}", "images", "--json"), ("bundle", "{}", "-o", "{}.c")):
+        asked = [word.format("model.nmp") for word in command]
+        named = cli(*asked)
+        stdin(monkeypatch, Path("model.nmp").read_bytes())
+        piped = cli(*[word.format("-") if word == "{}" else word.format("new") for word in command])
+        assert (piped.code, named.code) == (0, 0), piped.err
+        assert piped.out.replace('"-"', '"model.nmp"').replace("new.c", "model.nmp.c") == named.out
+    stdin(monkeypatch, b"")
+    assert "stdin: is empty" in cli("inspect", "-").err
+
+
+def test_samples_from_stdin(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "images/00.png"
+    picture = Path(path).read_bytes()
+    named = cli("run", "model.nmp", path, "--json").json["samples"]
+    stdin(monkeypatch, picture)
+    found = cli("run", "model.nmp", "-", "--json").json["samples"]
+    assert found == [{**named[0], "file": "-"}]
+    pixels = io.BytesIO()
+    np.save(pixels, np.zeros((2, 8, 8, 3), np.uint8))
+    stdin(monkeypatch, pixels.getvalue())
+    assert len(cli("run", "model.nmp", "x=-", "--json").json["samples"]) == 2
+    assert "2 sources are stdin" in cli("run", "model.nmp", "-", "-").err
+
+
+def test_files_to_stdout(here: Path) -> None:
+    """The file on stdout, all that a person reads on stderr."""
+    ran = started(*CONVERT, "-o", "-")
+    assert ran.returncode == 0
+    assert started(*CONVERT, "-o", "m.nmp").returncode == 0
+    assert ran.stdout == Path("m.nmp").read_bytes()
+    assert b"quantized" in ran.stderr
+    arrays = np.load(io.BytesIO(started("run", "model.nmp", "images", "-o", "-").stdout))
+    assert arrays["y"].shape == (8, 3)
+    assert started("report", "model.nmp", "-o", "-").stdout.startswith(b"<!DOCTYPE html>")
+    assert b"both want stdout" in started(*CONVERT, "-o", "-", "--json").stderr
+    assert sorted(p.name for p in here.glob("*")) == ["images", "m.nmp", "model.nmp", "model.onnx"]
+
+
+def test_a_model_from_stdin_to_stdout(here: Path) -> None:
+    command = [sys.executable, "-m", "nmpconv", "convert", "-", "--data", "images", "-o", "-", "-q"]
+    ran = subprocess.run(command, input=Path("model.onnx").read_bytes(), capture_output=True, check=True)
+    assert ran.stdout == started(*CONVERT, "-o", "-").stdout
+
+
+@pytest.mark.parametrize("force", ["", "1"])
+def test_a_broken_pipe_is_no_bug(here: Path, force: str) -> None:
+    command = [sys.executable, "-m", "nmpconv", "ops"]
+    environment = {**os.environ, "FORCE_COLOR": force, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141

@@ -22,7 +22,7 @@ from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
 from nmpconv.run.runtime import load
 
-CONVERT = ("convert", "model.onnx", "--calib", "images")
+CONVERT = ("convert", "model.onnx", "--data", "images")
 
 
 def test_default(cli) -> None:
@@ -133,7 +133,7 @@ def test_targets_of_the_command_are_those_that_are_known() -> None:
 def test_dry_run_lists_every_odd_node(cli) -> None:
     onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), "model.onnx")
     ran = cli("convert", "model.onnx", "--dry-run", "--json")
-    assert (ran.code, ran.out) == (ExitCode.UNSUPPORTED, "")
+    assert (ran.code, list(ran.json)) == (ExitCode.UNSUPPORTED, ["schema", "error"])
     assert "odd_one (RandomNormalLike)" in ran.err
 
 
@@ -260,7 +260,7 @@ def test_bias_bits(cli) -> None:
 def test_preprocessing_and_labels_are_in_the_file(cli) -> None:
     Path("names.txt").write_text("ant\nbee\ncat\n")
     flags = "--mean 1,2,3 --std 4 --range 0,1 --channel-order bgr --resize shorter --crop 0.5 --labels names.txt"
-    ran = cli(*CONVERT, *flags.split(), "--test-vectors", 2, "--calib-limit", 5)
+    ran = cli(*CONVERT, *flags.split(), "--test-vectors", 2, "--limit", 5)
     assert ran.code == 0
     assert "calibrate: 5/5" in ran.err
     model = read(Path("model.nmp"))
@@ -285,7 +285,7 @@ def test_layout_is_seen_from_the_shape(cli) -> None:
 def test_arrays_and_names(cli) -> None:
     rng = np.random.default_rng(1)
     np.save("a.npy", rng.normal(0, 1, (6, 3, 8, 8)).astype(np.float32))
-    assert cli("convert", "model.onnx", "--calib", "x=a.npy").code == 0
+    assert cli("convert", "model.onnx", "--data", "x=a.npy").code == 0
     assert not read(Path("model.nmp")).inputs[0].pixels
     assert cli("run", "model.nmp", "x=a.npy", "--json").json["samples"][5]["file"] == "a.npy[5]"
     ran = cli("run", "model.nmp", "images/00.png")
@@ -332,7 +332,7 @@ def test_two_inputs(cli) -> None:
     onnx.save(cli_files.two_inputs(), "model.onnx")
     np.save("z.npy", np.random.default_rng(2).normal(0, 2, (8, 3)).astype(np.float32))
     sources = ("x=images", "z=z.npy")
-    flags = [f"--calib={source}" for source in sources]
+    flags = [f"--data={source}" for source in sources]
     assert cli("convert", "model.onnx", *flags).code == 0
     assert [port.pixels for port in read(Path("model.nmp")).inputs] == [True, False]
     assert len(cli("run", "model.nmp", *sources, "--json").json["samples"]) == 8

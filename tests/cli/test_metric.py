@@ -44,7 +44,7 @@ EVAL = ("eval", "model.nmp", "--data", "images/labels.csv", "--json")
 
 @pytest.fixture
 def made(cli):
-    assert cli("convert", "model.onnx", "--calib", "images").code == 0
+    assert cli("convert", "model.onnx", "--data", "images").code == 0
     Path("m.py").write_text(CODE)
     return cli
 
@@ -84,7 +84,7 @@ def test_named_ones_compare_with_the_float_model(made) -> None:
 def test_what_is_no_metric(made, metric: str, code: ExitCode, expected: str) -> None:
     Path("bad.py").write_text("def f(:\n")
     ran = made(*EVAL, "--metric", metric)
-    assert (ran.code, ran.out) == (code, "")
+    assert (ran.code, list(ran.json)) == (code, ["schema", "error"])
     assert expected in ran.err
 
 

@@ -10,7 +10,7 @@ import pytest
 from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 
-CONVERT = ("convert", "model.onnx", "--calib", "images")
+CONVERT = ("convert", "model.onnx", "--data", "images")
 
 
 def lines(text: str) -> list[str]:
@@ -26,13 +26,13 @@ def lines(text: str) -> list[str]:
         ("--bits", "a16w8", "--no-zero-points"),
         ("--equalize", "scalar", "--rounding", "nearest", "--per-tensor"),
         ("--method", "percentile", "--percentile", "99.9", "--keep-channels", "--max-ram", "4000"),
-        ("--calib-limit", "3"),
+        ("--limit", "3"),
     ],
 )
 def test_the_same_bytes_again(cli, flags: tuple[str, ...]) -> None:
     assert cli(*CONVERT, *flags, "--save-recipe", "r.toml").left == ["model.nmp", "r.toml"]
     first = Path("model.nmp").read_bytes()
-    data = flags if "--calib-limit" in flags else ()
+    data = flags if "--limit" in flags else ()
     ran = cli(*CONVERT, *data, "--recipe", "r.toml", "--save-recipe", "again.toml", "-o", "again.nmp")
     assert (ran.code, ran.left) == (0, ["again.nmp", "again.toml"])
     assert Path("again.nmp").read_bytes() == first

@@ -21,14 +21,15 @@ def test_with_data_and_a_reference(cli) -> None:
         *("report", "model.nmp", "--data", "images/labels.csv", "--limit", "3", "--time", "-o", "r.html", "--json")
     )
     assert (ran.code, ran.left) == (0, ["r.html"])
-    assert ran.json == {"models": ["model.nmp"], "output": "r.html", "bytes": Path("r.html").stat().st_size}
+    size = Path("r.html").stat().st_size
+    assert ran.json == {"schema": 1, "models": ["model.nmp"], "output": "r.html", "bytes": size}
     text = Path("r.html").read_text()
     assert "Of 3;" in text
     assert "Time on this machine" in text
 
 
 def test_of_a_conversion(cli) -> None:
-    ran = cli("convert", "model.onnx", "--calib", "images", "--report", "r.html")
+    ran = cli("convert", "model.onnx", "--data", "images", "--report", "r.html")
     assert (ran.code, ran.left) == (0, ["model.nmp", "r.html"])
     assert "own dB" in Path("r.html").read_text()
     assert "--report" not in Path("r.html").read_text().split("<main", 1)[1].split("Options of", 1)[0]
@@ -45,5 +46,5 @@ def test_what_is_refused(cli) -> None:
     assert cli("report", *["model.nmp"] * 3).code == ExitCode.USAGE
     assert cli("report", "model.onnx").code == ExitCode.MODEL
     assert cli("report", "model.nmp", "--data", "images", "--reference", "gone.onnx").code == ExitCode.INPUT
-    assert cli("convert", "model.onnx", "--calib", "images", "--report", "images").code == ExitCode.OUTPUT
+    assert cli("convert", "model.onnx", "--data", "images", "--report", "images").code == ExitCode.OUTPUT
     assert not Path("model.html").exists()

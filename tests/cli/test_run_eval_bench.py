@@ -102,7 +102,7 @@ def test_eval_with_an_input_that_nobody_reads(cli) -> None:
     model.graph.input.append(helper.make_tensor_value_info("dead", TensorProto.FLOAT, [1, 3]))
     model.graph.node.append(helper.make_node("Neg", ["dead"], ["nothing"], "dead_end"))
     onnx.save(model, "model.onnx")
-    assert cli("convert", "model.onnx", "--calib", "images").code == 0
+    assert cli("convert", "model.onnx", "--data", "images").code == 0
     found = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json").json
     assert found["sqnr_db"] > 20
 
@@ -114,7 +114,7 @@ def test_eval_with_an_input_of_another_type(cli, kind: int) -> None:
     model.graph.input[0].name = "typed"
     model.graph.node.insert(0, helper.make_node("Cast", ["typed"], ["x"], "cast", to=TensorProto.FLOAT))
     onnx.save(model, "model.onnx")
-    assert cli("convert", "model.onnx", "--calib", "images").code == 0
+    assert cli("convert", "model.onnx", "--data", "images").code == 0
     found = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json").json
     assert found["sqnr_db"] > 20
 
@@ -126,7 +126,7 @@ def test_eval_counts_equal_indices(cli) -> None:
     model.graph.node.append(helper.make_node("ArgMax", ["r"], ["i"], "best", axis=1))
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("i", TensorProto.INT64, [1, 1, 8, 8]))
     onnx.save(model, "model.onnx")
-    assert cli("convert", "model.onnx", "--calib", "images", "--bits", "16").code == 0
+    assert cli("convert", "model.onnx", "--data", "images", "--bits", "16").code == 0
     ran = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx", "--json")
     assert (ran.json["agreement"], ran.json["sqnr_db"]) == (None, None)
     [output] = ran.json["outputs"]
@@ -236,11 +236,11 @@ def test_figures_for_people() -> None:
 
 
 def test_sources() -> None:
-    assert options.sources(["a/b.csv"], "--calib") == {"": Path("a/b.csv")}
-    assert options.sources(["l=a", "r=b=c"], "--calib") == {"l": Path("a"), "r": Path("b=c")}
+    assert options.sources(["a/b.csv"], "--data") == {"": Path("a/b.csv")}
+    assert options.sources(["l=a", "r=b=c"], "--data") == {"l": Path("a"), "r": Path("b=c")}
     for wrong in (["a", "b"], ["a", "l=b"], ["l=a", "l=b"], ["l="]):
         with pytest.raises(UsageError):
-            options.sources(wrong, "--calib")
+            options.sources(wrong, "--data")
 
 
 def test_compare() -> None:

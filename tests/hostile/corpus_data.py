@@ -49,7 +49,7 @@ def sparse_nmp(folder: Path) -> list[str]:
 def _calibrated(folder: Path, name: str, data: bytes, *flags: str) -> list[str]:
     path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
     (folder / name).write_bytes(data)
-    return ["convert", str(path), "--calib", str(folder / name), "-o", str(folder / "out.nmp"), *flags]
+    return ["convert", str(path), "--data", str(folder / name), "-o", str(folder / "out.nmp"), *flags]
 
 
 @case
@@ -88,7 +88,7 @@ def pipe_picture(folder: Path) -> list[str]:
     """A pipe that nobody writes to, called a list of files."""
     path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
     os.mkfifo(folder / "list.csv")
-    return ["convert", str(path), "--calib", str(folder / "list.csv"), "-o", str(folder / "out.nmp")]
+    return ["convert", str(path), "--data", str(folder / "list.csv"), "-o", str(folder / "out.nmp")]
 
 
 def _npy_header(text: str) -> bytes:

@@ -71,7 +71,7 @@ def check(chromium: str, page: Path, find: str, folder: Path) -> None:
 
 def test_a_sample(need_tool: Callable[..., str], samples: Path, tmp_path: Path) -> None:
     shapes, page = samples / "shapes", tmp_path / "shapes.html"
-    nmpconv.convert(shapes / "model.onnx", shapes / "calib", report=page, calib_limit=24, labels=shapes / "labels.txt")
+    nmpconv.convert(shapes / "model.onnx", shapes / "calib", report=page, limit=24, labels=shapes / "labels.txt")
     check(need_tool("chromium", "chromium-browser"), page, "GlobalAveragePool", tmp_path)
 
 
@@ -82,6 +82,6 @@ def test_models_of_the_zoo(name: str, need_tool: Callable[..., str], zoo: Path, 
     data, page = HARNESS.split(zoo, name, about, tmp_path), tmp_path / "page.html"
     look: dict[str, Any] = {} if data.preprocess is None else {"mean": data.preprocess.mean, "std": data.preprocess.std}
     model = zoo / "models" / f"{name}.onnx"
-    nmpconv.convert(model, data.calib, calib_limit=8, rounding="nearest", equalize="none", report=page, **look)
+    nmpconv.convert(model, data.calib, limit=8, rounding="nearest", equalize="none", report=page, **look)
     assert page.stat().st_size < 3e6
     check(need_tool("chromium", "chromium-browser"), page, "conv2d", tmp_path)

@@ -97,7 +97,7 @@ def test_all_of_a_conversion_is_there(page: Page, converted: nmpconv.Converted) 
     model = nmpconv.inspect(converted).model
     for text in ("command", "source_sha256", "producer"):
         assert text in rows
-    assert "nmpconv convert model.onnx --calib images --bits 16 --mean 127.5 --std 64" in facts
+    assert "nmpconv convert model.onnx --data images --bits 16 --mean 127.5 --std 64" in facts
     assert model.metadata["source_sha256"] in facts
     found = [attributes["data-find"] for attributes in page.all("g")]
     assert found == [f"{port.name} input" for port in model.inputs] + [f"{op.name} {op.kind}" for op in model.ops]

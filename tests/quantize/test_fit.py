@@ -10,6 +10,7 @@ import pytest
 from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
 
 from nmpconv import fit
+from nmpconv.advice import quality
 from nmpconv.calib import parity
 from nmpconv.choose import _noted
 from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
@@ -19,7 +20,6 @@ from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
-from nmpconv.pipeline import Options, _warnings
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -278,6 +278,6 @@ def test_a_score_counts_the_same_best_classes() -> None:
     ],
 )
 def test_a_poor_result_is_told(score: Score, bits: str, expected: str | None) -> None:
-    found = _warnings(Options(bits=bits), 120, score)
+    found = quality(bits, "default", 120, score, {})
     assert len(found) == (expected is not None)
     assert expected is None or expected in found[0]

@@ -44,7 +44,7 @@ def run(graph: Graph, measured: Mapping[str, TensorStats]) -> dict[str, TensorSt
         others = f" and {len(missing) - 1} more" if missing[1:] else ""
         raise UsageError(
             f"nothing to calibrate with, and the model itself gives no range for {missing[0]!r}{others}",
-            hint="give --calib SOURCE or --load-profile FILE",
+            hint="give --data SOURCE or --load-profile FILE",
         )
     return {name: _even(found[name]) for name in names}
 

@@ -1,0 +1,129 @@
+"""What keywords may be: by their annotations, by bounds that flags share, and under their older names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from nmpconv.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Least and most, the same as those of the flags.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "limit": (1, math.inf),
+    "percentile": (50, 100),
+    "max_ram": (1, math.inf),
+    "crop": (0.01, 1),
+    "max_pixels": (1, 178_956_970),
+    "test_vectors": (0, 100),
+    "runs": (1, 1_000_000),
+    "warmup": (0, math.inf),
+}
+EXAMPLES = {
+    "limit": "limit=100",
+    "goal": "goal='sqnr=30'",
+    "budget": "budget=['ram=64k']",
+    "max_ram": "max_ram=65536, in bytes",
+    "mean": "mean=(123.675, 116.28, 103.53)",
+    "std": "std=(58.395, 57.12, 57.375)",
+    "range": "range=(0, 1)",
+    "outputs": "outputs=['logits']",
+    "input_shape": "input_shape={'x': (1, 3, 48, 192)}",
+    "labels": "labels='classes.txt', or a list of names",
+}
+FREE = {"model", "files", "data", "example_inputs", "reference"}  # read by those that know all of their forms
+
+
+def check(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """UsageError for a keyword of another type than the function's annotation says, or out of `BOUNDS`."""
+    for name, value in given.items():
+        if name in FREE:
+            continue
+        kind = kind_of(function, name)
+        if not _fits(value, kind):
+            _refuse(name, value, _words(kind))
+        low, high = BOUNDS.get(name, (-math.inf, math.inf))
+        if isinstance(value, Real) and not low <= float(value) <= high:
+            _refuse(name, value, f"{low} to {high}" if math.isfinite(high) else f"{low} and more")
+
+
+def kind_of(function: Callable[..., Any], name: str) -> Any:
+    """The annotation of a keyword, evaluated alone: others name packages that are not imported."""
+    plain = inspect.unwrap(function)
+    return eval(plain.__annotations__[name], plain.__globals__)
+
+
+def renamed(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function whose keywords have older names, too: older=today's."""
+
+    def wrap(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old in older.keys() & kwargs.keys():
+                if older[old] in kwargs:
+                    raise UsageError(f"{old} is an older name of {older[old]}, and both are given", where=old)
+                kwargs[older[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return called
+
+    return wrap
+
+
+def _refuse(name: str, value: Any, allowed: str) -> None:
+    found = repr(value) if len(repr(value)) <= 60 else type(value).__name__
+    hint = f"for example {EXAMPLES[name]}" if name in EXAMPLES else ""
+    raise UsageError(f"{found} is not allowed; allowed: {allowed}", where=name, found=found, allowed=allowed, hint=hint)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of the kind that an annotation says. Numbers of numpy are numbers, a truth value is none."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin is tuple:
+        return _plain(value) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(isinstance(k, str) and _fits(v, inner[1]) for k, v in value.items())
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        text = inner == (str,) and isinstance(value, str)  # one word stands for a list of one
+        return text or (_plain(value) and all(_fits(one, inner[0]) for one in value))
+    if kind is Any or origin is not None or not isinstance(kind, type):
+        return kind is Any or callable(value)
+    if kind in (int, float):
+        number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+        return number and math.isfinite(value)
+    return isinstance(value, str | PathLike) if kind is Path else isinstance(value, kind)
+
+
+def _plain(value: Any) -> bool:
+    """A sequence of numbers or words, arrays among them; no text, no mapping."""
+    return hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)
+
+
+def _words(kind: Any) -> str:
+    """For a message."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_words(one) for one in inner))
+    if origin is Literal:
+        return ", ".join(map(repr, inner))
+    if origin is tuple:
+        return f"{len(inner)} numbers"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"a mapping of names to {_words(inner[1])}"
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return {str: "a list of words", float: "numbers", int: "integers"}.get(inner[0], "a sequence")
+    names = {int: "an integer", float: "a number", bool: "True or False", str: "a text", Path: "a path"}
+    return {**names, NoneType: "None"}.get(kind, "a function")
