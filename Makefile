@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu generate clean
+.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu generate wheels clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -147,6 +147,12 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
+
+# One for each of these that is installed: 3.12 gives the wheel for all later ones.
+PYTHONS ?= python3.10 python3.11 python3.12
+
+wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
+	$(PYTHON) packaging/wheels.py $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p))) $(ARGS)
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

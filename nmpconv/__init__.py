@@ -48,7 +48,12 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")
-        return getattr(import_module(_HOMES[name]), name)
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("nmpconv."):
+                raise
+            raise ImportError(f"nmpconv-runtime has no {name}, it runs files: pip install nmpconv instead") from None
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

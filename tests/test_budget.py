@@ -33,6 +33,7 @@ SOURCES = {
     ".toml",
     ".txt",
     ".typed",
+    ".yml",
     ".cmake",
     "",
 }

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-import flatbuffers
 import numpy as np
 
 from nmpconv.errors import ModelError
@@ -41,6 +40,8 @@ Table = dict[str, Any]
 
 def pack(root: Mapping[str, Any]) -> bytes:
     """The file of a root table, checksum included; absent fields take their defaults. Deterministic."""
+    import flatbuffers  # of writers alone: those that only run files have numpy and no more
+
     builder = flatbuffers.Builder(1 << 16)
     at = _pack_table(builder, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
     builder.Finish(at, file_identifier=IDENTIFIER)
@@ -103,7 +104,7 @@ def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
                 builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(table[f.name][0]) + 1, 0)
             builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
         elif f.kind == "scalar" and value is not None:
-            _SLOT[f.type](builder, f.slot, value, f.default)
+            getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
         elif f.required:
             raise ValueError(f"{name} needs {f.name}")
     return int(builder.EndObject())
@@ -113,15 +114,15 @@ def _refers(f: Field, table: Mapping[str, Any]) -> bool:
     return f.kind != "scalar" and table.get(f.name) is not None
 
 
-_SLOT: dict[str, Any] = {
-    "bool": flatbuffers.Builder.PrependBoolSlot,
-    "byte": flatbuffers.Builder.PrependInt8Slot,
-    "ubyte": flatbuffers.Builder.PrependUint8Slot,
-    "ushort": flatbuffers.Builder.PrependUint16Slot,
-    "int": flatbuffers.Builder.PrependInt32Slot,
-    "uint": flatbuffers.Builder.PrependUint32Slot,
-    "float": flatbuffers.Builder.PrependFloat32Slot,
-    "ulong": flatbuffers.Builder.PrependUint64Slot,
+_SLOT = {
+    "bool": "PrependBoolSlot",
+    "byte": "PrependInt8Slot",
+    "ubyte": "PrependUint8Slot",
+    "ushort": "PrependUint16Slot",
+    "int": "PrependInt32Slot",
+    "uint": "PrependUint32Slot",
+    "float": "PrependFloat32Slot",
+    "ulong": "PrependUint64Slot",
 }
 
 

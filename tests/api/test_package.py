@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import cli_files
 import pytest
 
 import nmpconv
@@ -31,6 +33,50 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 def test_running_a_file_needs_no_converter() -> None:
     assert imported("import nmpconv; nmpconv.load") & HEAVY <= {"PIL", "flatbuffers", "numpy"}
     assert imported("import nmpconv; nmpconv.bench, nmpconv.inspect") & {"onnx", "onnxruntime"} == set()
+
+
+def test_the_version_is_told_without_the_engines() -> None:
+    found = imported("from nmpconv.cli import main; assert main(['--version']) == 0")
+    assert "nmpconv.cli" in found
+    assert found & {"PIL", "flatbuffers", "jinja2", "numpy", "onnx", "onnxruntime", "serial"} == set()
+
+
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+allowed = set(sys.argv[2].split())
+class Only(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in {*sys.stdlib_module_names, "numpy", "nmpconv"}:
+            raise ImportError(f"{name} is not to be imported")
+        if name.startswith("nmpconv.") and name not in allowed:
+            raise ModuleNotFoundError(f"{name} is not to be imported", name=name)
+sys.meta_path.insert(0, Only())
+import nmpconv
+net = nmpconv.load(sys.argv[1])
+(scores,) = net.run(net.inputs[0].lo * __import__("numpy").ones(net.inputs[0].shape, net.inputs[0].dtype))
+print(scores.shape)
+try:
+    nmpconv.convert
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_file_runs_with_numpy_alone(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the modules of nmpconv-runtime and with no other package."""
+    monkeypatch.syspath_prepend(root / "packaging")
+    runtime = importlib.import_module("runtime")
+    (tmp_path / "model.nmp").write_bytes(cli_files.nmp_bytes())
+    names = {name.replace("/", ".").removesuffix(".__init__") for name in runtime.MODULES} | {"_nmp"}
+    allowed = " ".join(f"nmpconv.{name}" for name in names)
+    command = [sys.executable, "-c", BLOCKED, str(tmp_path / "model.nmp"), allowed]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "(1, 3)",
+        "nmpconv-runtime has no convert, it runs files: pip install nmpconv instead",
+    ]
 
 
 def test_every_public_name_is_there() -> None:

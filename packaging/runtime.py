@@ -1,0 +1,74 @@
+"""The wheel of nmpconv-runtime from one of nmpconv: the same files, but only those that `load` and a run need.
+
+    python runtime.py dist/nmpconv-0.2.0-cp312-abi3-manylinux_2_17_aarch64.whl dist/
+
+It needs numpy alone. Both install the package `nmpconv`, so an environment has one or the other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+NAME, NEEDS = "nmpconv-runtime", "numpy"
+MODULES = ("__init__", "errors", "files", "fixed", "ir", "run/__init__", "run/runtime")
+MODULES += ("file/__init__", "file/_schema", "file/flat", "file/reader")
+KEPT = re.compile(rf"nmpconv/(({'|'.join(MODULES)})\.py|py\.typed|_nmp\..*)$")
+ABOUT = """\
+Runs `.nmp` files, which nmpconv makes from ONNX models, with the same bits everywhere.
+
+    import nmpconv
+
+    net = nmpconv.load("model.nmp")
+    (scores,) = net.run_float(image)    # uint8 [H,W,C], or floats of the model's input
+
+This is nmpconv without the converter and the commands: install one or the other, not both.
+"""
+
+
+def runtime(wheel: Path, folder: Path) -> Path:
+    """Writes the wheel into a folder. Equal bytes for equal ones; times are those of the given wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        old = metadata.partition("/")[0]
+        new = old.replace("nmpconv-", f"{NAME.replace('-', '_')}-")
+        times = {info.filename: info.date_time for info in archive.infolist()}
+        files = {name: archive.read(name) for name in archive.namelist() if KEPT.match(name)}
+        for name in (f"{old}/WHEEL", *(n for n in archive.namelist() if n.startswith(f"{old}/licenses/"))):
+            files[name.replace(old, new)] = archive.read(name)
+            times[name.replace(old, new)] = times[name]
+        files[f"{new}/METADATA"] = _metadata(archive.read(metadata).decode()).encode()
+    files[f"{new}/RECORD"] = _record(files, f"{new}/RECORD").encode()
+    path = folder / wheel.name.replace("nmpconv-", f"{NAME.replace('-', '_')}-")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, times.get(name, times[metadata]))
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(info, data)
+    return path
+
+
+def _metadata(text: str) -> str:
+    """That of nmpconv with another name and text, and what the runtime needs in place of all else."""
+    head = text.partition("\n\n")[0].splitlines()
+    [numpy] = [line for line in head if re.match(rf"Requires-Dist: {NEEDS}\b", line)]
+    kept = [line for line in head if not line.startswith(("Requires-Dist", "Provides-Extra", "Name:", "Summary:"))]
+    at = kept.index(next(line for line in kept if line.startswith("Version:")))
+    named = [f"Name: {NAME}", kept[at], "Summary: Runs .nmp files of nmpconv: integer CNNs, the same bits everywhere"]
+    return "\n".join([*kept[:at], *named, *kept[at + 1 :], numpy]) + f"\n\n{ABOUT}"
+
+
+def _record(files: dict[str, bytes], own: str) -> str:
+    def row(name: str, data: bytes) -> str:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        return f"{name},sha256={digest},{len(data)}\n"
+
+    return "".join(row(name, data) for name, data in files.items()) + f"{own},,\n"
+
+
+if __name__ == "__main__":
+    print(runtime(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,100 @@
+"""Builds what is published: wheels for Linux with an old glibc, those of the runtime, and the source distribution.
+
+    python packaging/wheels.py --python python3.10 --python python3.12 --arch x86_64 --arch aarch64 --output dist
+
+A Python from 3.12 on gives the one wheel for all of them (abi3), an older one its own. The compiler is that of PyPI's
+ziglang. It compiles for both machines and for glibc 2.17, on any machine. auditwheel refuses a wheel that needs more.
+The same sources give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from runtime import runtime
+
+ROOT = Path(__file__).resolve().parent.parent
+GLIBC = "2.17"  # manylinux2014: what was current in 2014, and all that came later
+EPOCH = "1735689600"  # 2025-01-01, the time of every file, unless SOURCE_DATE_EPOCH says another
+ARCHES = ("x86_64", "aarch64")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", action="append", help="a Python to build for; default: this one; repeatable")
+    parser.add_argument("--arch", action="append", choices=ARCHES, help="a machine; default: both; repeatable")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder to write to")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for what comes between")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="for CMake; repeatable")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
+    for number, python in enumerate(asked.python or [sys.executable]):
+        tools = environment(python, asked.work)
+        if number == 0:
+            run([tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", asked.output, ROOT])
+        for arch in asked.arch or ARCHES:
+            wheel = repaired(tools, built(tools, arch, asked.work, asked.define), arch, asked.output)
+            for path in (wheel, runtime(wheel, asked.output)):
+                print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
+
+
+def environment(python: str, work: Path) -> Path:
+    """The Python of an environment with the tools, made when it is not there."""
+    version = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True).stdout
+    folder = work / f"python{version.strip()}"
+    tools = folder / "bin" / "python"
+    if not (folder / "done").exists():
+        run([python, "-m", "venv", "--clear", folder])
+        requirements = ROOT / "packaging" / "requirements.txt"
+        run([tools, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
+        (folder / "done").touch()
+    return tools
+
+
+def built(tools: Path, arch: str, work: Path, defines: list[str]) -> Path:
+    """The wheel of one Python and machine, as the compiler leaves it."""
+    code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
+    package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
+    raw = work / f"raw-{tools.parent.parent.name}-{arch}"
+    shutil.rmtree(raw, ignore_errors=True)
+    told = {
+        "NMP_ZIG": f"{package}/zig",
+        "NMP_ZIG_TARGET": f"{arch}-linux-gnu.{GLIBC}",
+        "CMAKE_TOOLCHAIN_FILE": str(ROOT / "packaging" / "zig.cmake"),
+        "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
+        "SETUPTOOLS_EXT_SUFFIX": f".{'-'.join(abi.split('-')[:2])}-{arch}-linux-gnu.so",
+        "PATH": f"{tools.parent}:{os.environ['PATH']}",
+    }
+    given = [f"--config-settings=cmake.define.{define}" for define in defines]
+    given.append(f"--config-settings=build-dir={raw / 'build'}")
+    command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw, *given]
+    run([*command, ROOT], env={**os.environ, **told})
+    [wheel] = raw.glob("*.whl")
+    return wheel
+
+
+def repaired(tools: Path, wheel: Path, arch: str, output: Path) -> Path:
+    """The same with the tag that its symbols allow. auditwheel fails where it needs what an old Linux lacks."""
+    before = set(output.glob("*.whl"))
+    path = {**os.environ, "PATH": f"{tools.parent}:{os.environ['PATH']}"}
+    plat = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
+    for old in output.glob(f"{wheel.name.rpartition('-')[0]}-*{arch}.whl"):
+        old.unlink()
+        before.discard(old)
+    run([tools, "-m", "auditwheel", "repair", "--plat", plat, "--only-plat", "--wheel-dir", output, wheel], env=path)
+    [made] = set(output.glob("*.whl")) - before
+    return made
+
+
+def run(command: list[object], **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], check=True, text=True, **options)  # type: ignore[call-overload, no-any-return]
+
+
+if __name__ == "__main__":
+    main()

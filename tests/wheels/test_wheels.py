@@ -1,0 +1,130 @@
+"""What is published, built as `make wheels` does it and installed where there is no compiler.
+
+Of the wheels, that for x86-64 and this Python is built, with -O1 to save time; nothing else differs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LITTLE_ENDIAN_64, X86_64 = b"\x7fELF\x02\x01", 62
+RUNTIME_BYTES = 3_000_000
+QUICK = ("format/test_files.py", "api/test_keywords.py", "text/test_text.py")  # tests that run from the wheel
+
+
+def run(*command: object, **options: Any) -> str:
+    """What it prints; its messages are shown where it fails."""
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of wheels and sources, built from the checkout."""
+    work = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, root / "packaging" / "wheels.py", "--arch", "x86_64"]
+    flags = [f"--define=CMAKE_{language}_FLAGS_RELEASE=-O1 -DNDEBUG" for language in ("C", "CXX")]
+    run(*command, *flags, "--work", work / "work", "--output", work / "dist")
+    return work / "dist"
+
+
+def wheel(dist: Path, name: str) -> Path:
+    [found] = dist.glob(f"{name}-*.whl")
+    return found
+
+
+class Place:
+    """A virtual environment with one wheel in it. Its commands find no compiler: PATH is its own folder."""
+
+    def __init__(self, folder: Path, wheel: Path, *others: str) -> None:
+        venv.create(folder, with_pip=True)
+        self.bin = folder / "bin"
+        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *others)
+
+    def run(self, program: str, *arguments: object, cwd: Path) -> str:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return run(self.bin / program, *arguments, cwd=cwd, env={**kept, "PATH": str(self.bin)})
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("empty") / "venv", wheel(dist, "nmpconv"), "pytest", "hypothesis")
+
+
+def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
+    path = wheel(dist, "nmpconv")
+    assert path.name.endswith("-manylinux_2_17_x86_64.whl")  # auditwheel has looked at its symbols
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        [extension] = [name for name in names if name.startswith("nmpconv/_nmp.") and name.endswith(".so")]
+        head = archive.read(extension)[:20]
+    assert (head[:6], int.from_bytes(head[18:20], "little")) == (LITTLE_ENDIAN_64, X86_64)
+    for folder in ("include", "src", "firmware"):
+        here = {p.relative_to(root).as_posix() for p in (root / "interpreter" / folder).rglob("*") if p.is_file()}
+        assert {f"nmpconv/{name}" for name in here} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any(name.startswith(("tests", "samples", "bench")) for name in names)
+
+
+def test_the_commands_run_without_a_compiler(installed: Place, samples: Path, tmp_path: Path) -> None:
+    shapes = samples / "shapes"
+    look = ("--mean", "123.675,116.28,103.53", "--std", "58.395,57.12,57.375", "--rounding", "nearest")
+    told = installed.run(
+        "nmpconv", "convert", shapes / "model.onnx", "--data", shapes / "calib", *look, "-o", "m.nmp", cwd=tmp_path
+    )
+    assert "quantized 12/12 nodes" in told
+    assert "conv2d" in installed.run("nmpconv", "inspect", "m.nmp", cwd=tmp_path)
+    assert "median" in installed.run("nmpconv", "bench", "m.nmp", "--runs", 3, cwd=tmp_path)
+    assert (tmp_path / "m.nmp").stat().st_size > 10_000
+    assert "CMakeLists.txt" in installed.run("nmpconv", "bundle", "m.nmp", "-o", "c", "--json", cwd=tmp_path)
+
+
+def test_quick_tests_pass_from_the_wheel(installed: Place, root: Path, tmp_path: Path) -> None:
+    place = installed.run("python", "-c", "import nmpconv; print(nmpconv.__file__)", cwd=tmp_path)
+    assert not Path(place).is_relative_to(root)
+    files = [root / "tests" / name for name in QUICK]
+    options = ("-q", "-p", "no:cacheprovider", "-m", "not slow")
+    assert " passed" in installed.run("python", "-m", "pytest", *options, *files, cwd=tmp_path)
+
+
+def test_the_runtime_is_small_and_needs_numpy_alone(dist: Path, installed: Place, root: Path, tmp_path: Path) -> None:
+    path = wheel(dist, "nmpconv_runtime")
+    assert path.stat().st_size < RUNTIME_BYTES
+    place = Place(tmp_path / "venv", path)
+    packages = place.run("python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).split()
+    names = {package.partition("==")[0] for package in packages} - {"pip", "setuptools"}
+    assert names == {"numpy", "nmpconv-runtime"}
+    sys.path.insert(0, str(root / "tests" / "cli"))
+    import cli_files
+
+    (tmp_path / "m.nmp").write_bytes(cli_files.nmp_bytes())
+    code = "import nmpconv, numpy; net = nmpconv.load('m.nmp'); x = numpy.arange(192, dtype=numpy.uint8)\n"
+    code += "print([y.tolist() for y in net.run(x.reshape(1, 8, 8, 3))])"
+    assert place.run("python", "-c", code, cwd=tmp_path) == installed.run("python", "-c", code, cwd=tmp_path)
+    assert "no convert" in place.run(
+        "python", "-c", "try:\n import nmpconv; nmpconv.convert\nexcept ImportError as e: print(e)", cwd=tmp_path
+    )
+
+
+def test_the_same_sources_give_the_same_bytes(dist: Path, root: Path, tmp_path: Path) -> None:
+    """Of the sources and the runtime; that of a whole wheel takes another compilation."""
+    code = "import sys; from pathlib import Path; from runtime import runtime; runtime(*map(Path, sys.argv[1:]))"
+    run(sys.executable, "-c", code, wheel(dist, "nmpconv"), tmp_path, cwd=root / "packaging")
+    again = wheel(tmp_path, "nmpconv_runtime")
+    assert again.read_bytes() == wheel(dist, "nmpconv_runtime").read_bytes()
+    [tools] = dist.parent.glob("work/python*/bin/python")
+    epoch = {**os.environ, "SOURCE_DATE_EPOCH": "1735689600"}
+    run(tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, root, env=epoch)
+    [first], [second] = dist.glob("*.tar.gz"), tmp_path.glob("*.tar.gz")
+    assert first.read_bytes() == second.read_bytes()
