@@ -15,6 +15,7 @@ def test_a_file_that_other_tools_open(cli) -> None:
     assert ran.out == f"model.qdq.onnx, {Path('model.qdq.onnx').stat().st_size / 1000:.3g} kB\n"
     onnx.checker.check_model("model.qdq.onnx", full_check=True)
     assert cli("export", "model.nmp", "-o", "m.onnx", "--to", "onnx", "--json").json == {
+        "schema": 1,
         "model": "model.nmp",
         "output": "m.onnx",
         "to": "onnx",
