@@ -80,15 +80,17 @@ def built(tools: Path, arch: str, work: Path, defines: list[str]) -> Path:
 
 
 def repaired(tools: Path, wheel: Path, arch: str, output: Path) -> Path:
-    """The same with the tag that its symbols allow. auditwheel fails where it needs what an old Linux lacks."""
+    """The same with the tag that its symbols allow. Ends where it needs what an old Linux lacks."""
     before = set(output.glob("*.whl"))
     path = {**os.environ, "PATH": f"{tools.parent}:{os.environ['PATH']}"}
-    plat = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
     for old in output.glob(f"{wheel.name.rpartition('-')[0]}-*{arch}.whl"):
         old.unlink()
         before.discard(old)
-    run([tools, "-m", "auditwheel", "repair", "--plat", plat, "--only-plat", "--wheel-dir", output, wheel], env=path)
+    # auditwheel knows the names of this machine's tags only; "auto" finds that of the other, too.
+    run([tools, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", output, wheel], env=path)
     [made] = set(output.glob("*.whl")) - before
+    if f"manylinux_{GLIBC.replace('.', '_')}_{arch}" not in made.name:
+        raise SystemExit(f"{made.name} needs another system than one with glibc {GLIBC}")
     return made
 
 

@@ -42,7 +42,7 @@ def dist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def wheel(dist: Path, name: str) -> Path:
-    [found] = dist.glob(f"{name}-*.whl")
+    [found] = dist.glob(f"{name}-*x86_64.whl")
     return found
 
 
@@ -66,7 +66,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
     path = wheel(dist, "nmpconv")
-    assert path.name.endswith("-manylinux_2_17_x86_64.whl")  # auditwheel has looked at its symbols
+    assert "manylinux_2_17_x86_64" in path.name  # auditwheel has looked at its symbols
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         [extension] = [name for name in names if name.startswith("nmpconv/_nmp.") and name.endswith(".so")]
