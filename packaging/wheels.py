@@ -30,7 +30,6 @@ def main() -> None:
     parser.add_argument("--arch", action="append", choices=ARCHES, help="a machine; default: both; repeatable")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder to write to")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for what comes between")
-    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="for CMake; repeatable")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
@@ -39,7 +38,7 @@ def main() -> None:
         if number == 0:
             run([tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", asked.output, ROOT])
         for arch in asked.arch or ARCHES:
-            wheel = repaired(tools, built(tools, arch, asked.work, asked.define), arch, asked.output)
+            wheel = repaired(tools, built(tools, arch, asked.work), arch, asked.output)
             for path in (wheel, runtime(wheel, asked.output)):
                 print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
 
@@ -57,7 +56,7 @@ def environment(python: str, work: Path) -> Path:
     return tools
 
 
-def built(tools: Path, arch: str, work: Path, defines: list[str]) -> Path:
+def built(tools: Path, arch: str, work: Path) -> Path:
     """The wheel of one Python and machine, as the compiler leaves it."""
     code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
     package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
@@ -71,10 +70,8 @@ def built(tools: Path, arch: str, work: Path, defines: list[str]) -> Path:
         "SETUPTOOLS_EXT_SUFFIX": f".{'-'.join(abi.split('-')[:2])}-{arch}-linux-gnu.so",
         "PATH": f"{tools.parent}:{os.environ['PATH']}",
     }
-    given = [f"--config-settings=cmake.define.{define}" for define in defines]
-    given.append(f"--config-settings=build-dir={raw / 'build'}")
-    command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw, *given]
-    run([*command, ROOT], env={**os.environ, **told})
+    command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw]
+    run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **told})
     [wheel] = raw.glob("*.whl")
     return wheel
 

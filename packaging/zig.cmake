@@ -8,5 +8,7 @@ foreach(language C CXX)
   set(CMAKE_${language}_ARCHIVE_CREATE "\"$ENV{NMP_ZIG}\" ar qcD <TARGET> <OBJECTS>")
   set(CMAKE_${language}_ARCHIVE_FINISH "\"$ENV{NMP_ZIG}\" ranlib <TARGET>")
 endforeach()
-# nanobind names stderr, and counts on Python.h for it, which leaves stdio.h out under the stable ABI.
-set(CMAKE_CXX_FLAGS_INIT "-include stdio.h")
+# nanobind names stderr, and counts on Python.h for it, which leaves stdio.h out under the stable ABI. -O2: zig compiles
+# its C++ library once for optimized programs and once for others, and CMake's own checks are to need the same one.
+set(CMAKE_C_FLAGS_INIT "-O2")
+set(CMAKE_CXX_FLAGS_INIT "-O2 -include stdio.h")
