@@ -13,7 +13,7 @@ import typer
 
 from nmpconv.cli import options
 from nmpconv.cli.flags import Group
-from nmpconv.detection.decoders import DECODERS
+from nmpconv.detection import DECODER_NAMES
 
 COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
 
@@ -59,7 +59,7 @@ class Quantization(Group):
     ] = None
     decoder: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help=f"What --goal ap50 reads the outputs as: {', '.join(DECODERS)}."),
+        typer.Option(metavar="NAME", help=f"What --goal ap50 reads the outputs as: {', '.join(DECODER_NAMES)}."),
     ] = None
     budget: Annotated[
         list[str] | None,

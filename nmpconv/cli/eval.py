@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.detection.decoders import DECODERS
+from nmpconv.detection import DECODER_NAMES
 
 NAME = "eval"
 
@@ -37,7 +37,7 @@ def command(
         ),
     ] = None,
     decoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"What ap reads the outputs as: {', '.join(DECODERS)}.")
+        str | None, typer.Option(metavar="NAME", help=f"What ap reads the outputs as: {', '.join(DECODER_NAMES)}.")
     ] = None,
     boxes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")

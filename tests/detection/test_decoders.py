@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nmpconv.detection import DECODER_NAMES
 from nmpconv.detection.boxes import CLASS, SCORE
 from nmpconv.detection.decoders import DECODERS, YOLO_ANCHORS
 from nmpconv.errors import InputError
@@ -173,3 +174,7 @@ def test_nanodet_plus_measures_from_corners(rng: np.random.Generator) -> None:
 def test_outputs_that_are_none(name: str, shapes: list[tuple[int, ...]], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         DECODERS[name].boxes([np.zeros(shape) for shape in shapes], SIZE)
+
+
+def test_all_names_are_known_without_them():
+    assert tuple(DECODERS) == DECODER_NAMES
