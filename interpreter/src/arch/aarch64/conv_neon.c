@@ -13,7 +13,8 @@
  */
 #define K_GROUP 8
 #define PIXELS 2
-#define PANEL 8
+#define RUN 4
+#define LANES 4
 
 enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
 
@@ -62,7 +63,7 @@ static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x,
   const size_t step = (size_t)channels * K_GROUP;
   size_t i = 0;
   for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * K_GROUP) {
-    int8x8_t xa[PIXELS], xb[PIXELS];
+    int8x8_t xa[RUN], xb[RUN];
     NMP_UNROLL for (int r = 0; r < pixels; r++) {
       xa[r] = load_8(x[r] + offset);
       xb[r] = load_8(x[r] + offset + K_GROUP);
@@ -85,34 +86,41 @@ static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x,
   return w;
 }
 
-static NMP_INLINE void add_lanes(nmp_gemm_tile *t, const sum *acc, const int mode, const int pixels,
-                                 const int channels) {
+/* From zero on, of the pixels at x; `segments`: their distances from x. */
+static NMP_INLINE void add_segments(sum *acc, const uint8_t *const *x, const nmp_gemm_panel *panel,
+                                    const uint32_t *segments, size_t segment_count, size_t k_groups, const int mode,
+                                    const int pixels, const int channels) {
+  const uint8_t *w = (const uint8_t *)(panel + 1);
+  NMP_UNROLL for (int i = 0; i < pixels * channels; i++) {
+    acc[i] = vdupq_n_s32(0);
+  }
+  for (size_t s = 0; s < segment_count; s++) {
+    w = add_k_groups(acc, x, segments[s], k_groups, w, mode, pixels, channels);
+  }
+}
+
+/* The sums of 4 channels, and what they start with. */
+static NMP_INLINE int32x4_t add_lanes(const sum *s, const int32_t *start) {
+  return vaddq_s32(vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3])), vld1q_s32(start));
+}
+
+static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
+  const int channels = vectors * LANES;
+  const uint8_t *x[PIXELS];
+  sum acc[PIXELS * 2 * LANES];
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
+    x[r] = t->x[r];
+  }
+  add_segments(acc, x, t->panel, t->segments, t->segment_count, t->k_groups, mode, pixels, channels);
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const sum *s = acc + i;
     if (mode == LONG || mode == LONG_LOWEST) {
       vst1q_s64(t->wide + i, vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1])));
       vst1q_s64(t->wide + i + 2, vpaddq_s64(vreinterpretq_s64_s32(s[2]), vreinterpretq_s64_s32(s[3])));
     } else {
-      const int32x4_t low = vpaddq_s32(s[0], s[1]), high = vpaddq_s32(s[2], s[3]);
-      vst1q_s32(t->sums + i, vaddq_s32(vpaddq_s32(low, high), vld1q_s32(t->panel->start + i % channels)));
+      vst1q_s32(t->sums + i, add_lanes(s, t->panel->start + i % channels));
     }
   }
-}
-
-static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
-  const int channels = vectors * PANEL / 2;
-  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
-  sum acc[PIXELS * PANEL];
-  NMP_UNROLL for (int i = 0; i < pixels * channels; i++) {
-    acc[i] = vdupq_n_s32(0);
-  }
-  NMP_UNROLL for (int r = 0; r < pixels; r++) {
-    x[r] = t->x[r];
-  }
-  for (size_t s = 0; s < t->segment_count; s++) {
-    w = add_k_groups(acc, x, t->segments[s], t->k_groups, w, mode, pixels, channels);
-  }
-  add_lanes(t, acc, mode, pixels, channels);
 }
 
 static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
@@ -135,13 +143,33 @@ static NMP_INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vector
   }
 }
 
+static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int mode,
+                                  const int pixels, const int vectors) {
+  const int channels = vectors * LANES;
+  sum acc[RUN * LANES];
+  add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, mode, pixels, channels);
+  NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
+    sums[i / 4] = add_lanes(acc + i, b->panel->start + i % channels);
+  }
+}
+
+#include "arch/aarch64/gemm_blocks.inc"
+
+static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
+  if (b->panel->lowest) {
+    gemm_block(b, BYTES_LOWEST, pixels, vectors);
+  } else {
+    gemm_block(b, BYTES, pixels, vectors);
+  }
+}
+
 TILES(TILES_2, bytes)
+BLOCKS(bytes, 4, 2)
 TILES_2(TILE, narrow, 1)
 TILES_2(TILE, narrow, 2)
 nmp_gemm_tile_fn *const nmp_neon_words[2][NMP_TILE_PIXELS] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
 TILES(TILES_2, wide)
 
-#define LANES (PANEL / 2)
 #define OF_WORDS(load_)                                                               \
   {.element = 2,                                                                      \
    .planes = 1,                                                                       \
@@ -159,6 +187,7 @@ static const nmp_gemm_product int8_product = {
     .load = load_bytes,
     .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
               {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
+    .blocks = &bytes_blocks,
     .extremes = 1};
 static const nmp_gemm_product int8_int16_product = OF_WORDS(load_wide_bytes);
 static const nmp_gemm_product int16_product = OF_WORDS(load_words);

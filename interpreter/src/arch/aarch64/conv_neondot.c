@@ -13,6 +13,7 @@ NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 /* A k-group is the 4 bytes of a dot product, a vector 8 channels: two registers. */
 #define K_GROUP 4
 #define PIXELS 4
+#define RUN 8
 #define LANES 8
 
 /* Dot products of k-group g of each pixel, whose bytes are in x. */
@@ -36,7 +37,7 @@ static NMP_INLINE void load_x(int8x16_t *x, const uint8_t *const *at, size_t off
 /* acc is [pixel][4 channels]. */
 static NMP_INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *const *at, size_t offset, size_t n,
                                               const uint8_t *w, const int pixels, const int quads) {
-  int8x16_t x[PIXELS];
+  int8x16_t x[RUN];
   size_t i = 0;
   for (; i + 4 <= n; i += 4, w += 4 * quads * 16, offset += 4 * K_GROUP) {
     load_x(x, at, offset, pixels);
@@ -59,25 +60,46 @@ static NMP_INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *con
   return w;
 }
 
+/* Sums with their start of the pixels at x; `segments`: their distances from x. */
+static NMP_INLINE void add_segments(int32x4_t *acc, const uint8_t *const *x, const nmp_gemm_panel *panel,
+                                    const uint32_t *segments, size_t segment_count, size_t k_groups, const int pixels,
+                                    const int quads) {
+  const uint8_t *w = (const uint8_t *)(panel + 1);
+  NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
+    acc[i] = vld1q_s32(panel->start + i % quads * 4);
+  }
+  for (size_t s = 0; s < segment_count; s++) {
+    w = add_k_groups(acc, x, segments[s], k_groups, w, pixels, quads);
+  }
+}
+
 static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   const int quads = vectors * LANES / 4;
-  const uint8_t *w = (const uint8_t *)(t->panel + 1), *x[PIXELS];
+  const uint8_t *x[PIXELS];
   int32x4_t acc[PIXELS * LANES / 2];
-  NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
-    acc[i] = vld1q_s32(t->panel->start + i % quads * 4);
-  }
   NMP_UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
-  for (size_t s = 0; s < t->segment_count; s++) {
-    w = add_k_groups(acc, x, t->segments[s], t->k_groups, w, pixels, quads);
-  }
+  add_segments(acc, x, t->panel, t->segments, t->segment_count, t->k_groups, pixels, quads);
   NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
     vst1q_s32(t->sums + i * 4, acc[i]);
   }
 }
 
+static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int mode,
+                                  const int pixels, const int vectors) {
+  (void)mode; /* there is only one */
+  add_segments(sums, x, b->panel, b->segments, b->segment_count, b->k_groups, pixels, vectors * LANES / 4);
+}
+
+#include "arch/aarch64/gemm_blocks.inc"
+
+static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
+  gemm_block(b, 0, pixels, vectors);
+}
+
 TILES(TILES_4, bytes)
+BLOCKS(bytes, 8, 4)
 
 static const nmp_gemm_product int8_product = {
     .element = 1,
@@ -87,6 +109,7 @@ static const nmp_gemm_product int8_product = {
     .load = load_bytes,
     .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
               {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
+    .blocks = &bytes_blocks,
     .extremes = 1};
 NMP_GEMM_KERNEL(int8)
 
