@@ -16,13 +16,16 @@ NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 #define RUN 8
 #define LANES 8
 
-/* Dot products of k-group g of each pixel, whose bytes are in x. */
+/* Dot products of k-group g of each pixel, whose bytes are in x. Weights of two quads are loaded by one instruction. */
 static NMP_INLINE void add_k_group(int32x4_t *acc, const int8x16_t *x, const uint8_t *w, const int g, const int pixels,
                                    const int quads) {
-  NMP_UNROLL for (int q = 0; q < quads; q++) {
-    const int8x16_t factors = load_16(w + (g * quads + q) * 16);
+  NMP_UNROLL for (int q = 0; q < quads; q += 2) {
+    const int8x16_t first = load_16(w + (g * quads + q) * 16), second = load_16(w + (g * quads + q + 1) * 16);
     NMP_UNROLL for (int r = 0; r < pixels; r++) {
-      acc[r * quads + q] = dot_lane(acc[r * quads + q], factors, x[r], g);
+      acc[r * quads + q] = dot_lane(acc[r * quads + q], first, x[r], g);
+    }
+    NMP_UNROLL for (int r = 0; r < pixels; r++) {
+      acc[r * quads + q + 1] = dot_lane(acc[r * quads + q + 1], second, x[r], g);
     }
   }
 }
