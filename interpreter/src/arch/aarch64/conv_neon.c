@@ -20,68 +20,105 @@ enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
 
 typedef int32x4_t sum; /* or 2 of int64 */
 
-static NMP_INLINE sum add_wide(sum s, int32x4_t products) {
-  return vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s), products));
-}
+/* Keeps a sum in its register: GCC moves it about where its type changes. */
+#ifdef __clang__
+#define KEEP(s)
+#else
+#define KEEP(s) NMP_KEEP("+w", s)
+#endif
 
 static NMP_INLINE int16x4_t words(int8x8_t v) {
   return vreinterpret_s16_s8(v);
 }
 
-/* s + products of k-groups a and b of x and w */
-static NMP_INLINE sum add_two(sum s, int8x8_t xa, int8x8_t wa, int8x8_t xb, int8x8_t wb, const int mode) {
-  if (mode == BYTES) {
-    s = vpadalq_s16(s, vmlal_s8(vmull_s8(xa, wa), xb, wb));
-  } else if (mode == BYTES_LOWEST) {
-    s = vpadalq_s16(vpadalq_s16(s, vmull_s8(xa, wa)), vmull_s8(xb, wb));
-  } else if (mode == WORDS) {
-    s = vmlal_s16(vmlal_s16(s, words(xa), words(wa)), words(xb), words(wb));
-  } else if (mode == LONG) {
-    s = add_wide(s, vmlal_s16(vmull_s16(words(xa), words(wa)), words(xb), words(wb)));
-  } else {
-    s = add_wide(add_wide(s, vmull_s16(words(xa), words(wa))), vmull_s16(words(xb), words(wb)));
-  }
-  NMP_KEEP("+w", s); /* compilers move it about where its type changes */
-  return s;
+static NMP_INLINE int16x8_t as_words(sum v) {
+  return vreinterpretq_s16_s32(v);
 }
 
-static NMP_INLINE sum add_one(sum s, int8x8_t x, int8x8_t w, const int mode) {
-  if (mode == BYTES || mode == BYTES_LOWEST) {
-    s = vpadalq_s16(s, vmull_s8(x, w));
-  } else if (mode == WORDS) {
-    s = vmlal_s16(s, words(x), words(w));
-  } else {
-    s = add_wide(s, vmull_s16(words(x), words(w)));
+/* Products of the type of their factors' square: 8 of bytes or 4 of words. */
+static NMP_INLINE sum product(int8x8_t x, int8x8_t w, const int mode) {
+  return mode == LONG || mode == LONG_LOWEST ? vmull_s16(words(x), words(w)) : vreinterpretq_s32_s16(vmull_s8(x, w));
+}
+
+static NMP_INLINE sum add_product(sum products, int8x8_t x, int8x8_t w, const int mode) {
+  return mode == BYTES ? vreinterpretq_s32_s16(vmlal_s8(as_words(products), x, w))
+                       : vmlal_s16(products, words(x), words(w));
+}
+
+/* s + neighbouring products */
+static NMP_INLINE sum add_to_sum(sum s, sum products, const int mode) {
+  return mode == LONG || mode == LONG_LOWEST ? vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s), products))
+                                             : vpadalq_s16(s, as_words(products));
+}
+
+/* For two channels of each pixel: chains of instructions that wait for each other go side by side, as CPUs want it that
+ * take them in order. Loads stand in pairs, which are one instruction.
+ */
+#define EACH(statement)                              \
+  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {  \
+    const int r = i / 2, c = i % 2;                  \
+    sum *s = &acc[r * channels + c], *p = &parts[i]; \
+    statement;                                       \
+    (void)s, (void)p;                                \
   }
-  NMP_KEEP("+w", s); /* compilers move it about where its type changes */
-  return s;
+
+/* acc is [pixel][channel], of the first of two channels, whose weights of the second k-group lie `step` bytes later. */
+static NMP_INLINE void add_two(sum *acc, const int8x8_t *xa, const int8x8_t *xb, const uint8_t *w, size_t step,
+                               const int mode, const int pixels, const int channels) {
+  const int8x8_t wa[2] = {load_8(w), load_8(w + K_GROUP)}, wb[2] = {load_8(w + step), load_8(w + step + K_GROUP)};
+  sum parts[2 * RUN];
+  if (mode == WORDS) {
+    EACH(*s = add_product(*s, xa[r], wa[c], mode))
+    EACH(*s = add_product(*s, xb[r], wb[c], mode))
+  } else if (mode == BYTES || mode == LONG) {
+    EACH(*p = product(xa[r], wa[c], mode))
+    EACH(*p = add_product(*p, xb[r], wb[c], mode))
+    EACH(*s = add_to_sum(*s, *p, mode))
+  } else {
+    EACH(*p = product(xa[r], wa[c], mode))
+    EACH(*s = add_to_sum(*s, *p, mode))
+    EACH(*p = product(xb[r], wb[c], mode))
+    EACH(*s = add_to_sum(*s, *p, mode))
+  }
+  EACH(KEEP(*s))
+}
+
+static NMP_INLINE void add_one(sum *acc, const int8x8_t *x, const uint8_t *w, const int mode, const int pixels,
+                               const int channels) {
+  const int8x8_t weights[2] = {load_8(w), load_8(w + K_GROUP)};
+  sum parts[2 * RUN];
+  if (mode == WORDS) {
+    EACH(*s = add_product(*s, x[r], weights[c], mode))
+  } else {
+    EACH(*p = product(x[r], weights[c], mode))
+    EACH(*s = add_to_sum(*s, *p, mode))
+  }
+  EACH(KEEP(*s))
 }
 
 /* acc is [pixel][channel]. */
 static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n,
                                               const uint8_t *w, const int mode, const int pixels, const int channels) {
   const size_t step = (size_t)channels * K_GROUP;
+  int8x8_t xa[RUN], xb[RUN];
   size_t i = 0;
   for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * K_GROUP) {
-    int8x8_t xa[RUN], xb[RUN];
     NMP_UNROLL for (int r = 0; r < pixels; r++) {
       xa[r] = load_8(x[r] + offset);
       xb[r] = load_8(x[r] + offset + K_GROUP);
     }
-    NMP_UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = load_8(w + c * K_GROUP), wb = load_8(w + step + c * K_GROUP);
-      NMP_UNROLL for (int r = 0; r < pixels; r++) {
-        acc[r * channels + c] = add_two(acc[r * channels + c], xa[r], wa, xb[r], wb, mode);
-      }
+    NMP_UNROLL for (int c = 0; c < channels; c += 2) {
+      add_two(acc + c, xa, xb, w + c * K_GROUP, step, mode, pixels, channels);
     }
   }
-  for (; i < n; i++, w += step, offset += K_GROUP) {
-    NMP_UNROLL for (int c = 0; c < channels; c++) {
-      const int8x8_t wa = load_8(w + c * K_GROUP);
-      NMP_UNROLL for (int r = 0; r < pixels; r++) {
-        acc[r * channels + c] = add_one(acc[r * channels + c], load_8(x[r] + offset), wa, mode);
-      }
+  if (i < n) {
+    NMP_UNROLL for (int r = 0; r < pixels; r++) {
+      xa[r] = load_8(x[r] + offset);
     }
+    NMP_UNROLL for (int c = 0; c < channels; c += 2) {
+      add_one(acc + c, xa, w + c * K_GROUP, mode, pixels, channels);
+    }
+    w += step;
   }
   return w;
 }
