@@ -31,72 +31,76 @@ static NMP_INLINE int16x4_t words(int8x8_t v) {
   return vreinterpret_s16_s8(v);
 }
 
-static NMP_INLINE int16x8_t as_words(sum v) {
-  return vreinterpretq_s16_s32(v);
+static NMP_INLINE int is_long(const int mode) {
+  return mode == LONG || mode == LONG_LOWEST;
 }
 
-/* Products of the type of their factors' square: 8 of bytes or 4 of words. */
-static NMP_INLINE sum product(int8x8_t x, int8x8_t w, const int mode) {
-  return mode == LONG || mode == LONG_LOWEST ? vmull_s16(words(x), words(w)) : vreinterpretq_s32_s16(vmull_s8(x, w));
-}
-
-static NMP_INLINE sum add_product(sum products, int8x8_t x, int8x8_t w, const int mode) {
-  return mode == BYTES ? vreinterpretq_s32_s16(vmlal_s8(as_words(products), x, w))
-                       : vmlal_s16(products, words(x), words(w));
-}
-
-/* s + neighbouring products */
-static NMP_INLINE sum add_to_sum(sum s, sum products, const int mode) {
-  return mode == LONG || mode == LONG_LOWEST ? vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s), products))
-                                             : vpadalq_s16(s, as_words(products));
-}
-
-/* For two channels of each pixel: chains of instructions that wait for each other go side by side, as CPUs want it that
- * take them in order. Loads stand in pairs, which are one instruction.
+/* The steps of adding products, each for two channels of every pixel: p and s are [pixel][2 channels]. So chains of
+ * instructions that wait for each other go side by side, as CPUs want it that take them in order.
  */
-#define EACH(statement)                              \
-  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {  \
-    const int r = i / 2, c = i % 2;                  \
-    sum *s = &acc[r * channels + c], *p = &parts[i]; \
-    statement;                                       \
-    (void)s, (void)p;                                \
+static NMP_INLINE void multiply(sum *p, const int8x8_t *x, const int8x8_t w[2], const int mode, const int pixels) {
+  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+    p[i] = is_long(mode) ? vmull_s16(words(x[i / 2]), words(w[i % 2]))
+                         : vreinterpretq_s32_s16(vmull_s8(x[i / 2], w[i % 2]));
   }
+}
 
-/* acc is [pixel][channel], of the first of two channels, whose weights of the second k-group lie `step` bytes later. */
-static NMP_INLINE void add_two(sum *acc, const int8x8_t *xa, const int8x8_t *xb, const uint8_t *w, size_t step,
-                               const int mode, const int pixels, const int channels) {
+static NMP_INLINE void multiply_add(sum *p, const int8x8_t *x, const int8x8_t w[2], const int mode, const int pixels) {
+  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+    p[i] = mode == BYTES ? vreinterpretq_s32_s16(vmlal_s8(vreinterpretq_s16_s32(p[i]), x[i / 2], w[i % 2]))
+                         : vmlal_s16(p[i], words(x[i / 2]), words(w[i % 2]));
+  }
+}
+
+/* Neighbouring products go to the same lane. */
+static NMP_INLINE void add_products(sum *s, const sum *p, const int mode, const int pixels) {
+  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+    s[i] = is_long(mode) ? vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s[i]), p[i]))
+                         : vpadalq_s16(s[i], vreinterpretq_s16_s32(p[i]));
+  }
+}
+
+static NMP_INLINE void keep(sum *s, const int pixels) {
+  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+    KEEP(s[i]);
+  }
+  (void)s;
+}
+
+/* Adds two k-groups, whose weights lie `step` bytes apart. Loads stand in pairs, which are one instruction. */
+static NMP_INLINE void add_two(sum *s, const int8x8_t *xa, const int8x8_t *xb, const uint8_t *w, size_t step,
+                               const int mode, const int pixels) {
   const int8x8_t wa[2] = {load_8(w), load_8(w + K_GROUP)}, wb[2] = {load_8(w + step), load_8(w + step + K_GROUP)};
-  sum parts[2 * RUN];
+  sum p[2 * RUN];
   if (mode == WORDS) {
-    EACH(*s = add_product(*s, xa[r], wa[c], mode))
-    EACH(*s = add_product(*s, xb[r], wb[c], mode))
+    multiply_add(s, xa, wa, mode, pixels);
+    multiply_add(s, xb, wb, mode, pixels);
   } else if (mode == BYTES || mode == LONG) {
-    EACH(*p = product(xa[r], wa[c], mode))
-    EACH(*p = add_product(*p, xb[r], wb[c], mode))
-    EACH(*s = add_to_sum(*s, *p, mode))
+    multiply(p, xa, wa, mode, pixels);
+    multiply_add(p, xb, wb, mode, pixels);
+    add_products(s, p, mode, pixels);
   } else {
-    EACH(*p = product(xa[r], wa[c], mode))
-    EACH(*s = add_to_sum(*s, *p, mode))
-    EACH(*p = product(xb[r], wb[c], mode))
-    EACH(*s = add_to_sum(*s, *p, mode))
+    multiply(p, xa, wa, mode, pixels);
+    add_products(s, p, mode, pixels);
+    multiply(p, xb, wb, mode, pixels);
+    add_products(s, p, mode, pixels);
   }
-  EACH(KEEP(*s))
+  keep(s, pixels);
 }
 
-static NMP_INLINE void add_one(sum *acc, const int8x8_t *x, const uint8_t *w, const int mode, const int pixels,
-                               const int channels) {
-  const int8x8_t weights[2] = {load_8(w), load_8(w + K_GROUP)};
-  sum parts[2 * RUN];
+static NMP_INLINE void add_one(sum *s, const int8x8_t *x, const uint8_t *at, const int mode, const int pixels) {
+  const int8x8_t w[2] = {load_8(at), load_8(at + K_GROUP)};
+  sum p[2 * RUN];
   if (mode == WORDS) {
-    EACH(*s = add_product(*s, x[r], weights[c], mode))
+    multiply_add(s, x, w, mode, pixels);
   } else {
-    EACH(*p = product(x[r], weights[c], mode))
-    EACH(*s = add_to_sum(*s, *p, mode))
+    multiply(p, x, w, mode, pixels);
+    add_products(s, p, mode, pixels);
   }
-  EACH(KEEP(*s))
+  keep(s, pixels);
 }
 
-/* acc is [pixel][channel]. */
+/* acc is [pair of channels][pixel][channel of the pair]. */
 static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n,
                                               const uint8_t *w, const int mode, const int pixels, const int channels) {
   const size_t step = (size_t)channels * K_GROUP;
@@ -108,7 +112,7 @@ static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x,
       xb[r] = load_8(x[r] + offset + K_GROUP);
     }
     NMP_UNROLL for (int c = 0; c < channels; c += 2) {
-      add_two(acc + c, xa, xb, w + c * K_GROUP, step, mode, pixels, channels);
+      add_two(acc + c * pixels, xa, xb, w + c * K_GROUP, step, mode, pixels);
     }
   }
   if (i < n) {
@@ -116,7 +120,7 @@ static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x,
       xa[r] = load_8(x[r] + offset);
     }
     NMP_UNROLL for (int c = 0; c < channels; c += 2) {
-      add_one(acc + c, xa, w + c * K_GROUP, mode, pixels, channels);
+      add_one(acc + c * pixels, xa, w + c * K_GROUP, mode, pixels);
     }
     w += step;
   }
@@ -136,9 +140,13 @@ static NMP_INLINE void add_segments(sum *acc, const uint8_t *const *x, const nmp
   }
 }
 
-/* The sums of 4 channels, and what they start with. */
-static NMP_INLINE int32x4_t add_lanes(const sum *s, const int32_t *start) {
-  return vaddq_s32(vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3])), vld1q_s32(start));
+/* The sums of 4 channels, of which two are at `low` and two at `high`, and what they start with. */
+static NMP_INLINE int32x4_t add_lanes(const sum *low, const sum *high, const int32_t *start) {
+  return vaddq_s32(vpaddq_s32(vpaddq_s32(low[0], low[1]), vpaddq_s32(high[0], high[1])), vld1q_s32(start));
+}
+
+static NMP_INLINE int64x2_t add_long_lanes(const sum *s) {
+  return vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1]));
 }
 
 static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
@@ -150,12 +158,13 @@ static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, 
   }
   add_segments(acc, x, t->panel, t->segments, t->segment_count, t->k_groups, mode, pixels, channels);
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
-    const sum *s = acc + i;
-    if (mode == LONG || mode == LONG_LOWEST) {
-      vst1q_s64(t->wide + i, vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1])));
-      vst1q_s64(t->wide + i + 2, vpaddq_s64(vreinterpretq_s64_s32(s[2]), vreinterpretq_s64_s32(s[3])));
+    const int r = i / channels, c = i % channels;
+    const sum *low = acc + c * pixels + 2 * r, *high = low + 2 * pixels;
+    if (is_long(mode)) {
+      vst1q_s64(t->wide + i, add_long_lanes(low));
+      vst1q_s64(t->wide + i + 2, add_long_lanes(high));
     } else {
-      vst1q_s32(t->sums + i, add_lanes(s, t->panel->start + i % channels));
+      vst1q_s32(t->sums + i, add_lanes(low, high, t->panel->start + c));
     }
   }
 }
@@ -186,7 +195,9 @@ static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, cons
   sum acc[RUN * LANES];
   add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, mode, pixels, channels);
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
-    sums[i / 4] = add_lanes(acc + i, b->panel->start + i % channels);
+    const int r = i / channels, c = i % channels;
+    const sum *low = acc + c * pixels + 2 * r;
+    sums[i / 4] = add_lanes(low, low + 2 * pixels, b->panel->start + c);
   }
 }
 
