@@ -16,10 +16,10 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu generate wheels clean
+.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-aarch64 generate wheels clean
 
 help:  ## this list
-	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
 
 # Headers come with most Pythons; Debian has them in a package of their own.
 define CHECK_PYTHON
@@ -153,6 +153,8 @@ PYTHONS ?= python3.10 python3.11 python3.12
 
 wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
 	$(PYTHON) packaging/wheels.py $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p))) $(ARGS)
+bench-aarch64: $(VENV)/installed  ## instructions of one inference at the levels of AArch64, under QEMU (ARGS=...)
+	$(BIN)/python bench/aarch64.py $(ARGS)
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -102,11 +102,10 @@ class Row:
         return found
 
 
-def converted(zoo: Path, net: str, setting: str, folder: Path, *, reuse: bool) -> Path:
-    """The net's file in ``folder``, converted unless it is there and may be reused."""
+def converted(zoo: Path, net: str, name: str, setting: str, folder: Path, *, reuse: bool) -> Path:
+    """The net's file in ``folder``, converted unless it is there and may be reused. name: in the zoo."""
     path = folder / f"{net}-{setting}.nmp"
     if not (reuse and path.is_file()):
-        name = NETS[net]
         about = json.loads((zoo / "zoo.json").read_text())[name]
         bits, widths = SETTINGS["strict" if setting == MAX_RAM else setting]
         with tempfile.TemporaryDirectory() as data:
@@ -128,7 +127,7 @@ def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], boards: Sequen
     out = ROOT / "build" / "mcu"
     out.mkdir(parents=True, exist_ok=True)
     for net, setting in ((net, setting) for net in nets for setting in settings if setting != MAX_RAM or net == "IC"):
-        path = converted(zoo, net, setting, out, reuse=reuse)
+        path = converted(zoo, net, NETS[net], setting, out, reuse=reuse)
         macs = sum(op.macs for op in load(path).model.ops)
         for board in boards:
             cpu, found = BOARDS[board], measured(board, path, out)
