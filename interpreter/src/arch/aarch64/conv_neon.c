@@ -211,8 +211,13 @@ static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, co
   }
 }
 
+static NMP_INLINE void narrow_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
+  gemm_block(b, WORDS, pixels, vectors);
+}
+
 TILES(TILES_2, bytes)
 BLOCKS(bytes, 4, 2)
+BLOCKS(narrow, 4, 2)
 TILES_2(TILE, narrow, 1)
 TILES_2(TILE, narrow, 2)
 nmp_gemm_tile_fn *const nmp_neon_words[2][NMP_TILE_PIXELS] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
@@ -226,6 +231,7 @@ TILES(TILES_2, wide)
    .load = (load_),                                                                   \
    .tiles = {{.pixels = PIXELS, .functions = wide_tiles, .epilogue = epilogue_int64}, \
              {.pixels = PIXELS, .functions = nmp_neon_words, .epilogue = epilogue}},  \
+   .blocks = &narrow_blocks,                                                          \
    .extremes = 1}
 static const nmp_gemm_product int8_product = {
     .element = 1,
