@@ -153,6 +153,7 @@ PYTHONS ?= python3.10 python3.11 python3.12
 
 wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
 	$(PYTHON) packaging/wheels.py $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p))) $(ARGS)
+
 bench-aarch64: $(VENV)/installed  ## instructions of one inference at the levels of AArch64, under QEMU (ARGS=...)
 	$(BIN)/python bench/aarch64.py $(ARGS)
 
