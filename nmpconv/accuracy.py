@@ -13,10 +13,10 @@ import onnx
 from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import Model
 from nmpconv.frontend.read import read as read_onnx
-from nmpconv.measures import open_measure, results
+from nmpconv.measures import AP, open_measure, results
 from nmpconv.metrics import Sqnr, head, top_k
 from nmpconv.progress import Progress, silent
 from nmpconv.run.feed import Arrays, Feed
@@ -70,6 +70,8 @@ def evaluate(
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
     """
+    if AP not in metrics and (decoder is not None or boxes is not None):
+        raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
     feed = Feed(net, sources, max_pixels, limit)
     measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
     truth = None if boxes is None else feed.boxes(boxes)

@@ -32,7 +32,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
-from nmpconv.measures import Measure, open_measure
+from nmpconv.measures import AP, Measure, open_measure
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, masks, ranges
@@ -141,7 +141,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:
         pictures = _given(imported, options)
-    metric = _metric(wanted[0], samples, options.decoder) if wanted is not None else None
+    metric = _metric(wanted[0] if wanted else None, samples, options.decoder)
     graph = float_passes(imported, pictures, trace)
     feeds = Feeds(samples, graph.pixels)
     feeds = feeds.subset(range(min(len(feeds), options.max_images or len(feeds))))
@@ -274,9 +274,11 @@ def _metric(
     goal: auto.Goal | None, samples: Mapping[str, Samples], decoder: str | None
 ) -> tuple[Callable[[], Measure], str] | None:
     """What the goal is measured by; None where it is no metric. UsageError where its decoder is missing."""
-    if goal is None or goal.kind not in auto.MEASURED:
+    text = auto.MEASURED[goal.kind][0] if goal is not None and goal.kind in auto.MEASURED else None
+    if decoder is not None and text != AP:
+        raise UsageError("a decoder is for --bits auto --goal ap50", where="--decoder")
+    if goal is None or text is None:
         return None
-    text, _ = auto.MEASURED[goal.kind]
     size = next((found.size for found in samples.values()), None)
     open_measure(text, decoder, size)
     return lambda: open_measure(text, decoder, size), f"{goal.kind} {decoder or ''}"

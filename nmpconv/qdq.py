@@ -54,14 +54,16 @@ def to_onnx(model: Model) -> onnx.ModelProto:
         rows = [(node.name, node.op, "a file has only its integer tables", "") for node in lost]
         raise UnsupportedModel(rows, hint="export the ONNX model that was converted")
     grids = {name: _grid(value) for name, value in graph.values.items() if not value.is_const}
-    to = _Exporter(origins.store(graph, {name: -value.origin for name, value in graph.values.items()}), grids)
+    constants = {name: tensor.data for name, tensor in zip(graph.values, model.tensors, strict=True)}
+    real = origins.store(graph, {name: -value.origin for name, value in graph.values.items()})
+    to = _Exporter(real, grids, constants)
     inputs = [to.open(port, name) for port, name in zip(model.inputs, graph.inputs, strict=True)]
     for node in graph.nodes:
         to.add(node)
     outputs = [to.close(port, name) for port, name in zip(model.outputs, graph.outputs, strict=True)]
-    constants = to.constants(())
-    proto = helper.make_graph(to.nodes, model.name or "graph", inputs, outputs, constants)
-    wide = any(constant.data_type == onnx.TensorProto.INT16 for constant in constants)
+    initializers = to.constants(())
+    proto = helper.make_graph(to.nodes, model.name or "graph", inputs, outputs, initializers)
+    wide = any(tensor.data_type == onnx.TensorProto.INT16 for tensor in initializers)
     opset, version = WITH_INT16 if wide else (OPSET, IR_VERSION)
     opsets = [helper.make_opsetid("", opset)]
     return helper.make_model(proto, opset_imports=opsets, ir_version=version, producer_name="nmpconv")
@@ -166,11 +168,12 @@ def _along(exponents: Sequence[int], axis: int | None, rank: int) -> np.ndarray:
 
 
 class _Exporter(Exporter):
-    """Rounds every value. grids: of all activations."""
+    """Rounds every value. grids: of all activations. stored: the integers of the file's constants."""
 
-    def __init__(self, graph: Graph, grids: Mapping[str, _Grid]) -> None:
+    def __init__(self, graph: Graph, grids: Mapping[str, _Grid], stored: Mapping[str, np.ndarray | None]) -> None:
         super().__init__(graph)
         self._grids = grids
+        self._stored = stored
         self._makers = graph.producers()
         self._integers: dict[str, str] = {}
         self._on_grid: dict[int, tuple[Sequence[int], int]] = {}  # case 2: by rank of a constant, exponents and bits
@@ -262,7 +265,11 @@ class _Exporter(Exporter):
         """Case 4: the results of all integers of the input."""
         x, y = self._grids[node.inputs[0]], self._grids[node.outputs[0]]
         every = np.arange(INT_MIN[x.quant.bits], INT_MAX[x.quant.bits] + 1).astype(x.quant.dtype)
-        operands = [QArray(every, x.quant)] + [_as_stored(self.graph[name]) for name in node.inputs[1:]]
+        operands = [QArray(every, x.quant)]
+        for name in node.inputs[1:]:
+            data = self._stored[name]
+            assert data is not None
+            operands.append(QArray(data, _quant(self.graph[name])))
         result = Value("", every.shape, y.quant.dtype, quant=y.quant)
         (results,) = OPS[node.op].reference(node.params, operands, [result])
         index = self.node("Cast", (self._integers[node.inputs[0]],), to=onnx.TensorProto.INT32)
@@ -293,10 +300,3 @@ def _half(exact: Sequence[int], quant: Quant) -> np.ndarray:
     return (
         np.exp2(quant.exponent - 1 + np.maximum(below, -least)).astype(np.float32).reshape(-1 if len(exact) > 1 else ())
     )
-
-
-def _as_stored(value: Value) -> QArray:
-    """A constant's integers."""
-    quant = _quant(value)
-    assert value.data is not None
-    return QArray(np.rint(np.ldexp(value.data.astype(np.float64), -quant.exponent)).astype(quant.dtype), quant)

@@ -40,6 +40,7 @@ EXAMPLES = {
     "input_shape": "input_shape={'x': (1, 3, 48, 192)}",
     "labels": "labels='classes.txt', or a list of names",
 }
+FAR = 1e300  # a number that a float holds is nearer to 0
 FREE = {"model", "files", "data", "example_inputs", "reference"}  # read by those that know all of their forms
 
 
@@ -52,7 +53,7 @@ def check(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         if not _fits(value, kind):
             _refuse(name, value, _words(kind))
         low, high = BOUNDS.get(name, (-math.inf, math.inf))
-        if isinstance(value, Real) and not low <= float(value) <= high:
+        if isinstance(value, Real) and not low <= _number(value) <= high:
             _refuse(name, value, f"{low} to {high}" if math.isfinite(high) else f"{low} and more")
 
 
@@ -86,7 +87,8 @@ def _refuse(name: str, value: Any, allowed: str) -> None:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of the kind that an annotation says. Numbers of numpy are numbers, a truth value is none."""
+    """Whether a value is of the kind that an annotation says. Numbers and truth values may be numpy's; a truth value is
+    no number, and a number no truth value."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in inner)
@@ -103,13 +105,28 @@ def _fits(value: Any, kind: Any) -> bool:
         return kind is Any or callable(value)
     if kind in (int, float):
         number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
-        return number and math.isfinite(value)
+        return number and _is_finite(value)
+    if kind is bool:
+        return type(value).__name__ in ("bool", "bool_")  # the latter is numpy's, which is not imported for this
     return isinstance(value, str | PathLike) if kind is Path else isinstance(value, kind)
+
+
+def _number(value: Any) -> Any:
+    """A float, or an integer that may be larger than any float."""
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """As a float."""
+    number = _number(value)
+    return -FAR < number < FAR if isinstance(number, int) else math.isfinite(number)
 
 
 def _plain(value: Any) -> bool:
     """A sequence of numbers or words, arrays among them; no text, no mapping."""
-    return hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)
+    if getattr(value, "ndim", 1) == 0 or isinstance(value, str | bytes | Mapping):
+        return False
+    return hasattr(value, "__len__") and hasattr(value, "__iter__")
 
 
 def _words(kind: Any) -> str:

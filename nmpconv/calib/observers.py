@@ -87,7 +87,8 @@ class TensorStats:
         else:
             self.channel_min = _joined(np.minimum, self.channel_min, other.channel_min)
             self.channel_max = _joined(np.maximum, self.channel_max, other.channel_max)
-            self.channel_mean = _joined(lambda a, b: a + (b - a) * share, self.channel_mean, other.channel_mean)
+            with np.errstate(over="ignore"):  # masks of 3e38
+                self.channel_mean = _joined(lambda a, b: a + (b - a) * share, self.channel_mean, other.channel_mean)
         self._merge_peaks(other)
         # Unlike Python's, numpy's minimum and maximum propagate a NaN.
         self.min, self.max = float(np.minimum(self.min, other.min)), float(np.maximum(self.max, other.max))

@@ -21,7 +21,9 @@ def command(
     model: options.ModelFile,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The file to write; default: the model's name with .qdq.onnx here."),
+        typer.Option(
+            "-o", "--output", help="The file to write; default: the model's name with .qdq.onnx here; - is stdout."
+        ),
     ] = None,
     to: Annotated[Form, typer.Option(help="onnx: QuantizeLinear and DequantizeLinear around float operators.")] = (
         Form.ONNX

@@ -25,6 +25,8 @@ from nmpconv.files import read_text
 from nmpconv.ir import Preprocess
 
 ALLOWED = "COCO JSON, or a CSV with the columns file,labels"
+SIDE_MOST = 2**20  # pixels
+MOST_PARTS = 4.0  # of an image: boxes in pixels are more
 Size = tuple[int, int]  # width and height in pixels
 Found = dict[str, tuple[Size | None, np.ndarray]]  # by the path or name of an image; None: rows are in parts of it
 
@@ -62,16 +64,21 @@ def _coco(path: Path) -> Found:
             left, top, width, height = map(float, one["bbox"])
             corners = [left, top, left + width, top + height]
             rows[one["image_id"]].append([*corners, classes[one["category_id"]], float(bool(one.get("iscrowd", 0)))])
-        return {Path(image["file_name"]).name: (_pixels(image), _table(rows[image["id"]])) for image in about["images"]}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        found: Found = {}
+        for image in about["images"]:
+            found[Path(image["file_name"]).name] = (_pixels(image), _table(rows[image["id"]]))
+        if len(found) < len(about["images"]) or len(classes) < len(about["categories"]):
+            raise ValueError("two images of one name, or two categories with one id")
+        return found
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"no boxes in COCO's form: {reason:.100}", where=str(path), hint=ALLOWED) from None
 
 
 def _pixels(image: Mapping[str, Any]) -> Size:
-    width, height = int(image["width"]), int(image["height"])
-    if min(width, height) < 1:
-        raise ValueError(f"an image of {width}x{height}")
+    width, height = image["width"], image["height"]
+    if not all(type(side) is int and 1 <= side <= SIDE_MOST for side in (width, height)):
+        raise ValueError(f"an image of {width!s:.20} x {height!s:.20} pixels")
     return width, height
 
 
@@ -82,6 +89,8 @@ def _list(path: Path) -> Found:
         raise InputError(f"not a readable .csv file: {error}", where=str(path), hint=ALLOWED) from None
     if any(not row.get("file") or not row.get("labels") for row in rows):
         raise InputError("a row without `file` or `labels`", where=str(path), hint=ALLOWED)
+    if any("\0" in name for row in rows for name in (row["file"], row["labels"])):
+        raise InputError("no file can have a name with a NUL", where=str(path))
     return {str((path.parent / row["file"]).resolve()): (None, _yolo(path.parent / row["labels"])) for row in rows}
 
 
@@ -95,6 +104,9 @@ def _yolo(path: Path) -> np.ndarray:
         except ValueError:
             message = f"{line.strip():.60}: a class, a centre (x, y), a width and a height are allowed"
             raise InputError(message, where=f"{path}:{number}") from None
+        if not (kind >= 0 and kind == int(kind) and max(map(abs, (x, y, width, height))) <= MOST_PARTS):
+            message = f"{line.strip():.60}: a class is 0 or more, the rest are parts of the image"
+            raise InputError(message, where=f"{path}:{number}")
         found.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2, kind, 0.0])
     return _table(found)
 

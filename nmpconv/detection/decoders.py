@@ -24,14 +24,23 @@ YOLO_ANCHORS = {  # width and height in pixels by stride: YOLOv5's and YOLOv7's 
 YOLOV8_BINS, NANODET_BINS = 16, 8  # of the distribution of a box's side
 
 
+LOGARITHM_MOST = 20.0  # of a side in strides: farther than any image
+
+
 @dataclass(frozen=True)
 class Decoder:
-    """boxes: of the outputs of one image, in any order, before suppression. overlap: above which one is suppressed.
-    takes: shapes of outputs, for messages."""
+    """decode: boxes of the outputs of one image, in any order, before suppression. overlap: above which one is
+    suppressed. takes: shapes of outputs, for messages."""
 
-    boxes: Callable[[Arrays, Size], np.ndarray]
+    decode: Callable[[Arrays, Size], np.ndarray]
     overlap: float
     takes: str
+
+    def boxes(self, outputs: Arrays, size: Size) -> np.ndarray:
+        """InputError for outputs of other shapes."""
+        if not all(x.ndim >= 3 and x.shape[0] == 1 and x.size for x in outputs):
+            raise InputError(f"outputs of shapes {_shapes(outputs)}")
+        return self.decode(outputs, size)
 
 
 def yolox(outputs: Arrays, size: Size) -> np.ndarray:
@@ -40,8 +49,7 @@ def yolox(outputs: Arrays, size: Size) -> np.ndarray:
     x = _rows(outputs, 6)
     points = _points(len(x), size)
     centre = (x[:, :2] + points[:, :2]) * points[:, 2:]
-    sides = np.exp(x[:, 2:4]) * points[:, 2:]
-    return _boxes(_around(centre, sides), x[:, 4:5] * x[:, 5:])
+    return _boxes(_around(centre, _sides(x) * points[:, 2:]), x[:, 4:5] * x[:, 5:])
 
 
 def yolov5(outputs: Arrays, size: Size) -> np.ndarray:
@@ -73,7 +81,7 @@ def yolov8(outputs: Arrays, size: Size) -> np.ndarray:
     """One output [1, 4 + classes, n] with decoded boxes; or a raw head a stride, [1, 64 + classes, h, w]."""
     if len(outputs) == 1 and outputs[0].ndim == 3:
         x = outputs[0][0].T.astype(np.float64)
-        if x.shape[1] < 5:
+        if not 5 <= x.shape[1] < len(x):
             raise InputError(f"an output of shape {list(outputs[0].shape)}")
         return _boxes(_around(x[:, :2], x[:, 2:4]), x[:, 4:])
     return np.concatenate([_yolov8_head(head.astype(np.float64), size) for head in outputs])
@@ -101,7 +109,7 @@ def nanodet(outputs: Arrays, size: Size) -> np.ndarray:
         wide = [x.reshape(-1, x.shape[-1]) for x in outputs if x.shape[-1] == sides_of]
         narrow = [x.reshape(-1, x.shape[-1]) for x in outputs if x.shape[-1] != sides_of]
         wide, narrow = (sorted(found, key=len, reverse=True) for found in (wide, narrow))
-        if [len(x) for x in wide] != [len(x) for x in narrow]:
+        if [len(x) for x in wide] != [len(x) for x in narrow] or len({x.shape[1] for x in narrow}) != 1:
             raise InputError(f"outputs of shapes {_shapes(outputs)}")
         scores, sides = (np.concatenate(found).astype(np.float64) for found in (narrow, wide))
     points = _points(len(sides), size)
@@ -133,7 +141,7 @@ def yunet(outputs: Arrays, size: Size) -> np.ndarray:
     x = np.concatenate(found)
     points = _points(len(x), size)
     centre = (x[:, :2] + points[:, :2]) * points[:, 2:]
-    return _boxes(_around(centre, np.exp(x[:, 2:4]) * points[:, 2:]), x[:, 4:])
+    return _boxes(_around(centre, _sides(x) * points[:, 2:]), x[:, 4:])
 
 
 DECODERS: Mapping[str, Decoder] = {
@@ -144,6 +152,11 @@ DECODERS: Mapping[str, Decoder] = {
     "yolox": Decoder(yolox, 0.65, "[1, points, 5 + classes]"),
     "yunet": Decoder(yunet, 0.3, "for each stride [1, points, 1] twice and [1, points, 4]"),
 }
+
+
+def _sides(x: np.ndarray) -> np.ndarray:
+    """Width and height in strides, from logarithms in columns 2 and 3."""
+    return np.exp(np.minimum(x[:, 2:4], LOGARITHM_MOST))
 
 
 def _rows(outputs: Arrays, least: int) -> np.ndarray:

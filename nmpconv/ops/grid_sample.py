@@ -73,7 +73,7 @@ class GridSample(Op):
         if padding not in PADDINGS:
             raise Invalid(f"padding_mode {padding}", hint=", ".join(PADDINGS))
         params = GridSampleParams(mode == "nearest", PADDINGS.index(padding), bool(node.integer("align_corners", 0)))
-        x, g = to.nhwc(node.input(0)), to.value(node.input(1))
+        x, g = _image(node.input(0), to), to.value(node.input(1))
         if wrong := self.misfit(params, [to[x], to[g]]):
             raise Invalid(wrong, hint="x [N,C,H,W] and a grid [N,OH,OW,2]")
         g = _within(to, g, _reach(params, to[x].shape[1:3]))
@@ -112,6 +112,10 @@ class GridSample(Op):
             return (PLACE_MIN, PLACE_MAX) if is_grid else (out - RISE_MAX, out - RISE_MIN)
 
         return quantize_constants(node, graph, window)
+
+    def keeps_batch(self, params: GridSampleParams, inputs: Sequence[Value], output: Value) -> bool:
+        """A constant is there once, not once for each sample."""
+        return not any(x.is_const for x in inputs)
 
     def reference(
         self, params: GridSampleParams, inputs: Sequence[QArray], outputs: Sequence[Value]
@@ -191,6 +195,11 @@ class GridSample(Op):
             align_corners=int(p.align_corners),
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+
+def _image(name: str, to: Importer) -> str:
+    """[N,C,H,W] as a value [N,H,W,C]."""
+    return to.const(to.array(name, "image").transpose(0, 2, 3, 1), "") if to.is_const(name) else to.nhwc(name)
 
 
 def _places(params: GridSampleParams, q: np.ndarray, exponent: int, n: int) -> Int64:

@@ -67,6 +67,22 @@ def test_as_good_as_the_grids(kind: str, padding: str, corners: int, tmp_path: P
         assert abs(decibels(run(x, g), found) - decibels(run(x, g), rounded)) < 0.1
 
 
+@pytest.mark.parametrize("constant", ["places", "image"])
+def test_a_constant_operand(constant: str, tmp_path: Path) -> None:
+    """A warp that is the same for all samples, and one image at many places: samples cannot be stacked."""
+    net = Net((1, 3, HEIGHT, WIDTH))
+    places = np.random.default_rng(7).uniform(-1, 1, (1, 9, 8, 2)).astype(np.float32)
+    if constant == "places":
+        y = net.add("GridSample", net.conv("x", 4), net.const(places))
+    else:
+        g = net.add("Transpose", net.add("Tanh", net.conv("x", 2)), perm=[0, 2, 3, 1])
+        y = net.add("GridSample", net.const(images("smooth")[:1]), g)
+    net.save(tmp_path / "m.onnx", net.conv(y, 4))
+    np.save(tmp_path / "x.npy", images("smooth"))
+    result = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
+    assert next(iter(result.report.sqnr_by_head.values())) > 50
+
+
 def test_computed_places(tmp_path: Path) -> None:
     """Places of a net: 16 bits at 8, too, and where results do not change any more their grid ends."""
     net = Net((1, 3, HEIGHT, WIDTH))

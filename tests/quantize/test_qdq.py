@@ -12,6 +12,8 @@ from nmpconv.file import reader
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ops import OPS, Case
+from nmpconv.ops.case import Operand, grid, single
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.memory import plan_memory
 from nmpconv.qdq import to_onnx
 from nmpconv.run.feed import Feed
@@ -38,8 +40,9 @@ def chosen(op: str) -> list[Case]:
 
 @pytest.mark.parametrize("op", OPS)
 def test_every_op(op):
-    wrong = []
-    for case in chosen(op):
+    wrong, cases = [], chosen(op)
+    assert cases
+    for case in cases:
         model = to_onnx(reader.read(to_bytes(plan_memory.run(case.graph), {})))
         onnx.checker.check_model(model, full_check=True)
         grids = [case.graph[name].quant.exponent for name in case.graph.inputs]
@@ -55,6 +58,18 @@ def test_every_op(op):
             if off.max() > 1 or (off > 0).mean() > 0.02:
                 wrong.append((case.id, float(off.max()), float((off > 0).mean())))
     assert not wrong
+
+
+def test_tables_of_int16_saturate_as_they_do_in_the_file():
+    """A piece that saturates ends at the largest integer of 32 bits, which float32 does not hold."""
+    function = LookupParams("exp")
+    x = Operand(np.arange(-32768, 32768, dtype=np.int16).reshape(1, 256, 256), grid(16, -11))
+    case = single(OPS["lookup"], "steep", function, [x], grid(16, -2), quantize=True)
+    model = to_onnx(reader.read(to_bytes(plan_memory.run(case.graph), {})))
+    (got,) = session(model.SerializeToString()).run(None, {"x0": np.ldexp(x.q.astype(np.float32), -11)})
+    (wanted,) = run_reference(case.graph, {"x0": x.q}).values()
+    np.testing.assert_array_equal(np.ldexp(got.astype(np.float64), 2), wanted)
+    assert wanted.max() == 32767
 
 
 def test_inputs_and_outputs_are_those_of_the_model_that_was_converted(samples):

@@ -131,7 +131,8 @@ def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: i
         if stats[name].peak > most * (1 + ROUNDING):
             raise InputError(
                 f"the tensor {name!r} reaches {stats[name].peak:.3g}; {bits} bits hold magnitudes up to {most:.3g}",
-                hint="a Clip before it, or a smaller constant: -1e4 masks attention as well as -1e38 does",
+                hint="a Clip before it, or a smaller constant: -1e4 masks attention as well as -1e38 does; a row "
+                "that is masked as a whole needs no mask",
             )
 
 
