@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "Built",
     "Converted",
     "__version__",
     "bench",
+    "build",
     "bundle",
     "convert",
     "evaluate",
     "export",
     "html_report",
+    "init",
     "inspect",
     "load",
 ]
 
 if TYPE_CHECKING:
+    from nmpconv.api.building import Built, build
     from nmpconv.api.conversion import Converted, convert
     from nmpconv.api.evaluation import evaluate
     from nmpconv.api.files import bench, bundle, export, inspect
     from nmpconv.api.pages import html_report
+    from nmpconv.api.template import init
     from nmpconv.run.runtime import load
 else:
     _HOMES = {
@@ -38,9 +43,12 @@ else:
         "Converted": "nmpconv.api.conversion",
         "evaluate": "nmpconv.api.evaluation",
         "bench": "nmpconv.api.files",
+        "build": "nmpconv.api.building",
+        "Built": "nmpconv.api.building",
         "bundle": "nmpconv.api.files",
         "export": "nmpconv.api.files",
         "html_report": "nmpconv.api.pages",
+        "init": "nmpconv.api.template",
         "inspect": "nmpconv.api.files",
         "load": "nmpconv.run.runtime",
     }

@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     OUTPUT = 6  # the result could not be written
     MODEL = 7  # a .nmp file is refused: damaged, of another version, or not runnable here
     DEVICE = 8  # no answer, or no sensible answer, from a device
+    GATE = 9  # a result does not reach what a project file wants
 
     @property
     def meaning(self) -> str:
@@ -38,6 +39,7 @@ class ExitCode(IntEnum):
             ExitCode.OUTPUT: "cannot write",
             ExitCode.MODEL: ".nmp refused",
             ExitCode.DEVICE: "device fails",
+            ExitCode.GATE: "gate missed",
         }[self]
 
 
@@ -101,6 +103,10 @@ class ModelError(NmpError):
 
 class DeviceError(NmpError):
     code = ExitCode.DEVICE
+
+
+class GateError(NmpError):
+    code = ExitCode.GATE
 
 
 class Unsupported(NmpError):

@@ -65,9 +65,10 @@ PARTS: dict[str, set[str]] = {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
         "targets",
     },
+    "project": {"errors", "files"},
     "api": {
-        *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "html", "ir", "pipeline"),
-        *("progress", "qdq", "report", "run", "targets"),
+        *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "frontend", "html", "ir"),
+        *("pipeline", "progress", "project", "qdq", "report", "run", "targets"),
     },
     "cli": {
         *("auto", "detection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
@@ -91,6 +92,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "frontend": {"onnx"},
     "html": {"PIL", "jinja2", "markupsafe"},
     "ops": {"onnx"},
+    "project": {"tomli", "tomllib"},
     "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "pipeline": {"threadpoolctl"},
     "qdq": {"onnx"},

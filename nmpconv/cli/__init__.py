@@ -14,6 +14,7 @@ import typer
 from nmpconv import __version__
 from nmpconv.cli import (
     bench,
+    build,
     bundle,
     compare,
     convert,
@@ -21,6 +22,7 @@ from nmpconv.cli import (
     eval,
     export,
     html_report,
+    init,
     inspect,
     ops,
     options,
@@ -43,8 +45,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, export, ops):
-    app.command(command.NAME, no_args_is_help=command is not ops)(talking(command.command))
+for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, export, init, build, ops):
+    app.command(command.NAME, no_args_is_help=command not in (build, ops))(talking(command.command))
 for known in device.app.registered_commands:
     assert known.callback is not None
     known.callback = talking(known.callback)

@@ -91,7 +91,7 @@ def test_colours(here: Path) -> None:
 
 def test_completion_is_on(here: Path) -> None:
     asked = {"_NMPCONV_COMPLETE": "complete_bash", "COMP_WORDS": "nmpconv in", "COMP_CWORD": "1"}
-    assert started(**asked).stdout.split() == [b"inspect"]
+    assert started(**asked).stdout.split() == [b"inspect", b"init"]
     assert b"--install-completion" in started("-h").stdout
 
 

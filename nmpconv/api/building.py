@@ -1,0 +1,153 @@
+"""nmpconv.build: the conversions that a project file describes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from inspect import signature
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import nmpconv
+from nmpconv import project
+from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.files import read_file, read_text, write_file
+from nmpconv.progress import Progress, silent
+from nmpconv.project import Gate, Measured, Project, Target
+
+# Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
+NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report"}
+NOT_OPTIONS |= {"save_profile", "save_recipe"}
+SCHEMA = 1  # of the facts that are kept beside a file
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of a target. path: of its file. sha256: of the file's bytes. fresh: it was made now, or else it was
+    up to date."""
+
+    target: str
+    path: Path
+    sha256: str
+    fresh: bool
+    measured: Measured
+    gates: tuple[Gate, ...]
+
+    @property
+    def missed(self) -> tuple[Gate, ...]:
+        """The gates that are not met."""
+        return tuple(gate for gate in self.gates if not gate.met)
+
+
+def build(
+    project_file: str | PathLike[str] | None = None, *, force: bool = False, progress: Progress = silent
+) -> list[Built]:
+    """Converts every target of a project file (`nmpconv.project` says what is in it) that is not up to date, measures
+    it, and compares with its gates. Beside each file lie a report and what was measured.
+
+    project_file: a file, or a folder with one; None: the current folder. force: make all targets anew. A gate that is
+    missed raises nothing: see `Built.missed`. Raises InputError, UsageError and what `nmpconv.convert` raises.
+    """
+    path = Path(project_file or ".")
+    found = project.read(project.find(path) if path.is_dir() else path)
+    package = project.of_folder(Path(nmpconv.__file__).parent, ".py", ".so", ".pyd")
+    plans = [_plan(found, target, package, force) for target in found.targets]
+    for plan in plans:
+        if plan.kept is None:
+            _check(found, plan.target)
+    return [_build(found, plan, progress) for plan in plans]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """digest: of all that the target depends on. kept: what is known of its file; None: it is to be made."""
+
+    target: Target
+    file: Path
+    facts: Path
+    digest: str
+    kept: Measured | None
+
+
+def _plan(found: Project, target: Target, package: str, force: bool) -> _Plan:
+    file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
+    try:
+        digest = project.digest(found, target, package)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=str(error.filename)) from None
+    return _Plan(target, file, facts, digest, None if force else _kept(file, facts, digest))
+
+
+def _check(found: Project, target: Target) -> None:
+    from nmpconv.api.conversion import convert  # with it onnx and onnxruntime
+
+    allowed = [name for name in signature(convert).parameters if name not in NOT_OPTIONS]
+    for key in target.options:
+        if key not in allowed:
+            hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"
+            raise InputError(f"{key!r} of {target.name!r} is no option", where=str(found.path), hint=hint)
+
+
+def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
+    measured = plan.kept or _make(found, plan.target, plan.file, progress)
+    sha256 = hashlib.sha256(read_file(plan.file)).hexdigest()
+    if plan.kept is None:
+        known = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, "measured": asdict(measured)}
+        write_file(plan.facts, f"{json.dumps(known, indent=2)}\n".encode())
+    gates = tuple(project.gates(plan.target, measured, found.path))
+    return Built(plan.target.name, plan.file, sha256, plan.kept is None, measured, gates)
+
+
+def _kept(file: Path, facts: Path, digest: str) -> Measured | None:
+    """What an earlier build measured, if its file is there and nothing that it depends on has changed."""
+    if not (file.is_file() and facts.is_file()):
+        return None
+    try:
+        known = json.loads(read_text(facts, "list of facts"))
+        same = (known["schema"], known["digest"]) == (SCHEMA, digest)
+        if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
+            return Measured(**known["measured"])
+    except (NmpError, ValueError, TypeError, KeyError):  # not ours, or cut: made anew
+        pass
+    return None
+
+
+def _make(found: Project, target: Target, file: Path, progress: Progress) -> Measured:
+    from nmpconv import targets
+    from nmpconv.api.conversion import convert
+    from nmpconv.api.evaluation import evaluate
+
+    data = _samples(found.calibration)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
+    converted = convert(
+        found.model, data, report=file.with_suffix(".html"), progress=progress, **_plain(target.options)
+    )
+    machine = target.options.get("target")
+    ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
+    sizes = {"flash": len(converted.data), "ram": ram}
+    if found.test is None:
+        held = converted.report.held_out
+        measured = Measured(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
+    else:
+        judged = evaluate(converted.data, _samples(found.test), reference=found.model, progress=progress)
+        known = judged.top1 is not None and judged.reference_top1 is not None
+        drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
+        measured = Measured(**sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop)
+    converted.save(file)
+    return measured
+
+
+def _samples(sources: Mapping[str, Path]) -> Any:
+    """As convert and evaluate take them."""
+    return sources[""] if "" in sources else dict(sources)
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as the keywords have them."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}

@@ -1,0 +1,77 @@
+"""nmpconv build: all targets of a project file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.errors import ExitCode, GateError
+
+if TYPE_CHECKING:
+    import nmpconv
+
+NAME = "build"
+
+
+def command(
+    project: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The project file, or its folder; default: the current folder."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Make all targets anew.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.
+
+    A gate that is missed ends the command with exit code 9, after all targets are made.
+
+    \b
+    Examples:
+      nmpconv init model.onnx && nmpconv build
+      nmpconv build projects/person/nmpconv.toml --json
+    """
+    import nmpconv  # not loaded for --help
+
+    with show.progress() as progress:
+        found = nmpconv.build(project, force=force, progress=progress)
+    missed = [(one.target, gate) for one in found for gate in one.missed]
+    words = "; ".join(f"{name}: {gate.name} {gate.allowed:g}, found {gate.found:.6g}" for name, gate in missed)
+    error = GateError(f"{len(missed)} missed gates: {words}") if missed else None
+    if json:
+        failed = {} if error is None else {"error": error.to_json()}
+        show.as_json({"targets": [_row(one) for one in found], **failed})
+    else:
+        _show(found)
+    if error is not None:
+        show.say(f"error: {error.message}")
+        raise typer.Exit(ExitCode.GATE)
+
+
+def _row(one: nmpconv.Built) -> dict[str, object]:
+    gates = [{"gate": g.name, "allowed": g.allowed, "found": g.found, "met": g.met} for g in one.gates]
+    measured = asdict(one.measured)
+    return {
+        "target": one.target,
+        "file": str(one.path),
+        "sha256": one.sha256,
+        "made": one.fresh,
+        **measured,
+        "gates": gates,
+    }
+
+
+def _show(found: list[nmpconv.Built]) -> None:
+    columns = ("target", "file", "", ">flash", ">RAM", ">top-1", ">agreement", ">SQNR", "gates")
+    rows = []
+    for one in found:
+        m = one.measured
+        gates = f"{len(one.missed)} of {len(one.gates)} missed" if one.missed else "met" if one.gates else ""
+        sqnr = "" if m.sqnr is None else show.decibels(m.sqnr)
+        state = "made" if one.fresh else "up to date"
+        rates = [show.rate(m.top1), show.rate(m.agreement)]
+        rows.append([one.target, str(one.path), state, show.size(m.flash), show.size(m.ram), *rates, sqnr, gates])
+    show.table(columns, rows)

@@ -1,0 +1,41 @@
+"""nmpconv init: a project file to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.errors import UsageError
+
+NAME = "init"
+
+
+def command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The float model.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file to write; default: nmpconv.toml beside the model.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Write a project file for `nmpconv build`, with comments, and with what can be guessed from the model.
+
+    \b
+    Examples:
+      nmpconv init model.onnx
+      nmpconv init model.onnx -o -
+    """
+    path = output or model.parent / "nmpconv.toml"
+    if path != options.STREAM and path.exists():
+        raise UsageError("is there already", where=str(path), hint="give another -o, or remove it")
+
+    import nmpconv  # not loaded for --help
+
+    text = nmpconv.init(model, folder=None if path == options.STREAM else path.parent)
+    options.write(path, text.encode())
+    if json:
+        show.as_json({"model": str(model), "output": str(path)})
+    elif path != options.STREAM:
+        show.line(f"{path}: see what it says, then run nmpconv build")
