@@ -6,13 +6,20 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from nmpconv.errors import InputError, OutputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 try:
     import fcntl
@@ -55,6 +62,15 @@ def read_text(path: Path | str, what: str) -> str:
         return read_file(path, TEXT_MAX).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"not a {what}: byte {error.start} is not UTF-8 text", where=str(path)) from None
+
+
+def toml_of(text: str, what: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text. what, where: for the message of the InputError."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        raise InputError(f"not a {what}: {reason}", where=where, hint="the file is TOML") from None
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -24,27 +24,22 @@ there is one, called like the model.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
-import sys
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmpconv.data.sources import files_of
 from nmpconv.errors import InputError
-from nmpconv.files import open_file, read_text
+from nmpconv.files import open_file, read_text, toml_of
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-NAMES = ("nmpconv.toml", "pyproject.toml")  # that are looked for, in this order
+PYPROJECT = "pyproject.toml"
+NAMES = ("nmpconv.toml", PYPROJECT)  # that are looked for, in this order
 TABLES = ("model", "output", "data", "convert", "gates", "targets")
-LISTS = (".csv", ".txt")
 PATHS = ("labels", "load_profile", "recipe")  # options that are files
 CHUNK = 1 << 20
 GATES = {
@@ -110,7 +105,7 @@ def find(folder: Path) -> Path:
     """The project file of a folder. Raises InputError."""
     for name in NAMES:
         path = folder / name
-        if path.is_file() and (name != "pyproject.toml" or "nmpconv" in _load(path).get("tool", {})):
+        if path.is_file() and (name != PYPROJECT or _load(path)):
             return path
     raise InputError(f"no {NAMES[0]} here", where=str(folder), hint="nmpconv init MODEL.onnx writes one")
 
@@ -118,8 +113,6 @@ def find(folder: Path) -> Path:
 def read(path: Path) -> Project:
     """Raises InputError, which says what is allowed."""
     root = _load(path)
-    if path.name == "pyproject.toml":
-        root = _table(root.get("tool", {}), "nmpconv", path)
     _only(root, TABLES, "", path)
     folder, model = path.parent, _text(root, "model", path)
     data, shared, gates = (_table(root, name, path) for name in ("data", "convert", "gates"))
@@ -155,12 +148,14 @@ def _unmeasured(gate: str, target: Target, path: Path) -> InputError:
     return InputError(f"the gate {gate} of {target.name!r} needs {needed}", where=str(path))
 
 
-def digest(project: Project, target: Target, package: str) -> str:
-    """Of all that the target's file and measurements depend on. package: of the code that makes them."""
-    found = hashlib.sha256(json.dumps([package, target.options], sort_keys=True).encode())
-    for path in _read_files(project, target):
-        found.update(json.dumps([path.name, path.stat().st_size]).encode())
-        with open_file(path) as (file, _):
+def digest(project: Project, target: Target, package: str, weights: Sequence[Path]) -> str:
+    """Of all that the target's file and measurements depend on, wherever the project lies. package: of the code that
+    makes them. weights: files beside the model that hold some of its tensors."""
+    plain = {key: value for key, value in target.options.items() if key not in PATHS or not isinstance(value, str)}
+    found = hashlib.sha256(json.dumps([package, plain], sort_keys=True).encode())
+    for role, path in _read_files(project, target, weights):
+        with open_file(path) as (file, size):
+            found.update(json.dumps([role, size]).encode())
             while chunk := file.read(CHUNK):
                 found.update(chunk)
     return found.hexdigest()
@@ -174,42 +169,33 @@ def of_folder(folder: Path, *endings: str) -> str:
     return found.hexdigest()
 
 
-def _read_files(project: Project, target: Target) -> Iterator[Path]:
-    """The model and what lies beside it under its name, data and what lists of data name, files of options."""
-    yield from sorted(project.model.parent.glob(f"{project.model.name}*"))
-    for source in (*project.calibration.values(), *(project.test or {}).values()):
-        yield from _files(source)
-    yield from (Path(target.options[key]) for key in PATHS if isinstance(target.options.get(key), str))
-
-
-def _files(source: Path) -> Iterator[Path]:
-    if source.is_dir():
-        yield from sorted(path for path in source.rglob("*") if path.is_file())
-        return
-    yield source
-    if source.suffix.lower() in LISTS and source.is_file():
-        for row in csv.reader(read_text(source, "list of samples").splitlines()):
-            yield from (path for cell in row if cell and (path := source.parent / cell).is_file())
+def _read_files(project: Project, target: Target, weights: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Each with what it is to the target: a file that moves to another folder may get another label."""
+    yield "model", project.model
+    yield from ((f"weights/{path.name}", path) for path in weights)
+    for kind, sources in (("calibration", project.calibration), ("test", project.test or {})):
+        for name, source in sources.items():
+            folder = source if source.is_dir() else source.parent
+            for path in files_of(source):
+                yield f"{kind}/{name}/{Path(os.path.relpath(path, folder)).as_posix()}", path
+    for key in PATHS:
+        if isinstance(target.options.get(key), str):
+            yield key, Path(target.options[key])
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path, "project file"))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not a TOML file: {error}", where=str(path)) from None
+    """The tables of a project. Of a pyproject.toml, those of [tool.nmpconv], none where it has no such table."""
+    root = toml_of(read_text(path, "project file"), "TOML file", str(path))
+    return root if path.name != PYPROJECT else _table(_table(root, "tool", path), "nmpconv", path)
 
 
 def _only(table: Mapping[str, Any], allowed: tuple[str, ...], name: str, path: Path) -> None:
     for key in table:
         if key not in allowed:
             place = f"in [{name}] " if name else ""
-            raise InputError(
-                f"{key!r} {place}is no key", where=str(path), found=key, allowed=", ".join(allowed), hint=_list(allowed)
-            )
-
-
-def _list(words: tuple[str, ...]) -> str:
-    return f"allowed: {', '.join(words)}"
+            words = ", ".join(allowed)
+            message = f"{key!r} {place}is no key"
+            raise InputError(message, where=str(path), found=key, allowed=words, hint=f"allowed: {words}")
 
 
 def _table(root: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:

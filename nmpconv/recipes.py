@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,17 +23,12 @@ from typing import Any, NamedTuple
 
 from nmpconv.calib.exponent import METHODS
 from nmpconv.errors import InputError
-from nmpconv.files import read_text, write_file
+from nmpconv.files import read_text, toml_of, write_file
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize.choices import Choices, Line, resolve
 from nmpconv.passes.quantize.grids import grid_groups
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 HEAD = """\
 # What a conversion decided. Edit a line to decide it otherwise, or leave it out to have it decided anew.
@@ -116,11 +110,7 @@ def load(path: Path) -> RecipeFile:
 
 
 def from_text(text: str, *, where: str = "") -> RecipeFile:
-    try:
-        found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
-        raise InputError(f"not a recipe: {reason}", where=where, hint="the file is TOML") from None
+    found = toml_of(text, "recipe", where)
     place = _Places(text, where)
     for name, table in found.items():
         if name not in TABLES:

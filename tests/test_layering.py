@@ -65,7 +65,7 @@ PARTS: dict[str, set[str]] = {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
         "targets",
     },
-    "project": {"errors", "files"},
+    "project": {"data", "errors", "files"},
     "api": {
         *("accuracy", "calib", "csources", "data", "device", "errors", "file", "files", "frontend", "html", "ir"),
         *("pipeline", "progress", "project", "qdq", "report", "run", "targets"),
@@ -89,11 +89,10 @@ THIRD_PARTY: dict[str, set[str]] = {
     "data": {"PIL"},
     "device": {"cobs", "serial"},
     "file": {"flatbuffers"},
+    "files": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "frontend": {"onnx"},
     "html": {"PIL", "jinja2", "markupsafe"},
     "ops": {"onnx"},
-    "project": {"tomli", "tomllib"},
-    "recipes": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "pipeline": {"threadpoolctl"},
     "qdq": {"onnx"},
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import nmpconv
 from nmpconv import project
-from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.errors import InputError, NmpError, OutputError
 from nmpconv.files import read_file, read_text, write_file
 from nmpconv.progress import Progress, silent
 from nmpconv.project import Gate, Measured, Project, Target
@@ -54,7 +54,8 @@ def build(
     path = Path(project_file or ".")
     found = project.read(project.find(path) if path.is_dir() else path)
     package = project.of_folder(Path(nmpconv.__file__).parent, ".py", ".so", ".pyd")
-    plans = [_plan(found, target, package, force) for target in found.targets]
+    weights = _weights(found.model)
+    plans = [_plan(found, target, project.digest(found, target, package, weights), force) for target in found.targets]
     for plan in plans:
         if plan.kept is None:
             _check(found, plan.target)
@@ -72,12 +73,17 @@ class _Plan:
     kept: Measured | None
 
 
-def _plan(found: Project, target: Target, package: str, force: bool) -> _Plan:
+def _weights(model: Path) -> list[Path]:
+    """Files beside the model that hold some of its tensors."""
+    if b"location" not in read_file(model):  # the key that each such tensor has
+        return []
+    from nmpconv.frontend.read import external_files  # with it onnx
+
+    return external_files(model)
+
+
+def _plan(found: Project, target: Target, digest: str, force: bool) -> _Plan:
     file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
-    try:
-        digest = project.digest(found, target, package)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), where=str(error.filename)) from None
     return _Plan(target, file, facts, digest, None if force else _kept(file, facts, digest))
 
 
@@ -109,7 +115,9 @@ def _kept(file: Path, facts: Path, digest: str) -> Measured | None:
         known = json.loads(read_text(facts, "list of facts"))
         same = (known["schema"], known["digest"]) == (SCHEMA, digest)
         if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
-            return Measured(**known["measured"])
+            measured = Measured(**known["measured"])
+            if all(value is None or type(value) in (int, float) for value in asdict(measured).values()):
+                return measured
     except (NmpError, ValueError, TypeError, KeyError):  # not ours, or cut: made anew
         pass
     return None
@@ -124,7 +132,7 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> Mea
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
+        raise OutputError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
     converted = convert(
         found.model, data, report=file.with_suffix(".html"), progress=progress, **_plain(target.options)
     )

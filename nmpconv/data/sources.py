@@ -49,6 +49,11 @@ class Items:
     def __len__(self) -> int:
         return len(self._samples)
 
+    @property
+    def paths(self) -> list[Path]:
+        """Of the samples that are files."""
+        return [sample for sample in self._samples if isinstance(sample, Path)]
+
     def where(self, i: int) -> str:
         sample = self._samples[i]
         return str(sample) if isinstance(sample, Path) else f"{self._name}[{i}]"
@@ -112,6 +117,14 @@ def open_source(path: Path, input_name: str, shape: tuple[int, ...]) -> Source:
     )
 
 
+def files_of(path: Path) -> list[Path]:
+    """The files that a source is read from: itself, or what it holds or names. InputError, as for `open_source`."""
+    if path.is_dir():
+        return _folder(path).paths
+    read = {".csv": _csv, ".txt": _list, ".lst": _list}.get(path.suffix.lower())
+    return [path] if read is None else [path, *read(path).paths]
+
+
 def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the model's
     shape."""
@@ -119,7 +132,7 @@ def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
     return picture or array.shape in (shape, shape[1:])
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Path) -> Items:
     entries = [p for p in path.iterdir() if not p.name.startswith(".")]
     folders = [p for p in entries if p.is_dir()]
     entries += [p for folder in folders for p in folder.iterdir() if not p.name.startswith(".")]
@@ -143,7 +156,7 @@ def _folder(path: Path) -> Source:
     return Items(found, [int(name) for name in classes] if labelled else None)
 
 
-def _csv(path: Path) -> Source:
+def _csv(path: Path) -> Items:
     rows = csv.reader(read_text(path, "list of files").splitlines())
     header = [cell.strip() for cell in next(_csv_rows(rows, path), [])]
     if "file" not in header:
@@ -174,7 +187,7 @@ def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
         raise InputError(f"not a readable .csv file: {error}", where=f"{path}:{rows.line_num}") from None
 
 
-def _list(path: Path) -> Source:
+def _list(path: Path) -> Items:
     lines = [(i, line.strip()) for i, line in enumerate(read_text(path, "list of files").splitlines(), 1)]
     return Items(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
 

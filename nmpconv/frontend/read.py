@@ -48,6 +48,18 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     return model
 
 
+def external_files(path: Path) -> list[Path]:
+    """The files that hold tensors of an ONNX model; none for what is no model. They are not opened."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(read_file(path))
+    except Exception:  # `read` says what is wrong with it
+        return []
+    external = [tensor for tensor in _tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
+    names = {entry.value for tensor in external for entry in tensor.external_data if entry.key == "location"}
+    return [file for file in (path.parent / name for name in sorted(names)) if file.is_file()]
+
+
 def opset(model: onnx.ModelProto, where: str) -> int:
     """The version of the default domain; InputError outside of OPSET_MIN..OPSET_MAX."""
     versions = [int(entry.version) for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]

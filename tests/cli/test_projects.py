@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 import nmpconv
 from nmpconv.errors import ExitCode
+from nmpconv.frontend.read import external_files
+from nmpconv.project import digest, find, read
 
 PROJECT = """
 model = "model.onnx"
@@ -57,22 +62,67 @@ def test_targets_are_made_once(project) -> None:
     assert made(project("build", "--force", "--json")) == {"a": True, "b": True}
 
 
-@pytest.mark.parametrize("what", ["option", "image", "model", "file", "facts"])
-def test_what_a_target_depends_on(project, what: str) -> None:
+def test_what_no_longer_fits_is_made_anew(project) -> None:
     assert project("build").code == 0
-    if what == "option":
-        Path("nmpconv.toml").write_text(PROJECT.replace('bits = "16"', 'bits = "a16w8"'))
-    elif what == "image":
-        image = next(path for path in sorted(Path("images").iterdir()) if path.suffix == ".png")
-        image.write_bytes(image.read_bytes() + b"\0")
-    elif what == "model":
-        Path("model.onnx").write_bytes(Path("model.onnx").read_bytes() + b"\x3a\x00")  # an empty graph is merged
-    elif what == "file":
-        Path("build/b.nmp").write_bytes(b"")
-    else:
-        Path("build/b.json").write_text("{}")
-    every = what in ("image", "model")
-    assert made(project("build", "--json")) == {"a": every, "b": True}
+    Path("build/a.nmp").write_bytes(b"")
+    Path("build/b.json").write_text("{}")
+    assert made(project("build", "--json")) == {"a": True, "b": True}
+    Path("nmpconv.toml").write_text(PROJECT.replace('bits = "16"', 'bits = "a16w8"'))
+    assert made(project("build", "--json")) == {"a": False, "b": True}
+
+
+def digests(folder: str = ".") -> list[str]:
+    found = read(find(Path(folder)))
+    return [digest(found, target, "", external_files(found.model)) for target in found.targets]
+
+
+def with_classes() -> None:
+    Path("nmpconv.toml").write_text(PROJECT.replace("images/labels.csv", "classes"))
+    for i, image in enumerate(sorted(Path("images").glob("*.png"))):
+        Path("classes", str(i % 2)).mkdir(parents=True, exist_ok=True)
+        shutil.copy(image, Path("classes", str(i % 2)))
+
+
+def with_weights_beside() -> None:
+    onnx.save(onnx.load("model.onnx"), "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+
+
+def with_recipe() -> None:
+    Path("nmpconv.toml").write_text(PROJECT.replace("[convert]", '[convert]\nrecipe = "recipe"'))
+    Path("recipe").write_text("")
+
+
+def add_to(name: str) -> None:
+    path = next(Path().glob(name))
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def move() -> None:
+    """The bytes of the image are the same; its label is not."""
+    image = next(Path("classes/0").iterdir())
+    image.rename(Path("classes/1", image.name))
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        (list, lambda: add_to("images/*.png")),
+        (list, lambda: add_to("model.onnx")),
+        (list, lambda: add_to("images/labels.csv")),
+        (with_classes, move),
+        (with_weights_beside, lambda: add_to("weights")),
+        (with_recipe, lambda: add_to("recipe")),
+    ],
+)
+def test_what_a_target_depends_on(project, monkeypatch, before: Callable, change: Callable) -> None:
+    before()
+    old = digests()
+    Path("nothing").mkdir()
+    monkeypatch.chdir("nothing")
+    assert digests("..") == old
+    monkeypatch.chdir("..")
+    change()
+    assert all(new != was for new, was in zip(digests(), old, strict=True))
 
 
 def test_a_missed_gate(project) -> None:
@@ -122,6 +172,8 @@ def test_what_is_no_project(project, text: str, code: ExitCode, expected: str) -
 def test_where_a_project_is(project) -> None:
     Path("there").mkdir()
     assert "no nmpconv.toml here" in project("build", "there").err
+    Path("there/pyproject.toml").write_text("tool = 1")
+    assert project("build", "there").code == ExitCode.INPUT
     text = (
         PROJECT.replace("[", "[tool.nmpconv.")
         .replace("\nmodel", "\n[tool.nmpconv]\nmodel")
