@@ -8,45 +8,31 @@
    decides; shares only propose. What breaks a budget is taken back.
 4. Once the goal is met, wide tensors that it does not need become narrow again, the least worth first.
 
-RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors. Work
-is no count of instructions: multiply-accumulates times the bytes of an element of their first input, and the bytes of
-all results. The order is deterministic, and what was measured is kept in a journal, so a killed search goes on where it
-was.
+What candidates cost is told by `nmpconv.trial`. The order is deterministic, and what was measured is kept in a
+journal, so a killed search goes on where it was.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nmpconv import targets
-from nmpconv.accuracy import infer
-from nmpconv.calib import evidence as calibration
-from nmpconv.calib.evidence import Feeds
 from nmpconv.calib.noise import budget as noise_budget
 from nmpconv.errors import InputError, UsageError
-from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_text, write_file
-from nmpconv.fit import Fitter, Recipe, heads, scored
-from nmpconv.graph.trace import Trace
+from nmpconv.fit import Fitter, Recipe
 from nmpconv.ir import Graph
 from nmpconv.measures import AP, AP50, Measure, results
-from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.exponents import provisional
 from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.progress import Progress
-from nmpconv.run import runtime
+from nmpconv.trial import Candidate, Trial, Trials, widened, work
 
 MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"agreement {AP50}")}  # goal: a metric of
 # `nmpconv.measures` against the float model, and the name of its result
@@ -116,51 +102,6 @@ def wanted(goal: str | None, budget: Sequence[str]) -> tuple[Goal | None, dict[s
     return None if goal is None else Goal.of(goal), dict(limits)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
-    (points): on held-out images. ram, flash: bytes. work: see above. metric: where the goal is of one."""
-
-    wide: tuple[str, ...]
-    db: float
-    agreement: float | None
-    top1_drop: float | None
-    ram: int
-    flash: int
-    work: int
-    taken: bool = False
-    metric: float | None = None
-
-    def cost(self, name: str) -> int:
-        return self.work if name == "instructions" else self.ram if name == "ram" else self.flash
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
-    on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
-    activations. metric: of the goal, begun anew, and what it is called."""
-
-    images: Feeds
-    labels: Sequence[int] | None
-    fitted: Feeds
-    finish: Callable[[Graph], Graph]
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    target: str | None = None
-    metric: tuple[Callable[[], Measure], str] | None = None
-
-    def fingerprint(self, recipe: bytes) -> str:
-        """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
-        called = self.metric[1] if self.metric else None
-        facts = json.dumps([dict(self.metadata), self.labels, called], sort_keys=True).encode()
-        digest = hashlib.sha256(facts + recipe)
-        for feeds in (self.fitted, self.images):
-            for i in range(len(feeds)):
-                for name, x in feeds[i].items():
-                    digest.update(name.encode() + np.ascontiguousarray(x).tobytes())
-        return digest.hexdigest()
-
-
 class Journal:
     """What was measured, in a file that is written whole after each candidate. None: nowhere.
 
@@ -213,17 +154,13 @@ class Search:
     _shares: dict[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        graph = self.fitter.graph
-        self._heads = heads(graph)
-        names = dict.fromkeys([*self._heads, *(graph.outputs if self.trial.metric else ())])
-        self._wanted = calibration.outputs(graph, self.trial.images, list(names))
-        self._float_top1 = self._top1(self._wanted[self._heads[0]])
+        self._trials = Trials(self.fitter, self.recipe, self.trial, self._judged)
+        float_top1, classes = self._trials.float_top1, self._trials.classes
         needs_labels = self.goal is not None and self.goal.kind == "top1-drop"
-        if needs_labels and self._float_top1 is None:
+        if needs_labels and float_top1 is None:
             raise UsageError("top1-drop needs labels", where="--goal", hint="a --data CSV with file,label, or folders")
-        classes = self._wanted[self._heads[0]][0].size
-        if needs_labels and self._float_top1 is not None and self._float_top1 < 110 / classes:
-            message = f"the labels do not fit: the float model is right on {self._float_top1:.1f} % of the images"
+        if needs_labels and float_top1 is not None and float_top1 < 110 / classes:
+            message = f"the labels do not fit: the float model is right on {float_top1:.1f} % of the images"
             raise UsageError(message, where="--goal")
 
     def run(self) -> tuple[Candidate, list[Candidate]]:
@@ -330,24 +267,14 @@ class Search:
         return self._measured[wide]
 
     def _measure(self, wide: tuple[str, ...], shares: bool) -> dict:
-        fitter = self.fitter.with_choices(widened(self.fitter.choices, wide))
-        prepared = fitter.prepare(self.recipe.equalize, self.trial.fitted, Trace())
-        whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
-        planned = self.trial.finish(whole)
-        data, (got, metric) = to_bytes(planned, dict(self.trial.metadata)), self._outputs(plan_memory.run(whole))
-        score = scored(self._wanted, got, self._heads)
-        top1 = self._top1(got[self._heads[0]])
-        drop = None if top1 is None or self._float_top1 is None else self._float_top1 - top1
-        micro = self.trial.target in targets.MICROCONTROLLERS
-        ram = targets.needs(data, str(self.trial.target)).arena if micro else plan_memory.peak(planned)
-        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), metric=metric)
-        return {"candidate": asdict(one), "shares": self._noise(prepared.ranged) if shares else {}}
+        found = self._trials.convert(widened(self.fitter.choices, wide, PLACE), wide)
+        return {"candidate": asdict(found.figures), "shares": self._noise(found.ranged) if shares else {}}
 
     def _noise(self, ranged: Graph) -> dict[str, float]:
         """Shares of the grids that could get 16 bits, by a name of the float graph."""
         known = {value.name for value in self.fitter.graph.activations()}
         groups = [named for group in grid_groups(ranged) if (named := self._narrow(ranged, group, known))]
-        found = noise_budget(ranged, groups, self._heads, self.trial.fitted, MACS_MOST)
+        found = noise_budget(ranged, groups, self._trials.heads, self.trial.fitted, MACS_MOST)
         if found.skipped:
             raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
         return dict(found.shares)
@@ -360,28 +287,6 @@ class Search:
         named = sorted(group, key=lambda name: name not in known)
         return [] if fixed or named[0] not in known else named
 
-    def _outputs(self, planned: Graph) -> tuple[dict[str, np.ndarray], float | None]:
-        """Real values of the heads of all held-out images, by the C interpreter; and the goal's metric."""
-        net = runtime.load(to_bytes(planned, {}))
-        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
-        keep = [places[name] for name in self._heads]
-        measure = self.trial.metric[0]() if self.trial.metric else None
-        runs = []
-        for i in range(len(self.trial.images)):
-            image = self.trial.images[i]
-            outputs, found = infer(net, {n: integers(image[n], planned[n]) for n in planned.inputs}, keep)
-            runs.append(found)
-            if measure is not None:
-                floats = [self._wanted[name][i] for name in planned.outputs]
-                measure.add(self._shaped(outputs), None, self._shaped(floats))
-        heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self._heads)}
-        return heads, None if measure is None else self._judged(measure)
-
-    def _shaped(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As the ONNX model has them."""
-        graph = self.fitter.graph
-        return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
-
     def _judged(self, measure: Measure) -> float:
         assert self.goal is not None
         text, name = MEASURED[self.goal.kind]
@@ -389,29 +294,6 @@ class Search:
         if math.isnan(found):
             raise UsageError("the float model finds no box on the held-out images to compare with", where="--goal")
         return found
-
-    def _top1(self, scores: np.ndarray) -> float | None:
-        labels = self.trial.labels
-        if labels is None or sum(dim > 1 for dim in scores.shape[1:]) != 1:
-            return None
-        return 100 * float(np.mean(np.argmax(scores.reshape(len(scores), -1), axis=1) == np.asarray(labels)))
-
-
-def widened(choices: Choices, wide: Sequence[str]) -> Choices:
-    """The choices, and 16 bits for these tensors."""
-    rows = dict(choices.tensors)
-    for name in wide:
-        rows[name] = {**rows.get(name, {}), "bits": Said(16, PLACE)}
-    return Choices(rows, choices.ops)
-
-
-def work(graph: Graph) -> int:
-    """Multiply-accumulates times the bytes of an element of their first input, and the bytes of all results."""
-    total = 0
-    for node in graph.nodes:
-        macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
-        total += macs * np.dtype(graph[node.inputs[0]].dtype).itemsize + sum(value.nbytes for value in graph.outs(node))
-    return total
 
 
 def _betters(a: Candidate, b: Candidate) -> bool:

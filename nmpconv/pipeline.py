@@ -22,6 +22,7 @@ from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Data, Feeds, Samples, graph_input, model_input, open_samples
+from nmpconv.detection.decoders import Size
 from nmpconv.errors import UsageError, VerifyError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
@@ -42,6 +43,7 @@ from nmpconv.passes.quantize.rounding import Rounding, integers
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.progress import Progress
 from nmpconv.report import Report, measure
+from nmpconv.trial import Candidate, Trial, widened
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
@@ -128,20 +130,31 @@ def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, pro
         return _convert(model, calib or {}, options, progress)
 
 
-def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
-    by_name, options = _by_name(options)
-    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
-    if wanted is None and (options.goal is not None or options.budget):
-        raise UsageError("a goal and a budget are for --bits auto")
-    options = options if wanted is None else replace(options, bits="8")
-    trace = Trace(options.dump_ir)
+@dataclass(frozen=True)
+class Calibrated:
+    """What is known of a model before a recipe is chosen. samples: of its inputs, by name; feeds: what they are to the
+    float graph, as many as may be used. fitter: of the float graph, with the images that biases are fitted on."""
+
+    samples: Mapping[str, Samples]
+    feeds: Feeds
+    fitter: Fitter
+
+
+def calibrated(
+    model: Path,
+    calib: Mapping[str, Data],
+    options: Options,
+    by_name: recipes.RecipeFile,
+    trace: Trace,
+    progress: Progress,
+) -> Calibrated:
+    """The float graph of a model, and what it does on the samples. by_name: the file of options.recipe."""
     imported = _import(model, options, trace)
     samples = _open(imported, calib, options)
     if calib:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:
         pictures = _given(imported, options)
-    metric = _metric(wanted[0] if wanted else None, samples, options.decoder)
     graph = float_passes(imported, pictures, trace)
     feeds = Feeds(samples, graph.pixels)
     feeds = feeds.subset(range(min(len(feeds), options.max_images or len(feeds))))
@@ -158,20 +171,35 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()})
     trace(graph, "FLOAT", "masks")
 
-    choices = by_name.choices(graph)
-    same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, options.bits, options.widths)
     rounding = Rounding(
         weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
     )
-    images = [feeds[i] for i in _spread(len(feeds), _affordable(graph))]
+    images = [feeds[i] for i in spread(len(feeds), _affordable(graph))]
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
-    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, by_name.choices(graph))
+    return Calibrated(samples, feeds, fitter)
+
+
+def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
+    by_name, options = _by_name(options)
+    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
+    if wanted is None and (options.goal is not None or options.budget):
+        raise UsageError("a goal and a budget are for --bits auto")
+    goal = wanted[0] if wanted else None
+    _metric(goal, (1, 1), options.decoder)  # what is wrong with it is told before the work
+    options = options if wanted is None else replace(options, bits="8")
+    trace = Trace(options.dump_ir)
+    found = calibrated(model, calib, options, by_name, trace, progress)
+    samples, feeds, fitter = found.samples, found.feeds, found.fitter
+    graph, stats, images, choices = fitter.graph, fitter.stats, fitter.images, fitter.choices
+    metric = _metric(goal, next((one.size for one in samples.values()), None), options.decoder)
+    same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
     recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
-    front: Sequence[auto.Candidate] = ()
+    front: Sequence[Candidate] = ()
     missed: tuple[str, ...] = ()
     if wanted is not None:
         metadata = _metadata(model, options, recipe, len(feeds))
@@ -181,7 +209,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
         search = auto.Search(fitter, recipe, trial, *wanted, journal, progress)
         taken, front = search.run()
         score, missed = Score(taken.db, taken.agreement, len(trial.images)), search.warnings(taken)
-        choices = auto.widened(choices, taken.wide)
+        choices = widened(choices, taken.wide, auto.PLACE)
         fitter = fitter.with_choices(choices)
         prepared = fitter.prepare(recipe.equalize, images, trace) if taken.wide else prepared
     progress("quantize", 0, 1)
@@ -193,7 +221,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
     report = replace(report, recipe=str(recipe), notes=notes, held_out=score, front=tuple(front))
     told = advice.quality(options.bits, options.widths, len(images), score, report.sqnr_by_head)
-    pixels = advice.normalization(graph, samples, [feeds[i] for i in _spread(len(feeds), REPORT_IMAGES)])
+    pixels = advice.normalization(graph, samples, [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)])
     report = replace(report, warnings=(*missed, *pixels, *told))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
@@ -249,14 +277,14 @@ def _by_name(options: Options) -> tuple[recipes.RecipeFile, Options]:
 
 def _trial(
     feeds: Feeds, samples: Mapping[str, Samples], images: Sequence[Mapping[str, np.ndarray]], options: Options
-) -> auto.Trial:
+) -> Trial:
     """Held out: images beyond those that are fitted on, or a third of these where there are too few others."""
     if len(images) < HELD_OUT:
         raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
-    used = _spread(len(feeds), len(images))
+    used = spread(len(feeds), len(images))
     others = [i for i in range(len(feeds)) if i not in set(used)]
     if len(others) >= FEW_IMAGES:
-        held = [others[i] for i in _spread(len(others), HELD_MOST)]
+        held = [others[i] for i in spread(len(others), HELD_MOST)]
         fitted: Sequence[Mapping[str, np.ndarray]] = images
     else:
         held, fitted = used[::3], [image for i, image in enumerate(images) if i % 3]
@@ -267,19 +295,16 @@ def _trial(
         return schedule.planned(slim, options.max_ram, options.target, Trace())
 
     known = None if labels is None else [labels[i] for i in held]
-    return auto.Trial(feeds.subset(held), known, fitted, finish, target=options.target)
+    return Trial(feeds.subset(held), known, fitted, finish, target=options.target)
 
 
-def _metric(
-    goal: auto.Goal | None, samples: Mapping[str, Samples], decoder: str | None
-) -> tuple[Callable[[], Measure], str] | None:
+def _metric(goal: auto.Goal | None, size: Size | None, decoder: str | None) -> tuple[Callable[[], Measure], str] | None:
     """What the goal is measured by; None where it is no metric. UsageError where its decoder is missing."""
     text = auto.MEASURED[goal.kind][0] if goal is not None and goal.kind in auto.MEASURED else None
     if decoder is not None and text != AP:
         raise UsageError("a decoder is for --bits auto --goal ap50", where="--decoder")
     if goal is None or text is None:
         return None
-    size = next((found.size for found in samples.values()), None)
     open_measure(text, decoder, size)
     return lambda: open_measure(text, decoder, size), f"{goal.kind} {decoder or ''}"
 
@@ -345,7 +370,7 @@ def _affordable(graph: Graph) -> int:
     return max(16, min(FIT_IMAGES, FIT_BYTES // max(1, plan_memory.lower_bound(provisional(graph, {})))))
 
 
-def _spread(count: int, limit: int) -> list[int]:
+def spread(count: int, limit: int) -> list[int]:
     """At most limit indices below count, evenly spaced."""
     return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
 
@@ -402,7 +427,7 @@ def _pairs(
             return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
         return rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
 
-    chosen = [{name: s[i] for name, s in samples.items()} for i in _spread(count, SAME_IMAGES)]
+    chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, SAME_IMAGES)]
     chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]
     return [
         (

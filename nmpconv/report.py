@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from nmpconv import fixed
-from nmpconv.auto import Candidate
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
@@ -29,6 +28,7 @@ from nmpconv.passes.quantize.exponents import tables_after
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import samples
+from nmpconv.trial import Candidate
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs

@@ -50,14 +50,20 @@ PARTS: dict[str, set[str]] = {
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
     "advice": {"calib", "data", "fit", "ir"},
-    "auto": {
-        *("accuracy", "calib", "errors", "file", "files", "fit", "graph", "ir", "measures", "ops", "passes/memory"),
-        *("passes/quantize", "progress", "run", "targets"),
+    "trial": {
+        *("accuracy", "calib", "file", "fit", "graph", "ir", "measures", "ops", "passes/memory", "passes/quantize"),
+        *("run", "targets"),
     },
-    "report": {"auto", "calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize"},
+    "auto": {
+        *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress", "trial"),
+    },
+    "report": {
+        *("calib", "fit", "fixed", "graph", "ir", "metrics", "ops", "passes/memory", "passes/quantize", "trial"),
+    },
     "pipeline": {
-        *("advice", "auto", "calib", "choose", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir"),
-        *("measures", "passes/float", "passes/memory", "passes/quantize", "progress", "recipes", "report", "schedule"),
+        *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
+        *("graph", "ir", "measures", "passes/float", "passes/memory", "passes/quantize", "progress", "recipes"),
+        *("report", "schedule", "trial"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
     "csources": {"errors", "file", "ops", "targets"},
@@ -71,8 +77,8 @@ PARTS: dict[str, set[str]] = {
         *("pipeline", "progress", "project", "qdq", "report", "run", "targets"),
     },
     "cli": {
-        *("auto", "detection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
-        *("report", "run", "targets"),
+        *("detection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "metrics", "ops"),
+        *("report", "run", "targets", "trial"),
     },
     "__main__": {"cli"},
     "__init__": {"api", "run"},

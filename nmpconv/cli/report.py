@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from nmpconv.cli import show
 
 if TYPE_CHECKING:
-    from nmpconv.auto import Candidate
     from nmpconv.report import Layer, Report
     from nmpconv.targets import Needs
+    from nmpconv.trial import Candidate
 
 
 def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:

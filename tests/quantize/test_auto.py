@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from float_nets import RELU, Net, feeds, in_bits, observed, on_grids, residual
 
-from nmpconv.auto import Candidate, Goal, Journal, Limit, Search, Trial, widened, work
+from nmpconv.auto import Goal, Journal, Limit, Search
 from nmpconv.errors import InputError, UsageError
 from nmpconv.fit import Fitter, Recipe
 from nmpconv.passes.quantize.choices import NOTHING
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.trial import Candidate, Trial, Trials, widened, work
 
 NOISE = {"a": 60.0, "d": 20.0, "s": 10.0, "t": 6.0, "p": 3.0, "e": 0.5}  # in % of the noise at 8 bits
 
@@ -39,7 +40,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
     def made(goal: str | None = None, *budget: str, journal: Path | None = None, of: str = "net") -> Search:
         asked = None if goal is None else Goal.of(goal)
         trial = Trial(images, [0] * len(images), images, lambda graph: graph)
-        monkeypatch.setattr(Search, "_top1", lambda self, scores: 100.0)
+        monkeypatch.setattr(Trials, "top1", lambda self, scores: 100.0)
         limits = dict(Limit.of(text) for text in budget)
         found = Search(fitter, Recipe("none", False), trial, asked, limits, Journal(journal, of), lambda *told: None)
         monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: measured(wide))
@@ -99,9 +100,9 @@ def test_the_front_has_nothing_that_is_bettered(search: Callable[..., Search]) -
 
 
 def test_widths_that_were_given_stay(search: Callable[..., Search]) -> None:
-    found = widened(NOTHING, ["a"])
+    found = widened(NOTHING, ["a"], "here")
     assert found.tensors["a"]["bits"].value == 16
-    assert widened(found, ["d"]).tensors.keys() == {"a", "d"}
+    assert widened(found, ["d"], "here").tensors.keys() == {"a", "d"}
 
 
 def test_a_journal_is_gone_on_with(

@@ -1,0 +1,159 @@
+"""Candidates: a model that is converted otherwise, and run by the C interpreter on images that nothing was fitted to.
+
+RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors. Work
+is no count of instructions: multiply-accumulates times the bytes of an element of their first input, and the bytes of
+all results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nmpconv import targets
+from nmpconv.accuracy import infer
+from nmpconv.calib import evidence as calibration
+from nmpconv.calib.evidence import Feeds
+from nmpconv.file.writer import to_bytes
+from nmpconv.fit import Fitter, Recipe, heads, scored
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.measures import Measure
+from nmpconv.ops import OPS
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.passes.quantize.rounding import integers
+from nmpconv.run import runtime
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
+    (points): on held-out images. ram, flash: bytes. work: see above. metric: where one was asked for."""
+
+    wide: tuple[str, ...]
+    db: float
+    agreement: float | None
+    top1_drop: float | None
+    ram: int
+    flash: int
+    work: int
+    taken: bool = False
+    metric: float | None = None
+
+    def cost(self, name: str) -> int:
+        return self.work if name == "instructions" else self.ram if name == "ram" else self.flash
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
+    on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
+    activations. metric: of the goal, begun anew, and what it is called."""
+
+    images: Feeds
+    labels: Sequence[int] | None
+    fitted: Feeds
+    finish: Callable[[Graph], Graph]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    metric: tuple[Callable[[], Measure], str] | None = None
+
+    def fingerprint(self, recipe: bytes) -> str:
+        """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
+        called = self.metric[1] if self.metric else None
+        facts = json.dumps([dict(self.metadata), self.labels, called], sort_keys=True).encode()
+        digest = hashlib.sha256(facts + recipe)
+        for feeds in (self.fitted, self.images):
+            for i in range(len(feeds)):
+                for name, x in feeds[i].items():
+                    digest.update(name.encode() + np.ascontiguousarray(x).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A candidate's figures, its float graph with grids, and the bytes of its file."""
+
+    figures: Candidate
+    ranged: Graph
+    data: bytes
+
+
+class Trials:
+    """Converts candidates of one model by one recipe, and measures them. judged: what a metric's result comes to."""
+
+    def __init__(
+        self, fitter: Fitter, recipe: Recipe, trial: Trial, judged: Callable[[Measure], float] | None = None
+    ) -> None:
+        self.fitter, self.recipe, self.trial, self._judged = fitter, recipe, trial, judged
+        self.heads = heads(fitter.graph)
+        names = dict.fromkeys([*self.heads, *(fitter.graph.outputs if trial.metric else ())])
+        self._wanted = calibration.outputs(fitter.graph, trial.images, list(names))
+        self.classes = self._wanted[self.heads[0]][0].size
+        self.float_top1 = self.top1(self._wanted[self.heads[0]])
+
+    def convert(self, choices: Choices, wide: tuple[str, ...] = ()) -> Converted:
+        """By these choices. wide: what the candidate is called by."""
+        fitter, trial = self.fitter.with_choices(choices), self.trial
+        prepared = fitter.prepare(self.recipe.equalize, trial.fitted, Trace())
+        whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
+        planned = trial.finish(whole)
+        data, (got, metric) = to_bytes(planned, dict(trial.metadata)), self._outputs(plan_memory.run(whole))
+        score = scored(self._wanted, got, self.heads)
+        top1 = self.top1(got[self.heads[0]])
+        drop = None if top1 is None or self.float_top1 is None else self.float_top1 - top1
+        micro = trial.target in targets.MICROCONTROLLERS
+        ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
+        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), metric=metric)
+        return Converted(one, prepared.ranged, data)
+
+    def top1(self, scores: np.ndarray) -> float | None:
+        """In %; None without labels, or where these are no scores of classes."""
+        labels = self.trial.labels
+        if labels is None or sum(dim > 1 for dim in scores.shape[1:]) != 1:
+            return None
+        return 100 * float(np.mean(np.argmax(scores.reshape(len(scores), -1), axis=1) == np.asarray(labels)))
+
+    def _outputs(self, planned: Graph) -> tuple[dict[str, np.ndarray], float | None]:
+        """Real values of the heads of all images, by the C interpreter; and the metric."""
+        net = runtime.load(to_bytes(planned, {}))
+        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
+        keep = [places[name] for name in self.heads]
+        measure = self.trial.metric[0]() if self.trial.metric else None
+        runs = []
+        for i in range(len(self.trial.images)):
+            image = self.trial.images[i]
+            outputs, found = infer(net, {n: integers(image[n], planned[n]) for n in planned.inputs}, keep)
+            runs.append(found)
+            if measure is not None:
+                floats = [self._wanted[name][i] for name in planned.outputs]
+                measure.add(self._shaped(outputs), None, self._shaped(floats))
+        found_heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self.heads)}
+        return found_heads, None if measure is None or self._judged is None else self._judged(measure)
+
+    def _shaped(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As the ONNX model has them."""
+        graph = self.fitter.graph
+        return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
+
+
+def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:
+    """The choices, and 16 bits for these tensors; place: who said so."""
+    rows = dict(choices.tensors)
+    for name in wide:
+        rows[name] = {**rows.get(name, {}), "bits": Said(16, place)}
+    return Choices(rows, choices.ops)
+
+
+def work(graph: Graph) -> int:
+    """Multiply-accumulates times the bytes of an element of their first input, and the bytes of all results."""
+    total = 0
+    for node in graph.nodes:
+        macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
+        total += macs * np.dtype(graph[node.inputs[0]].dtype).itemsize + sum(value.nbytes for value in graph.outs(node))
+    return total
