@@ -83,7 +83,7 @@ FLOORS: dict[str, dict[str, Floor]] = {
     "mobilenetv1_025_224": _floors(Floor(23.3, 92, 2), 18, Floor(53, 99.4)),
     "mobilenetv2_100_224_ptqdeq": _floors(Floor(16, 94, 2), 12.5, Floor(50, 99.8)),
     "squeezenet1.1_227": _floors(Floor(27.5, 88.5, 2), 27, Floor(48, 99)),
-    "cifar10_se_mbv3_local": _floors(Floor(26, 97.9, 1), None, Floor(55, 99.5)),
+    "cifar10_se_mbv3_local": _floors(Floor(27.5, 98.3, 1), None, Floor(55, 99.5)),
     "ppocr_cls": _outputs(Floor(16, 86), Floor(53, 98.5)),
     "ultraface_rfb_320": _outputs(Floor(32), Floor(65)),
     "yunet_n_320": _outputs(Floor(13), Floor(52)),

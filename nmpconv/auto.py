@@ -29,10 +29,9 @@ from nmpconv.fit import Fitter, Recipe
 from nmpconv.ir import Graph
 from nmpconv.measures import AP, AP50, Measure, results
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.exponents import provisional
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
-from nmpconv.trial import Candidate, Trial, Trials, widened, work
+from nmpconv.trial import Candidate, Trial, Trials, assumed, narrow, widened, work
 
 MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"agreement {AP50}")}  # goal: a metric of
 # `nmpconv.measures` against the float model, and the name of its result
@@ -242,13 +241,9 @@ class Search:
             chosen.append(name)
         return tuple(chosen)
 
-    def _bits(self, wide: Sequence[str]) -> dict[str, int]:
-        groups = [group for group in grid_groups(self.fitter.graph) if set(group) & {*wide}]
-        return {**self.fitter.bits, **{name: 16 for group in groups for name in group}}
-
     def _cost(self, wide: Sequence[str], name: str) -> float:
         """What this grid adds to RAM and to work, in parts of both; only to order grids by."""
-        before, after = (provisional(self.fitter.graph, self._bits(names)) for names in (wide, (*wide, name)))
+        before, after = (assumed(self.fitter, names) for names in (wide, (*wide, name)))
         ram, more = plan_memory.lower_bound(before), plan_memory.lower_bound(after)
         return 1e-3 + (more - ram) / ram + (work(after) - work(before)) / work(before)
 
@@ -272,20 +267,12 @@ class Search:
 
     def _noise(self, ranged: Graph) -> dict[str, float]:
         """Shares of the grids that could get 16 bits, by a name of the float graph."""
-        known = {value.name for value in self.fitter.graph.activations()}
-        groups = [named for group in grid_groups(ranged) if (named := self._narrow(ranged, group, known))]
+        graph, choices = self.fitter.graph, self.fitter.choices
+        groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
         found = noise_budget(ranged, groups, self._trials.heads, self.trial.fitted, MACS_MOST)
         if found.skipped:
             raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
         return dict(found.shares)
-
-    def _narrow(self, ranged: Graph, group: Sequence[str], known: set[str]) -> list[str]:
-        """The members of a grid, those that have names in the float graph first; none where its width is given."""
-        quant = ranged[group[0]].quant
-        rows = self.fitter.choices.tensors
-        fixed = quant is None or quant.bits == 16 or any("bits" in rows.get(name, {}) for name in group)
-        named = sorted(group, key=lambda name: name not in known)
-        return [] if fixed or named[0] not in known else named
 
     def _judged(self, measure: Measure) -> float:
         assert self.goal is not None

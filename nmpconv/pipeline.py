@@ -11,24 +11,20 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, advice, auto, recipes, schedule
+from nmpconv import __version__, advice, auto, nearly_free, recipes, same_function, schedule
 from nmpconv.advice import FEW_IMAGES
-from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
-from nmpconv.calib.engine import FloatEngine, Refused
+from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
-from nmpconv.calib.original import original
-from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
-from nmpconv.data.samples import Data, Feeds, Samples, graph_input, model_input, open_samples
+from nmpconv.data.samples import Data, Feeds, Samples, open_samples, spread
 from nmpconv.detection.decoders import Size
-from nmpconv.errors import UsageError, VerifyError
+from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
 from nmpconv.fit import Fitter, Prepared, Recipe, Score
 from nmpconv.frontend.onnx import load
-from nmpconv.frontend.read import read
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
@@ -43,12 +39,11 @@ from nmpconv.passes.quantize.rounding import Rounding, integers
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.progress import Progress
 from nmpconv.report import Report, measure
-from nmpconv.trial import Candidate, Trial, widened
+from nmpconv.trial import Candidate, Trial, Trials, widened
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
-SAME_IMAGES = 4  # that the float graph is compared with the user's model on
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
@@ -196,16 +191,28 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     samples, feeds, fitter = found.samples, found.feeds, found.fitter
     graph, stats, images, choices = fitter.graph, fitter.stats, fitter.images, fitter.choices
     metric = _metric(goal, next((one.size for one in samples.values()), None), options.decoder)
-    same = _compared(model, graph, _pairs(graph, samples, stats, len(feeds)))
+    same = same_function.compared(model, graph, same_function.pairs(graph, samples, stats, len(feeds)))
     recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
+    fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    if options.bits == "8" and options.widths != "strict" and len(images) >= HELD_OUT:
+        progress("widths", 0, 1)
+        trial = _trial(feeds, samples, images, options)
+        free = nearly_free.run(Trials(fitter, recipe, trial), prepared.ranged)
+        if free is not None:
+            before, after = free
+            notes = (*notes, nearly_free.note(before, after))
+            score = Score(after.db, after.agreement, len(trial.images))
+            choices = widened(choices, after.wide, nearly_free.PLACE)
+            fitter = fitter.with_choices(choices)
+            prepared = fitter.prepare(recipe.equalize, images, trace)
+        progress("widths", 1, 1)
     front: Sequence[Candidate] = ()
     missed: tuple[str, ...] = ()
     if wanted is not None:
         metadata = _metadata(model, options, recipe, len(feeds))
         trial = replace(_trial(feeds, samples, images, options), metadata=metadata, metric=metric)
         journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
-        fitter = fitter if recipe.zero_points else fitter.without_zero_points()
         search = auto.Search(fitter, recipe, trial, *wanted, journal, progress)
         taken, front = search.run()
         score, missed = Score(taken.db, taken.agreement, len(trial.images)), search.warnings(taken)
@@ -370,11 +377,6 @@ def _affordable(graph: Graph) -> int:
     return max(16, min(FIT_IMAGES, FIT_BYTES // max(1, plan_memory.lower_bound(provisional(graph, {})))))
 
 
-def spread(count: int, limit: int) -> list[int]:
-    """At most limit indices below count, evenly spaced."""
-    return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
-
-
 def _recipes(options: Options, images: int) -> list[Recipe]:
     """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak.
 
@@ -392,50 +394,6 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
-
-
-def _compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:
-    """How close the float graph is to the user's model, or why that is not known.
-
-    VerifyError where it is another function, InputError where the user's model cannot be run.
-    """
-    try:
-        found = parity.compare(original(read(model), graph), graph, pairs)
-    except Refused as error:
-        return f"not compared with the ONNX model: {error.message}"
-    if not found.holds:
-        cut = f"; --outputs {','.join(found.before)} leaves that to the host" if found.before else ""
-        raise VerifyError(
-            f"the float graph is another function than the model: {found}; they part at {found.parts}",
-            where=str(model),
-            hint=f"this is a bug of nmpconv, please report it with the model{cut}",
-        )
-    return found
-
-
-def _pairs(
-    graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
-) -> list[parity.Pair]:
-    """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
-    shapes = {name: graph.source_shapes[name] for name in graph.inputs}
-    looks = {name: graph.preprocess[name] for name in graph.pixels} | {n: s.preprocess for n, s in samples.items()}
-    rng = np.random.default_rng(0)
-
-    def drawn(name: str) -> np.ndarray:
-        value = graph[name]
-        if name in graph.pixels:
-            return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
-        return rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
-
-    chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, SAME_IMAGES)]
-    chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]
-    return [
-        (
-            {n: model_input(x, looks.get(n), shapes[n]) for n, x in sample.items()},
-            {n: graph_input(x, looks.get(n), shapes[n], pixels=n in graph.pixels) for n, x in sample.items()},
-        )
-        for sample in chosen
-    ]
 
 
 def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[bytes], list[bytes]]]:

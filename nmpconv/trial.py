@@ -26,6 +26,8 @@ from nmpconv.measures import Measure
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.passes.quantize.exponents import provisional
+from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.run import runtime
 
@@ -140,6 +142,25 @@ class Trials:
         """As the ONNX model has them."""
         graph = self.fitter.graph
         return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
+
+
+def narrow(graph: Graph, choices: Choices, ranged: Graph, group: Sequence[str]) -> list[str]:
+    """The members of a grid that could get 16 bits, those that have names in the float graph first; none where its
+    width is given. graph: the float graph; ranged: the same with grids."""
+    known = {value.name for value in graph.activations()}
+    quant = ranged[group[0]].quant
+    given = quant is None or quant.bits == 16 or any("bits" in choices.tensors.get(name, {}) for name in group)
+    named = sorted(group, key=lambda name: name not in known)
+    return [] if given or named[0] not in known else named
+
+
+def assumed(fitter: Fitter, wide: Sequence[str]) -> Graph:
+    """The float graph with the widths that it has where these get 16 bits, too; without exponents."""
+    graph, bits = fitter.graph, dict(fitter.bits)
+    for group in grid_groups(graph):
+        if set(group).intersection(wide):
+            bits.update(dict.fromkeys(group, 16))
+    return provisional(graph, bits)
 
 
 def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:

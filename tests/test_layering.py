@@ -54,6 +54,8 @@ PARTS: dict[str, set[str]] = {
         *("accuracy", "calib", "file", "fit", "graph", "ir", "measures", "ops", "passes/memory", "passes/quantize"),
         *("run", "targets"),
     },
+    "same_function": {"calib", "data", "errors", "frontend", "ir"},
+    "nearly_free": {"calib", "errors", "fit", "ir", "passes/memory", "passes/quantize", "trial"},
     "auto": {
         *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress", "trial"),
     },
@@ -62,8 +64,8 @@ PARTS: dict[str, set[str]] = {
     },
     "pipeline": {
         *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
-        *("graph", "ir", "measures", "passes/float", "passes/memory", "passes/quantize", "progress", "recipes"),
-        *("report", "schedule", "trial"),
+        *("graph", "ir", "measures", "nearly_free", "passes/float", "passes/memory", "passes/quantize", "progress"),
+        *("recipes", "report", "same_function", "schedule", "trial"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
     "csources": {"errors", "file", "ops", "targets"},

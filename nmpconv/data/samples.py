@@ -194,3 +194,8 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
     def subset(self, indices: Sequence[int]) -> Feeds:
         """The samples at these indices of every input."""
         return Feeds({name: s.subset(indices) for name, s in self._samples.items()}, self._pixels)
+
+
+def spread(count: int, limit: int) -> list[int]:
+    """At most limit indices below count, evenly spaced."""
+    return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]

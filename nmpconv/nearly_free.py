@@ -1,0 +1,74 @@
+"""Which tensors get 16 bits unasked, with `--bits 8`: those that make much of the noise and cost nearly nothing.
+
+1. Of the grids with at least SHARE of the noise at the heads (`calib.noise`), the largest share first, those that leave
+   the RAM that the widths need as it is, and add at most WORK to the work.
+2. The model is converted with them and without. They stay wide where that brings GAIN on images that nothing was fitted
+   to, the plan takes no more RAM, and work and file grow by no more than WORK and FLASH. Where it costs more, half of
+   them are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nmpconv.calib.noise import budget
+from nmpconv.errors import Unsupported
+from nmpconv.fit import Fitter
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.trial import Candidate, Trials, assumed, narrow, widened, work
+
+SHARE = 0.1  # of the noise at the heads
+WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
+GAIN = 1.0  # dB
+PLACE = "what is nearly free"
+
+
+def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
+    """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
+    its grids."""
+    wide = _cheap(trials.fitter, _loud(trials, ranged))
+    if not wide:
+        return None
+    choices = trials.fitter.choices
+    base = trials.convert(choices).figures
+    while wide:
+        try:
+            found = trials.convert(widened(choices, wide, PLACE), tuple(wide)).figures
+        except Unsupported:  # it does not fit a given RAM
+            found = None
+        if found is not None and _within(base, found):
+            return (base, found) if found.db >= base.db + GAIN else None
+        wide = wide[: len(wide) // 2]
+    return None
+
+
+def note(base: Candidate, wide: Candidate) -> str:
+    """What was chosen, for the report."""
+    gain, more = wide.db - base.db, 100 * (wide.work / base.work - 1)
+    return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
+
+
+def _loud(trials: Trials, ranged: Graph) -> list[str]:
+    """The grids with the largest shares of the noise, by a tensor of the float graph."""
+    graph, choices = trials.fitter.graph, trials.fitter.choices
+    groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    shares = budget(ranged, groups, trials.heads, trials.trial.fitted).shares
+    return [name for name, share in shares.items() if share >= SHARE]
+
+
+def _cheap(fitter: Fitter, names: Sequence[str]) -> list[str]:
+    """Those that cost next to nothing together, by their widths alone."""
+    plain = assumed(fitter, ())
+    ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
+    found: list[str] = []
+    for name in names:
+        wide = assumed(fitter, (*found, name))
+        if plan_memory.lower_bound(wide) <= ram and work(wide) <= most:
+            found.append(name)
+    return found
+
+
+def _within(base: Candidate, wide: Candidate) -> bool:
+    return wide.ram <= base.ram and wide.work <= (1 + WORK) * base.work and wide.flash <= (1 + FLASH) * base.flash

@@ -1,0 +1,48 @@
+"""convert --bits 8: int16 where it is nearly free. The report says where, a recipe keeps it, --strict has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx_text
+import pytest
+
+from nmpconv.file.reader import read
+
+MODEL = """(float[1,3,16,16] x) => (float[1,5] y) <float[16,3,3,3] w1, float[16,16,3,3] w2, float[8,16,1,1] w3,
+float[32,5] w4> {
+  a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu(a)
+  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu(c)
+  means = AveragePool <kernel_shape = [8,8], strides = [8,8]> (d)
+  e = Conv(means, w3)  small = Relu(e)
+  f = Flatten(small)  y = MatMul(f, w4)
+}"""
+
+
+@pytest.fixture
+def widths(cli):
+    """widths(*flags): the widths of the small tensors, and what ran."""
+    onnx_text.build(MODEL, 13, "means.onnx")
+    np.save("x.npy", np.random.default_rng(0).normal(size=(24, 3, 16, 16)).astype(np.float32))
+
+    def run(*flags: str):
+        ran = cli("convert", "means.onnx", "--data", "x.npy", "--json", *flags)
+        assert ran.code == 0
+        kinds = {tensor.name: tensor.dtype for tensor in read(Path("means.nmp")).tensors}
+        return {kinds.get(name) for name in ("means", "small", "e")} - {None}, ran
+
+    return run
+
+
+def test_widths_that_nobody_asked_for(widths) -> None:
+    strict, ran = widths("--strict")
+    assert strict == {"int8"}
+    assert not any("16 bits for" in note for note in ran.json["notes"])
+    plain, ran = widths("--save-recipe", "r.toml")
+    assert "int16" in plain
+    assert any(note.startswith("16 bits for") for note in ran.json["notes"])
+    first = Path("means.nmp").read_bytes()
+    again, _ = widths("--recipe", "r.toml")
+    assert again == plain
+    assert Path("means.nmp").read_bytes() == first
