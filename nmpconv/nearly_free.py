@@ -39,7 +39,7 @@ def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
         except Unsupported:  # it does not fit a given RAM
             found = None
         if found is not None and _within(base, found):
-            return (base, found) if found.db >= base.db + GAIN else None
+            return (base, found) if found.db - base.db >= GAIN else None  # not where both are exact
         wide = wide[: len(wide) // 2]
     return None
 
