@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.data.samples import Samples
 from nmpconv.fit import Score, heads
 from nmpconv.ir import Graph, Preprocess
+from nmpconv.metrics import mean_db
 
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
 POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor
@@ -39,8 +40,8 @@ def quality(
     if score is not None:
         if score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT):
             found.append(f"poor on images that nothing was fitted to; {advised}")
-    elif images and fitted_db and fmean(fitted_db.values()) < POOR_DB:
-        found.append(f"poor, even on images that it was fitted to: {fmean(fitted_db.values()):.1f} dB; {advised}")
+    elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
+        found.append(f"poor, even on images that it was fitted to: {db:.1f} dB; {advised}")
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from nmpconv.frontend.export import to_onnx
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
-from nmpconv.metrics import head, sqnr_db
+from nmpconv.metrics import head, mean_db, sqnr_db
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, steps, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
@@ -239,7 +239,7 @@ def _carried(
 
 def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
     """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
-    db = float(np.mean([sqnr_db(wanted[name], got[name]) for name in names]))
+    db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
     first = wanted[names[0]]
     ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
     best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -43,6 +44,12 @@ def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:
     ratio = Sqnr()
     ratio.add(wanted, got)
     return ratio.db
+
+
+def mean_db(ratios: Iterable[float]) -> float:
+    """Their mean; -inf where one is -inf, even beside others without any error."""
+    found = list(ratios)
+    return -math.inf if -math.inf in found else fmean(found)
 
 
 def top_k(scores: ArrayLike, k: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_oth
     [poor] = quality("8", "default", 40, None, {"y": 9.0})
     assert poor.startswith("poor, even on images that it was fitted to: 9.0 dB; try --precise, --bits a16w8")
     assert quality("8", "default", 40, None, {"y": 16.0}) == ()
+    [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf})
+    assert poor.startswith("poor, even on images that it was fitted to: -inf dB; try")
     assert quality("8", "default", 0, None, {}) == ()
 
 
