@@ -106,6 +106,20 @@ def test_both_rules_agree_where_biases_are_exact(wide: bool) -> None:
     assert (ours.min(), len(np.unique(ours)) > 20) == (-5, True)
 
 
+def test_what_is_0_stays_0_at_16_bits_where_a_layer_has_no_bias() -> None:
+    """One step made 0.3 of it behind a normalization. 70.7 is 70.3 with rounded weights, so a step more is better."""
+    net = Net(1)
+    net.input("x", 1, 6, 6, 1)
+    net.conv("x", "y", 3, w=np.full(3, 0.707), b=[0.0, 0.01, 20.0])
+    images = [{"x": np.where(np.arange(36) < 4, 0, 100).reshape(1, 6, 6, 1).astype(np.float32)}]
+    found = {}
+    for bits in (8, 16):
+        ranged = on_grids(net.graph("y"), x=(8, 0), y=(bits, 0))
+        made = integer(ranged, Rounding(gptq=False), evidence(ranged, images))
+        found[bits] = made[made.nodes[-1].inputs[2]].data.tolist()
+    assert found == {8: [1, 1, 21], 16: [0, 1, 21]}
+
+
 def test_the_other_rule_is_not_ours_where_they_are_not() -> None:
     graph = layer([3.5, -13.0, 4.4, 48.0], wide=False)
     rng = np.random.default_rng(8)
