@@ -163,7 +163,7 @@ def calibrated(
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
-    graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()})
+    graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
     trace(graph, "FLOAT", "masks")
 
     bits = activation_bits(graph, options.bits, options.widths)

@@ -49,7 +49,7 @@ PARTS: dict[str, set[str]] = {
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
-    "advice": {"calib", "data", "fit", "ir"},
+    "advice": {"calib", "data", "fit", "ir", "metrics"},
     "trial": {
         *("accuracy", "calib", "file", "fit", "graph", "ir", "measures", "ops", "passes/memory", "passes/quantize"),
         *("run", "targets"),

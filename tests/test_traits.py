@@ -60,7 +60,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/prune.py": (2, "about slice"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
-    "passes/quantize/masks.py": (1, "how the importer hides a score: minimum"),
+    "passes/quantize/masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
     "passes/quantize/steps.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),

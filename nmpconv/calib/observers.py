@@ -53,7 +53,8 @@ class TensorStats:
         wide = rows.reshape(n // fold, fold * width)
         low = wide.min(0).reshape(fold, width).min(0)
         high = wide.max(0).reshape(fold, width).max(0)
-        mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
+        with np.errstate(over="ignore", invalid="ignore"):  # masks of -3e38
+            mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
         stats = cls(float(low.min()), float(high.max()), rows.size, float(mean.mean()), samples=1)
         if width <= CHANNELS_MAX:
             stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
@@ -87,7 +88,7 @@ class TensorStats:
         else:
             self.channel_min = _joined(np.minimum, self.channel_min, other.channel_min)
             self.channel_max = _joined(np.maximum, self.channel_max, other.channel_max)
-            with np.errstate(over="ignore"):  # masks of 3e38
+            with np.errstate(over="ignore", invalid="ignore"):
                 self.channel_mean = _joined(lambda a, b: a + (b - a) * share, self.channel_mean, other.channel_mean)
         self._merge_peaks(other)
         # Unlike Python's, numpy's minimum and maximum propagate a NaN.

@@ -45,14 +45,14 @@ def _lower_where(node: OnnxNode, to: Importer) -> None:
     for name in (a, b):
         if to.is_const(name) and not np.isfinite(to.array(name, "operand")).all():
             raise Unsupported(f"its operand '{name}' holds infinity or NaN", hint="a finite number")
-    if to.is_const(a) and to.is_const(b):
-        difference = to.const(to.array(a, "operand") - to.array(b, "operand"), a)
-        chosen = to.emit("mul", to.aligned(to.value(condition), difference), MulParams())
-        to.emit("add", to.aligned(chosen, to.value(b)), AddParams(), node.outputs[0])
-    elif _is_zero(to, b):
+    if _is_zero(to, b):
         _product(to, condition, a, True, node.outputs[0])
     elif _is_zero(to, a):
         _product(to, condition, b, False, node.outputs[0])
+    elif to.is_const(a) and to.is_const(b):
+        difference = to.const(to.array(a, "operand") - to.array(b, "operand"), a)
+        chosen = to.emit("mul", to.aligned(to.value(condition), difference), MulParams())
+        to.emit("add", to.aligned(chosen, to.value(b)), AddParams(), node.outputs[0])
     else:
         terms = _product(to, condition, a, True), _product(to, condition, b, False)
         to.emit("add", to.aligned(*terms), AddParams(), node.outputs[0])

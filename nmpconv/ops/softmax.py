@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode
 
 AXIS_MAX = 65536  # legal length of the axis
+HIDES = -1e3  # numbers up to this one are masks
 MASKED = -32.0  # what a mask makes of a score: e^-32 is nothing beside scores of usual size
 OPEN = 2.0**15  # above any score: the smaller one of both is the score
 EXP_BITS = 30  # exponentials are on a grid of 2^-30

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx_net import Net
 
+from nmpconv.errors import InputError
 from nmpconv.pipeline import Options, convert
 
 LEAST_DB = 45.0
@@ -36,6 +38,39 @@ def causal(net: Net, middle: float = 0.0) -> str:
     return net.add("Einsum", share, v, equation="bqk,bkd->bqd")
 
 
+def hidden_by(make: Callable[[Net, str], str]) -> Callable[[Net], str]:
+    """Attention with a mask that is computed. make: from the scores to what the Softmax reads."""
+
+    def build(net: Net) -> str:
+        q, k, v = (net.add("MatMul", "x", small(net, 6, 8)) for _ in range(3))
+        share = net.add("Softmax", make(net, net.add("Einsum", q, k, equation="bqd,bkd->bqk")), axis=-1)
+        return net.add("Einsum", share, v, equation="bqk,bkd->bqd")
+
+    return build
+
+
+def hidden(net: Net) -> str:
+    """Which tokens are hidden: bool [1, 1, 12], by their first feature."""
+    first = net.add("Slice", "x", net.const([0]), net.const([1]), net.const([2]))
+    return net.add("Greater", net.add("Reshape", first, net.const([1, 1, 12])), net.const(0.6))
+
+
+def added(net: Net, scores: str, depth: float, shift: float = 0.0) -> str:
+    """BERT's: s + m * depth."""
+    scores = net.add("Add", scores, net.const(shift)) if shift else scores
+    return net.add("Add", scores, net.add("Mul", net.add("Cast", hidden(net), to=1), net.const(depth)))
+
+
+def chosen(net: Net, scores: str, depth: float, shift: float = 0.0) -> str:
+    """masked_fill."""
+    scores = net.add("Add", scores, net.const(shift)) if shift else scores
+    return net.add("Where", hidden(net), net.const(depth), scores)
+
+
+def chosen_then_added(net: Net, scores: str) -> str:
+    return net.add("Add", scores, net.add("Where", hidden(net), net.const(-np.inf), net.const(0.0)))
+
+
 def volume(net: Net) -> str:
     """Two convolutions and a pool over depth, height and width."""
     y = net.add("Reshape", "x", net.const([1, 2, 6, 3, 2]))
@@ -59,6 +94,12 @@ NETS = {
     "LSTM": lambda net: sequence("LSTM", 4, net),
     "causal attention": causal,
     "causal attention of low scores": lambda net: causal(net, -60.0),
+    "mask of -1e4": hidden_by(lambda net, s: added(net, s, -1e4)),
+    "mask of -3.4e38": hidden_by(lambda net, s: added(net, s, float(np.finfo(np.float32).min))),
+    "mask of low scores": hidden_by(lambda net, s: added(net, s, -1e4, -60.0)),
+    "filled": hidden_by(lambda net, s: chosen(net, s, -1e9)),
+    "filled, low scores": hidden_by(lambda net, s: chosen(net, s, -1e9, -60.0)),
+    "mask of -inf, chosen": hidden_by(chosen_then_added),
     "volume": volume,
     "written": written,
     "snake": lambda net: net.add("Add", "x", net.add("Mul", *[net.add("Sin", "x")] * 2)),
@@ -73,3 +114,20 @@ def test_16_bits(name: str, tmp_path: Path) -> None:
     result = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
     assert result.report.quantized_nodes == result.report.total_nodes
     assert min(result.report.sqnr_by_head.values()) >= LEAST_DB
+
+
+def test_a_row_that_is_hidden_as_a_whole(tmp_path: Path) -> None:
+    """-1e9 + s is -1e9 in float32, and so the Softmax is even. -1e4 + s is not."""
+    feeds = np.random.default_rng(8).normal(size=(24, 1, 12, 6)).astype(np.float32)
+    feeds[3, ..., 0] = 1
+    np.save(tmp_path / "x.npy", feeds)
+
+    def converted(depth: float) -> float:
+        net = Net((1, 12, 6))
+        net.save(tmp_path / "m.onnx", hidden_by(lambda net, s: added(net, s, depth))(net))
+        result = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
+        return min(result.report.sqnr_by_head.values())
+
+    assert converted(-1e9) >= LEAST_DB
+    with pytest.raises(InputError, match=r"a mask hides all numbers of a row of .*mask by -1e9"):
+        converted(-1e4)

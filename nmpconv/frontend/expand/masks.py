@@ -2,8 +2,7 @@
 
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
 score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where scores are near MASKED themselves, or
-below, a constant mask is made deeper after calibration (`passes.quantize.masks`). One that is computed stays: there,
-what is hidden counts beside a best score near MASKED, and the comparison with the model ends the conversion.
+below, it is made deeper after calibration (`passes.quantize.masks`), where sums with computed masks are cut off, too.
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
 Such a row is not masked at all.
@@ -17,9 +16,8 @@ from onnx import TensorProto
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.ops.softmax import MASKED, OPEN
+from nmpconv.ops.softmax import HIDES, MASKED, OPEN
 
-HIDES = -1e3  # numbers up to this one are masks
 _REALS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
 
@@ -37,14 +35,15 @@ def _for_softmax(node: OnnxNode, to: Importer) -> bool:
     But not the last one with finite numbers: what that reads is measured, and there they count.
     """
     masks = [name for name in node.inputs[-2:] if _hides(to, name)]
-    if not masks or all(map(to.is_const, node.inputs[-2:])):
+    if not masks or all(map(to.is_const, node.inputs)):
         return False
     arrays = [to.constants[name].astype(np.float32) for name in masks]
     if any(array.ndim and (_whole_rows(array) & np.isfinite(array)).any() for array in arrays):
         return False  # where all is hidden, the Softmax is that of the scores
     finite = all(np.isfinite(array).all() for array in arrays)
     (y,) = node.outputs
-    return to.only_read_by(y, "Softmax", _MOVES) and not (finite and to.feeds_last(y, "Softmax", _MOVES))
+    through = _MOVES if finite or node.op_type == "Add" else (*_MOVES, "Add")  # Where makes a term of scores
+    return to.only_read_by(y, "Softmax", through) and not (finite and to.feeds_last(y, "Softmax", through))
 
 
 def add(node: OnnxNode, body: Body) -> None:
