@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmpconv.calib.histogram import HALF, Histogram
+from nmpconv.calib.histogram import HALF, PER_STEP, Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
 
@@ -154,14 +154,26 @@ def _relative_errors(
         power, errors = _squares(stats, steps, bits, origin)
     else:
         reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
-        x, weight = stats.histogram.points(steps.min(), reach)
-        x = np.clip(x, stats.min, stats.max)
+        x, weight = _points(stats, steps.min(), reach)
         signal = function(x)
         power = float(weight @ signal**2)
         levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
         quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
         errors = np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
     return errors / power if power else np.where(errors > 0, np.inf, 0.0)
+
+
+def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the histogram within the range; a range narrower than a bin has its own, and not those of the bin, which
+    would be as many as the bin has steps.
+    """
+    if stats.max - stats.min >= stats.histogram.width:
+        x, weight = stats.histogram.points(step, reach)
+        return np.clip(x, stats.min, stats.max), weight
+    many = 1 + int(np.ceil(PER_STEP * (stats.max - stats.min) / step))
+    _, _, weight = stats.histogram.bins()
+    even = np.full(many, float(weight.sum()) / many)
+    return np.append(np.linspace(stats.min, stats.max, many), 0.0), np.append(even, float(stats.histogram.zeros))
 
 
 def _squares(stats: TensorStats, steps: np.ndarray, bits: int, origin: float = 0.0) -> tuple[float, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.calib.exponent import METHODS, STEPS_DOWN, choose, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.exponent import METHODS, STEPS_DOWN, best_sqnr_db, choose, expected_sqnr_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import dequantize, quantize
 
@@ -133,6 +133,22 @@ def test_percentile_holds_that_share(name: str, percentile: float) -> None:
     bound = np.percentile(np.abs(x), percentile) / 127.5
     assert 2.0**exponent >= bound * 0.95 or exponent == smallest_exponent(x.min(), x.max(), 8)
     assert percentile == 50 or 2.0**exponent < 2 * bound * 1.05
+
+
+def test_a_narrow_range_far_from_0_costs_no_memory() -> None:
+    """A bin of these values has 8 million points, 2,000 of them within the range."""
+    x = 10 + 2.0**-12 * RNG.uniform(-1, 1, N)
+    seen: list[int] = []
+
+    def plain(values: np.ndarray) -> np.ndarray:
+        seen.append(len(values))
+        return values - 10
+
+    step = 2.0**-19
+    found = best_sqnr_db(stats_of(x), [-19 - k for k in range(6)], 8, plain, origin=10.0)
+    error = np.rint((x - 10) / step) * step - (x - 10)
+    assert found == pytest.approx(10 * np.log10(np.square(x - 10).mean() / np.square(error).mean()), abs=0.3)
+    assert max(seen) <= 70_000
 
 
 def test_max_clips_nothing_and_kl_drops_outliers() -> None:
