@@ -185,6 +185,22 @@ def test_a_sum_that_is_an_output_ties_its_operands() -> None:
     assert rows == {"r": {"r": 1.0}, "o": {"r": -1.0}}
 
 
+def test_a_chain_of_residual_sums_takes_time_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number moves all sums after it, and every candidate was measured on them all: hours for 400 blocks."""
+    net = Net(3)
+    net.input("x", 1, 4, 4, 2)
+    before, count = "x", 80
+    for i in range(count):
+        net.conv(before, f"a{i}", 2, clamp=RELU)
+        before = net.op("add", f"{before} a{i}", f"b{i}")
+    graph, seen = net.graph(before), list[float]()
+    monkeypatch.setattr(origins, "_best_db", lambda stats, origin, function: seen.append(origin) or 40.0)
+    one_sided = TensorStats.of(np.linspace(0, 8, 100, dtype=np.float32)[:, np.newaxis])
+    names = [value.name for value in graph.activations()]
+    origins.run(graph, dict.fromkeys(names, one_sided), dict.fromkeys(names, 8))
+    assert 0 < len(seen) <= count * (origins.CANDIDATES + 2) * origins.TELLING
+
+
 def test_a_model_with_grids_keeps_them() -> None:
     graph = replace(residual(), given={"s": Given(0.1, 3, "uint8")})
     stats = observed(graph, feeds(graph))
