@@ -7,8 +7,6 @@ takes is the difference between a program with two runs and one with one. The co
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import subprocess
 import sys
@@ -62,21 +60,8 @@ def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], *, reuse: bool
         yield [net, setting, *(f"{instructions(program, plugin, path, level) / 1e6:.3f}" for level in CPUS)]
 
 
-def _arguments() -> argparse.Namespace:
-    default = os.environ.get("NMP_ZOO") or ROOT.parent / "shared" / "zoo"
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--zoo", type=Path, default=Path(default), help="the folder with zoo.json")
-    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS))
-    parser.add_argument("--bits", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--reuse", action="store_true", help="take the converted nets of the run before")
-    return parser.parse_args()
-
-
 def main() -> int:
-    args = _arguments()
-    if not (args.zoo / "zoo.json").is_file():
-        print(f"no zoo.json in {args.zoo}: set NMP_ZOO to the folder of models and images", file=sys.stderr)
-        return 1
+    args = mcu.parser_of(__doc__, list(NETS), SETTINGS).parse_args()
     found = []
     for row in rows(args.zoo, args.nets, args.bits, reuse=args.reuse):
         found.append(row)

@@ -178,24 +178,28 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def _arguments() -> argparse.Namespace:
+def parser_of(what: str | None, nets: Sequence[str], settings: Sequence[str]) -> argparse.ArgumentParser:
+    """Flags of a benchmark of nets of the zoo, each converted at some settings. what: its docstring."""
     default = os.environ.get("NMP_ZOO") or ROOT.parent / "shared" / "zoo"
-    settings = [*WIDTHS, MAX_RAM]
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--zoo", type=Path, default=Path(default), help="the folder with zoo.json")
-    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS))
+    parser = argparse.ArgumentParser(description=(what or "").splitlines()[0])
+    parser.add_argument("--zoo", type=zoo_folder, default=str(default), help="the folder with zoo.json")
+    parser.add_argument("--nets", nargs="+", choices=nets, default=nets)
     parser.add_argument("--bits", nargs="+", choices=settings, default=settings)
-    parser.add_argument("--boards", nargs="+", choices=list(BOARDS), default=list(BOARDS))
     parser.add_argument("--reuse", action="store_true", help="take the converted nets of the run before")
-    parser.add_argument("--json", action="store_true", help="the rows as JSON")
-    return parser.parse_args()
+    return parser
+
+
+def zoo_folder(path: str) -> Path:
+    if not (Path(path) / "zoo.json").is_file():
+        raise argparse.ArgumentTypeError(f"no zoo.json in {path}: set NMP_ZOO to the folder of models and images")
+    return Path(path)
 
 
 def main() -> int:
-    args = _arguments()
-    if not (args.zoo / "zoo.json").is_file():
-        print(f"no zoo.json in {args.zoo}: set NMP_ZOO to the folder of models and images", file=sys.stderr)
-        return 1
+    parser = parser_of(__doc__, list(NETS), [*WIDTHS, MAX_RAM])
+    parser.add_argument("--boards", nargs="+", choices=list(BOARDS), default=list(BOARDS))
+    parser.add_argument("--json", action="store_true", help="the rows as JSON")
+    args = parser.parse_args()
     found = []
     for row in rows(args.zoo, args.nets, args.bits, args.boards, args.reuse):
         found.append(row)
