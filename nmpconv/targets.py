@@ -49,6 +49,11 @@ def scratch(data: bytes, target: str | None) -> list[int]:
     return [max(sizes) for sizes in zip(*(runtime.needs_of_target(data, t).scratch_bytes for t in wanted), strict=True)]
 
 
+def needs_portable(data: bytes, target: str) -> bool:
+    """Whether a microcontroller's own kernels leave a convolution of the file to the portable ones."""
+    return any(runtime.needs_of_target(data, target).portable)
+
+
 def most(data: bytes) -> int:
     """Bytes of the arena, on whatever machine runs the interpreter with the kernels of its compiler's target."""
     return max(runtime.needs_of_target(data, target).arena_bytes for target in runtime.targets())

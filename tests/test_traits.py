@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
-    "csources/__init__.py": (3, "which kernels a microcontroller needs"),
+    "csources/__init__.py": (2, "which kernels a microcontroller needs"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     "cli/compare.py": (1, "a key of JSON"),
     "cli/eval.py": (2, "a key of JSON"),

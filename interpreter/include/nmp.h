@@ -102,12 +102,18 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault);
 
-/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. scratch: room
- * for the bytes of that many ops, as far as there are so many. target: a name of nmp_target, which returns NULL after
- * the last. NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
+/* What an op is on another machine. */
+typedef struct nmp_op_info {
+  uint32_t scratch_bytes;
+  uint8_t portable; /* 1: a convolution that the machine's own kernels leave to the portable ones */
+} nmp_op_info;
+
+/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. ops: room for
+ * `count` ops; those that there are get filled. target: a name of nmp_target, which returns NULL after the last.
+ * NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
  */
-nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
-                              size_t ops, nmp_fault *fault);
+nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, nmp_op_info *ops,
+                              size_t count, nmp_fault *fault);
 const char *nmp_target(size_t i);
 
 /* The memory of input or output i, to be written before and read after a run. Inputs may be overwritten by a run. */

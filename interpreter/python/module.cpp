@@ -104,18 +104,23 @@ nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t thre
   return found;
 }
 
-/* The same on another machine, and the bytes of scratch of each op. */
+/* The same on another machine, and what each op is there. */
 nb::dict inspect_target(Bytes model, const std::string &target) {
   nmp_info info;
   nmp_fault fault;
   check(nmp_inspect_target(target.c_str(), model.data(), model.size(), &info, nullptr, 0, &fault), fault);
-  std::vector<uint32_t> scratch(info.ops);
-  check(nmp_inspect_target(target.c_str(), model.data(), model.size(), &info, scratch.data(), scratch.size(), &fault),
-        fault);
+  std::vector<nmp_op_info> ops(info.ops);
+  check(nmp_inspect_target(target.c_str(), model.data(), model.size(), &info, ops.data(), ops.size(), &fault), fault);
+  nb::list scratch, portable;
+  for (const nmp_op_info &op : ops) {
+    scratch.append(op.scratch_bytes);
+    portable.append(op.portable != 0);
+  }
   nb::dict found;
   found["arena_bytes"] = info.arena_bytes;
   found["activation_bytes"] = info.activation_bytes;
   found["scratch_bytes"] = scratch;
+  found["portable"] = portable;
   return found;
 }
 

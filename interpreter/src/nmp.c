@@ -151,23 +151,24 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 }
 
 #if !NMP_FIXED_CPU
-/* Bytes of scratch of the first `count` ops. */
-static void scratch_of_ops(const nmp_net *net, uint32_t *scratch, size_t count) {
+/* The first `count` ops. */
+static void tell_ops(const nmp_net *net, nmp_op_info *ops, size_t count) {
   for (uint32_t i = 0; i < count && i < net->model.ops.count; i++) {
     nmp_op op;
     nmp_model_op(&net->model, i, &op);
-    scratch[i] = op.type->scratch ? (uint32_t)op.type->scratch(&op) : 0;
+    ops[i].scratch_bytes = op.type->scratch ? (uint32_t)op.type->scratch(&op) : 0;
+    ops[i].portable = (uint8_t)nmp_op_is_portable(&op);
   }
 }
 
-nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, uint32_t *scratch,
-                              size_t ops, nmp_fault *fault) {
+nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, nmp_op_info *ops,
+                              size_t count, nmp_fault *fault) {
   nmp_net net = {.options = {.threads = 1}};
   nmp_needs needs;
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;
-  if (info == NULL || target == NULL || (ops > 0 && scratch == NULL)) {
-    return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info, target or scratch", 0, 0));
+  if (info == NULL || target == NULL || (count > 0 && ops == NULL)) {
+    return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info, target or ops", 0, 0));
   }
   *info = (nmp_info){0};
   if (!nmp_target_select(target, KERNELS(&net))) {
@@ -179,7 +180,7 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
   }
   tell(&net.model, &needs, info);
   info->arena_bytes = HANDLE(net.kernels.address) + (size_t)needs.arena;
-  scratch_of_ops(&net, scratch, ops);
+  tell_ops(&net, ops, count);
   return refuse(fault, NMP_RULE(NMP_OK, NULL, 0, 0));
 }
 #endif

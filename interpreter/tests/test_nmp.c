@@ -169,17 +169,18 @@ static void test_targets(const uint8_t *file, size_t bytes) {
 #if !NMP_FIXED_CPU
   nmp_info info;
   nmp_fault fault;
-  uint32_t scratch[2] = {0, 0x5a5a5a5a};
+  nmp_op_info ops[2] = {{.scratch_bytes = 0}, {.scratch_bytes = 0x5a5a5a5a, .portable = 2}};
   for (size_t i = 0; nmp_target(i); i++) {
     const char *name = nmp_target(i);
-    expect(nmp_inspect_target(name, file, bytes, &info, scratch, 1, &fault) == NMP_OK && fault.what == NULL, name);
+    expect(nmp_inspect_target(name, file, bytes, &info, ops, 1, &fault) == NMP_OK && fault.what == NULL, name);
     expect(info.arena_bytes > info.activation_bytes && info.packed_bytes == 0, "bytes of its arena");
-    expect(scratch[0] <= info.scratch_bytes && scratch[1] == 0x5a5a5a5a, "scratch of the first op alone");
+    expect(ops[0].scratch_bytes <= info.scratch_bytes && ops[0].portable <= 1, "the first op");
+    expect(ops[1].scratch_bytes == 0x5a5a5a5a && ops[1].portable == 2, "the first op alone");
   }
   expect(nmp_inspect_target("cortex-m4", file, 7, &info, NULL, 0, NULL) == NMP_E_NOT_NMP, "seven bytes");
   expect(nmp_inspect_target("pdp11", file, bytes, &info, NULL, 0, NULL) == NMP_E_CPU, "an unknown target");
   expect(nmp_inspect_target(NULL, file, bytes, &info, NULL, 0, NULL) == NMP_E_ARGUMENT, "no target");
-  expect(nmp_inspect_target("rv32", file, bytes, &info, NULL, 1, NULL) == NMP_E_ARGUMENT, "no room for scratch");
+  expect(nmp_inspect_target("rv32", file, bytes, &info, NULL, 1, NULL) == NMP_E_ARGUMENT, "no room for ops");
 #else
   (void)file;
   (void)bytes;

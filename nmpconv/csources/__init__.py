@@ -20,7 +20,7 @@ from nmpconv.file._schema import OP_TABLES
 from nmpconv.file.reader import Model, Op, Port, Tensor, read
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.conv2d import is_depthwise
-from nmpconv.targets import MICROCONTROLLERS, most, needs
+from nmpconv.targets import MICROCONTROLLERS, most, needs, needs_portable
 
 PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
@@ -37,7 +37,7 @@ def bundle(data: bytes | None, *, tensors: bool = False) -> dict[str, bytes]:
     """
     model = None if data is None else read(data)
     arena_bytes = 0 if data is None else most(data)
-    files = {f"src/{path}": text for path, text in _interpreter(model)}
+    files = {f"src/{path}": text for path, text in _interpreter(data, model)}
     if data is not None and model is not None:
         files["src/model_data.h"] = _header(model, arena_bytes, tensors)
         files["src/model_data.c"] = _array(data)
@@ -56,7 +56,7 @@ def _sources() -> Path:
     raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
 
 
-def _interpreter(model: Model | None) -> Iterator[tuple[str, str]]:
+def _interpreter(data: bytes | None, model: Model | None) -> Iterator[tuple[str, str]]:
     """The sources, the public header among them; with a model, no more than it needs on a microcontroller."""
     root = _sources()
     yield "nmp.h", (root / "include/nmp.h").read_text()
@@ -64,12 +64,12 @@ def _interpreter(model: Model | None) -> Iterator[tuple[str, str]]:
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
     for path in every if model is None else _needed(src, every, _kinds(model)):
         text = (src / path).read_text()
-        if model is not None and path == "base/build.h":
-            text = _choices(model) + text
+        if data is not None and model is not None and path == "base/build.h":
+            text = _choices(data, model) + text
         yield path, text
 
 
-def _choices(model: Model) -> str:
+def _choices(data: bytes, model: Model) -> str:
     """build.h of a model: what stands before the defaults."""
     weighted = [op for op in model.ops if op.kind in WEIGHTED]
     parameters = {i for op in weighted for i in op.inputs[1:3]}
@@ -85,7 +85,7 @@ def _choices(model: Model) -> str:
         "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op in convolutions)),
-        "NMP_CONV_HARD": int(any(_is_hard(op, model) for op in weighted)),
+        "NMP_CONV_HARD": int(needs_portable(data, "cortex-m55")),
         "NMP_CONV_OVERLAP": int(
             any(_overlap(model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]) for op in convolutions)
         ),
@@ -114,18 +114,6 @@ def _kinds(model: Model) -> list[str]:
 def _only_bits(dtypes: Sequence[str]) -> int:
     """8 or 16 where all are of that width, else 0."""
     return {frozenset({"int8"}): 8, frozenset({"int16"}): 16}.get(frozenset(dtypes), 0)
-
-
-def _is_hard(op: Op, model: Model) -> bool:
-    """What vectors of 32 bits may leave to the portable kernels; conv_mve.c has the rule, which is a little milder."""
-    x, w = (model.tensors[i] for i in op.inputs[:2])
-    y, taps = model.tensors[op.outputs[0]], prod(w.shape[1:])
-    shift = y.exponents[0] - x.exponents[0] - max(w.exponents)
-    if op.kind == "conv_transpose" or shift < 0:
-        return True
-    if _is_depthwise(op, model) and taps > 256:
-        return True
-    return "int16" in (x.dtype, w.dtype) and (shift < 9 or taps >= 1 << (shift + 1))
 
 
 def _is_product(op: Op, model: Model) -> bool:

@@ -77,11 +77,14 @@ def needs(data: bytes) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TargetNeeds:
-    """Bytes of RAM on another machine; scratch_bytes: of each op."""
+    """Bytes of RAM on another machine. Of each op: its scratch, and whether it is a convolution that the machine's own
+    kernels leave to the portable ones.
+    """
 
     arena_bytes: int
     activation_bytes: int
     scratch_bytes: tuple[int, ...]
+    portable: tuple[bool, ...]
 
 
 def needs_of_target(data: bytes, target: str) -> TargetNeeds:
@@ -91,7 +94,8 @@ def needs_of_target(data: bytes, target: str) -> TargetNeeds:
         found = _nmp.inspect_target(model, target)
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
-    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], tuple(found["scratch_bytes"]))
+    ops = tuple(found["scratch_bytes"]), tuple(found["portable"])
+    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], *ops)
 
 
 def targets() -> list[str]:

@@ -6,11 +6,15 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import nets
+import numpy as np
 import pytest
 from zoo_quick import bench_module, converted
 
 from nmpconv.csources import bundle
-from nmpconv.targets import INTERPRETER
+from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Graph
+from nmpconv.targets import INTERPRETER, needs_portable
 
 FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
 AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
@@ -87,3 +91,40 @@ def test_what_is_left_out_is_refused(other: dict[str, int | str], make: Make, cr
     own = make(kernel=1)
     assert created(own, own) == FINE
     assert created(own, make(**{"kernel": 1, **other})) == NOT_BUILT
+
+
+def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
+    """A 1 x k convolution of 8 channels over one row; shift: of its sums. Its biases have 32 bits."""
+    shape = (8, 1, k, 8 // groups)
+    values = [
+        nets.active("x", (1, 1, k, 8), nets.grid(bits, 0), 0),
+        nets.constant("w", np.ones(shape), nets.grid(bits, 0)),
+        nets.constant("b", np.full(8, 2**20), nets.grid(32, shift)),
+        nets.active("y", (1, 1, 1, 8), nets.grid(bits, shift)),
+    ]
+    node = nets.node("conv2d", "x w b", "y", groups=groups)
+    return to_bytes(nets.placed(Graph("one", ("x",), ("y",), (node,), {v.name: v for v in values})), {})
+
+
+@pytest.mark.parametrize(
+    ("portable", "fits"),
+    [
+        ((8, 9, -1), (8, 9, 0)),  # a bias could bring back what the shift to the left saturates
+        ((16, 2**7, 9), (16, 2**7 - 1, 9)),  # int16: k * 8 products below 2^(shift + 1)
+        ((16, 1, -1), (16, 1, 4)),
+    ],
+)
+def test_portable_convolutions_are_left_out_where_vectors_do_all(
+    portable: tuple[int, int, int], fits: tuple[int, int, int]
+) -> None:
+    for case, wanted in ((portable, True), (fits, False)):
+        data = one_conv(*case)
+        assert needs_portable(data, "cortex-m55") is wanted
+        assert f"#define NMP_CONV_HARD {wanted:d}\n" in bundle(data)["src/base/build.h"].decode()
+
+
+def test_depthwise_sums_of_many_taps_are_portable() -> None:
+    assert needs_portable(one_conv(8, 257, 4, groups=8), "cortex-m55")
+    assert not needs_portable(one_conv(8, 256, 4, groups=8), "cortex-m55")
+    assert needs_portable(one_conv(16, 9, 8, groups=8), "cortex-m55")
+    assert not needs_portable(one_conv(16, 9, 9, groups=8), "cortex-m55")

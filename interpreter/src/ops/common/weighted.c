@@ -63,6 +63,15 @@ nmp_rule nmp_conv_check(const nmp_conv *c) {
   return NMP_FINE;
 }
 
+int nmp_op_is_portable(const nmp_op *op) {
+  nmp_conv c;
+  if (op->type->conv == NULL) {
+    return 0;
+  }
+  op->type->conv(op, &c);
+  return NMP_IN_USE(c.kernels).conv(&c) == nmp_conv_portable(&c);
+}
+
 static size_t input_bytes(const nmp_op *op) {
   return op->in[0].size * nmp_bytes(&op->in[0]);
 }

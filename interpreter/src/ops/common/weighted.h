@@ -20,6 +20,9 @@ nmp_rule nmp_conv_check(const nmp_conv *c);
 size_t nmp_conv_scratch(const nmp_op *op);
 void nmp_conv_run(const nmp_op *op);
 
+/* It is a convolution that the level's own kernels leave to the portable ones. */
+int nmp_op_is_portable(const nmp_op *op);
+
 /* A convolution with everything that is decided before it runs. */
 typedef struct nmp_conv_call {
   nmp_conv conv;
