@@ -13,7 +13,6 @@ from zoo_quick import bench_module, converted
 
 from nmpconv.csources import bundle
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph
 from nmpconv.targets import INTERPRETER, needs_portable
 
 FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
@@ -95,15 +94,12 @@ def test_what_is_left_out_is_refused(other: dict[str, int | str], make: Make, cr
 
 def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
     """A 1 x k convolution of 8 channels over one row; shift: of its sums. Its biases have 32 bits."""
-    shape = (8, 1, k, 8 // groups)
-    values = [
-        nets.active("x", (1, 1, k, 8), nets.grid(bits, 0), 0),
-        nets.constant("w", np.ones(shape), nets.grid(bits, 0)),
-        nets.constant("b", np.full(8, 2**20), nets.grid(32, shift)),
-        nets.active("y", (1, 1, 1, 8), nets.grid(bits, shift)),
-    ]
-    node = nets.node("conv2d", "x w b", "y", groups=groups)
-    return to_bytes(nets.placed(Graph("one", ("x",), ("y",), (node,), {v.name: v for v in values})), {})
+    net = nets.Net(grid=nets.grid(bits, shift))
+    net.input("x", 1, 1, k, 8, quant=nets.grid(bits, 0))
+    net.const("w", np.ones((8, 1, k, 8 // groups)), nets.grid(bits, 0))
+    net.const("b", np.full(8, 2**20), nets.grid(32, shift))
+    net.op("conv2d", "x w b", "y", groups=groups)
+    return to_bytes(nets.placed(net.graph("y")), {})
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from nets import Net
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
 from nmpconv.calib.observers import observe
 from nmpconv.errors import InputError
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops import OPS
+from nmpconv.ir import Graph
 
 W = np.random.default_rng(6).normal(size=(4, 3, 3, 2)).astype(np.float32)
 B = np.array([0.5, -0.5, 0.0, 1.0], np.float32)
@@ -21,19 +21,12 @@ B = np.array([0.5, -0.5, 0.0, 1.0], np.float32)
 
 def graph() -> Graph:
     """x [1,5,6,2] -> conv 3x3 -> y [1,3,4,4], clamped to [0, 6]; a branch z that reads x2 alone."""
-    values = [
-        Value("x", (1, 5, 6, 2)),
-        Value("x2", (1, 3)),
-        Value("w", W.shape, data=W),
-        Value("b", B.shape, data=B),
-        Value("y", (1, 3, 4, 4), clamp=(0.0, 6.0)),
-        Value("z", (1, 3), clamp=(-1.0, 1.0)),
-    ]
-    nodes = (
-        Node("conv2d", "conv", ("x", "w", "b"), ("y",), OPS["conv2d"].Params()),
-        Node("requantize", "clip", ("x2",), ("z",), OPS["requantize"].Params()),
-    )
-    return Graph("g", ("x", "x2"), ("y", "z"), nodes, {v.name: v for v in values})
+    net = Net()
+    net.input("x", 1, 5, 6, 2)
+    net.input("x2", 1, 3)
+    net.conv("x", "y", 4, 3, clamp=(0.0, 6.0), w=W, b=B, pad_top=0, pad_left=0, pad_bottom=0, pad_right=0)
+    net.op("requantize", "x2", "z", clamp=(-1.0, 1.0))
+    return net.graph("y", "z")
 
 
 def conv(x: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
-from float_nets import RELU, Net, feeds, in_bits, observed, on_grids, residual
+from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise import budget

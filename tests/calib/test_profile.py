@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,20 @@ from nmpconv.calib.exponent import choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.profile import Profile
 from nmpconv.errors import InputError, OutputError
-from nmpconv.graph.text import graph_hash
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops import OPS
+from nmpconv.graph.text import graph_hash, parse
+from nmpconv.ir import Graph
 
 RNG = np.random.default_rng(8)
 
 
 def graph(out: str = "y 1") -> Graph:
-    nodes = (Node("requantize", "clip", ("x",), (out,), OPS["requantize"].Params()),)
-    values = (Value("x", (1, 4, 4, 3)), Value(out, (1, 4, 4, 3), clamp=(0.0, 6.0)))
-    return Graph("g", ("x",), (out,), nodes, {v.name: v for v in values})
+    return parse(f"""
+graph g
+input x : float32[1,4,4,3]
+clip = requantize(x)
+  {json.dumps(out)} : float32[1,4,4,3] clamp=[0.0,6.0]
+output {json.dumps(out)}
+""")
 
 
 def stats_of(x: np.ndarray) -> TensorStats:

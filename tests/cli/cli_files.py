@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import nets
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
-from nmpconv.ops import OPS
+from nmpconv.ir import Graph, Observed, Preprocess
 
 SIZE = 8
 CLASSES = 3
@@ -82,30 +83,24 @@ def images(folder: Path, count: int = 8, size: int = SIZE) -> Path:
 
 def nmp_graph(*, labels: tuple[str, ...] = ("ant", "bee", "cat"), name: str = "hand-made") -> Graph:
     """A planned graph made without the converter: pixels [1,8,8,3] -> conv2d 8x8 -> reshape -> [1,3]."""
-    rng = np.random.default_rng(6)
-    grid = Quant(8, (-2,), -128, 127)
-    weights = rng.integers(-127, 128, (CLASSES, SIZE, SIZE, 3)).astype(np.int8)
-    values = [
-        Value("x", (1, SIZE, SIZE, 3), "int8", quant=Quant(8, (0,), -128, 127), offset=0),
-        Value("w", weights.shape, "int8", weights, quant=Quant(8, (-13, -14, -13), -127, 127, 0)),
-        Value("b", (CLASSES,), "int8", np.array([1, -2, 3], np.int8), quant=Quant(8, (-2,), -128, 127)),
-        Value("c", (1, 1, 1, CLASSES), "int8", quant=grid, offset=192, observed=Observed(-20.0, 21.5, "mse")),
-        Value("y", (1, CLASSES), "int8", quant=grid, offset=192),
-    ]
-    nodes = (
-        Node("conv2d", "conv", ("x", "w", "b"), ("c",), OPS["conv2d"].Params()),
-        Node("reshape", "flatten", ("c",), ("y",), OPS["reshape"].Params((1, CLASSES))),
-    )
-    return Graph(
-        name,
-        ("x",),
-        ("y",),
-        nodes,
-        {value.name: value for value in values},
-        {"x": Preprocess(mean=(127.5,), std=(64.0,))},
-        labels,
-        frozenset({"x"}),
-        {"x": (1, 3, SIZE, SIZE), "y": (1, CLASSES)},
+    net = nets.Net(6, nets.grid(8, -2))
+    net.input("x", 1, SIZE, SIZE, 3, quant=nets.grid(8, 0))
+    weights = nets.grid(8, -13, -14, -13, axis=0, lo=-127)
+    net.integers("w", CLASSES, SIZE, SIZE, 3, most=127, quant=weights)
+    net.const("b", [1, -2, 3])
+    net.op("conv2d", "x w b", "c")
+    net.op("reshape", "c", "y", shape=(1, CLASSES))
+    graph = nets.placed(net.graph("y", pixels=["x"]), x=0, c=192, y=192)
+    return replace(
+        graph.with_values(
+            replace(graph["x"], observed=None),
+            replace(graph["c"], observed=Observed(-20.0, 21.5, "mse")),
+            replace(graph["y"], observed=None),
+        ),
+        name=name,
+        preprocess={"x": Preprocess(mean=(127.5,), std=(64.0,))},
+        labels=labels,
+        source_shapes={"x": (1, 3, SIZE, SIZE), "y": (1, CLASSES)},
     )
 
 

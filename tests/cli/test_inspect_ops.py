@@ -74,7 +74,7 @@ def test_memory_names_the_step_of_the_peak(cli) -> None:
     assert found["tensors"][2] == {"tensor": "y", "offset": 192, "bytes": 3, "first": 1, "last": 2, "over": "c"}
     assert found["steps"][0]["scratch"] == 8 * 8 * 8 * 3  # eight patches, on the hungriest target
     ran = cli("inspect", "model.nmp", "--memory")
-    assert "step 0, conv2d conv: 195 B are alive" in ran.out
+    assert "step 0, conv2d n_c: 195 B are alive" in ran.out
     rows = {line.split()[2]: line for line in ran.out.splitlines() if line.strip()[:1].isdigit()}
     assert rows["x"].endswith(" rrr...")
     assert rows["c"].endswith(" WWWrrr")

@@ -153,8 +153,8 @@ def test_bench(cli) -> None:
     latency = found["latency_ms"]
     assert 0 < latency["min"] <= latency["median"] <= latency["p90"] <= latency["max"]
     assert [(op["name"], op["kind"], op["macs"]) for op in found["ops"]] == [
-        ("conv", "conv2d", 576),
-        ("flatten", "reshape", 0),
+        ("n_c", "conv2d", 576),
+        ("n_y", "reshape", 0),
     ]
     assert "measure: 7/7" in ran.err
     text = cli("bench", "model.nmp", "--runs", 7).out

@@ -12,7 +12,6 @@ import pytest
 
 from nmpconv.device.transport import Program
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph
 from nmpconv.run.runtime import Net, load
 
 INPUTS, CLASSES = 2000, 12
@@ -40,15 +39,12 @@ def line(agent: Path) -> Iterator[Program]:
 @pytest.fixture(scope="session")
 def model() -> bytes:
     """One fully connected layer, 24 kB of weights."""
-    rng = np.random.default_rng(2)
-    values = [
-        nets.active("x", (1, INPUTS), nets.grid(8, 0), 0),
-        nets.constant("w", rng.integers(-127, 128, (CLASSES, INPUTS)), nets.grid(8, -12)),
-        nets.constant("b", rng.integers(-127, 128, CLASSES), nets.grid(8, -2)),
-        nets.active("y", (1, CLASSES), nets.grid(8, -2), INPUTS),
-    ]
-    nodes = (nets.node("fully_connected", "x w b", "y"),)
-    return to_bytes(Graph("wide", ("x",), ("y",), nodes, {v.name: v for v in values}), {})
+    net = nets.Net(2, nets.grid(8, -2))
+    net.input("x", 1, INPUTS, quant=nets.grid(8, 0))
+    net.integers("w", CLASSES, INPUTS, most=127, quant=nets.grid(8, -12))
+    net.integers("b", CLASSES, most=127)
+    net.op("fully_connected", "x w b", "y")
+    return to_bytes(nets.placed(net.graph("y")), {})
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 
@@ -69,7 +68,7 @@ def test_a_difference_is_exit_code_4(
     assert main(["bench", "m.nmp", "--device", "sim:host"]) == ExitCode.MISMATCH
     assert "differs from the host's" in capsys.readouterr().err
     assert main(["compare", "m.nmp", "--device", "sim:host"]) == ExitCode.MISMATCH
-    assert "op 0 'fully_connected_y'" in capsys.readouterr().err
+    assert "op 0 'n_y'" in capsys.readouterr().err
 
 
 def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,9 +84,10 @@ def test_too_large_a_model_is_refused_with_numbers(agent: Path, line) -> None:
 
 def test_too_large_an_arena_is_refused_with_numbers(line) -> None:
     """The file is small, what it computes is not."""
-    size, grid = 3_000_000, nets.grid(8, 0)
-    values = [nets.active("x", (1, size), grid, 0), nets.active("y", (1, size), grid, size)]
-    graph = Graph("large", ("x",), ("y",), (nets.node("add", "x x", "y"),), {v.name: v for v in values})
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 3_000_000)
+    net.op("add", "x x", "y")
+    graph = nets.placed(net.graph("y"))
     with pytest.raises(Refused, match=r"needs 6\d+ bytes, has 4194304; status 21") as refused:
         Device(line).load(to_bytes(graph, {}))
     assert refused.value.code == ExitCode.MODEL

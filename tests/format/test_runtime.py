@@ -149,7 +149,7 @@ def test_refusals(data: bytes, tmp_path: Path) -> None:
         runtime.load(path)
     root = flat.unpack(data)
     root["ops"][0]["params"][1]["stride_h"] = 0
-    with pytest.raises(ModelError, match=r"an op is illegal: op 'conv2d_c' \(conv2d\): tensor 'c': .* \(found 0, "):
+    with pytest.raises(ModelError, match=r"an op is illegal: op 'n_c' \(conv2d\): tensor 'c': .* \(found 0, "):
         runtime.load(flat.pack(root))
 
 

@@ -20,106 +20,68 @@ from nmpconv.ir import Graph
 from nmpconv.run import runtime
 
 SIDE, CHANNELS = 40, 48
+AROUND = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 1)
 
 
 def wide_net(bits: int) -> Graph:
     """A depthwise and a pointwise convolution with work for several threads."""
-    rng = np.random.default_rng(2)
-    shape, same = (1, SIDE, SIDE, CHANNELS), {"pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1}
-    grid = nets.grid(bits, -4)
-    most = 2 ** (bits - 1)
-
-    def weights(name: str, *shape: int) -> object:
-        q = nets.grid(bits, *(-bits for _ in range(CHANNELS)), axis=0)
-        return nets.constant(name, rng.integers(-most, most, shape), q)
-
-    values = [
-        nets.active("x", shape, grid),
-        weights("w", CHANNELS, 3, 3, 1),
-        nets.constant("b", rng.integers(-60, 60, CHANNELS), nets.grid(8, -4)),
-        nets.active("d", shape, grid),
-        weights("v", CHANNELS, 1, 1, CHANNELS),
-        nets.constant("c", rng.integers(-60, 60, CHANNELS), nets.grid(8, -4)),
-        nets.active("y", shape, grid),
-    ]
-    nodes = (nets.node("conv2d", "x w b", "d", groups=CHANNELS, **same), nets.node("conv2d", "d v c", "y"))
-    sources = {"x": shape, "y": shape}
-    return nets.placed(Graph("wide", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+    net = nets.Net(2, nets.grid(bits, -4))
+    x = net.input("x", 1, SIDE, SIDE, CHANNELS)
+    by_channel = nets.grid(bits, *[-bits] * CHANNELS, axis=0)
+    for out, kernel, groups in (("d", 3, CHANNELS), ("y", 1, 1)):
+        shape = (CHANNELS, kernel, kernel, CHANNELS // groups)
+        w = net.integers(f"{out}.w", *shape, most=2 ** (bits - 1), quant=by_channel)
+        b = net.integers(f"{out}.b", CHANNELS, most=60, quant=nets.grid(8, -4))
+        x = net.conv(x, out, CHANNELS, kernel, groups=groups, w=w, b=b)
+    return nets.placed(net.graph("y", sources=True))
 
 
 def plain_net(bits: int) -> Graph:
     """Ops without sums of products, large enough for several threads."""
-    rng = np.random.default_rng(3)
-    shape, turned, grid = (1, SIDE, SIDE, 4 * CHANNELS), (1, SIDE, 4 * CHANNELS, SIDE), nets.grid(bits, -4)
-    most = 2 ** (bits - 1)
-    table = rng.integers(-100, 100, 256) if bits == 8 else rng.integers(-(2**22), 2**22, 513)
-    values = [
-        nets.active("x", shape, grid),
-        nets.active("m", shape, grid),
-        nets.active("s", shape, grid),
-        nets.constant("k", rng.integers(-most, most, (SIDE, 1, 4 * CHANNELS)), grid),
-        nets.active("p", shape, nets.grid(bits, bits - 8)),
-        nets.active("t", turned, nets.grid(bits, bits - 8)),
-        nets.active("r", turned, grid),
-        nets.constant("f", table, nets.grid(8, -4) if bits == 8 else nets.grid(32, -12)),
-        nets.active("y", turned, grid),
-    ]
-    around = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
-    nodes = (
-        nets.node("max_pool", "x", "m", kernel_h=3, kernel_w=3, **around),
-        nets.node("add", "m x", "s"),
-        nets.node("mul", "s k", "p"),
-        nets.node("transpose", "p", "t", perm=(0, 1, 3, 2)),
-        nets.node("requantize", "t", "r"),
-        nets.node("lookup", "r f", "y"),
-    )
-    sources = {"x": shape, "y": turned}
-    return nets.placed(Graph("plain", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+    net, large = nets.Net(3, nets.grid(bits, -4)), nets.grid(bits, bits - 8)
+    net.input("x", 1, SIDE, SIDE, 4 * CHANNELS)
+    net.op("max_pool", "x", "m", kernel_h=3, kernel_w=3, **AROUND)
+    net.op("add", "m x", "s")
+    net.integers("k", SIDE, 1, 4 * CHANNELS, most=2 ** (bits - 1))
+    net.op("mul", "s k", "p", quant=large)
+    net.op("transpose", "p", "t", perm=(0, 1, 3, 2), quant=large)
+    net.op("requantize", "t", "r")
+    if bits == 8:
+        net.integers("f", 256, most=100)
+    else:
+        net.integers("f", 513, most=2**22, quant=nets.grid(32, -12))
+    net.op("lookup", "r f", "y")
+    return nets.placed(net.graph("y", sources=True))
 
 
 def mixed_net(bits: int) -> Graph:
     """Means, differences, products with a number per channel, normalization, a resize, softmax, and copies of rows."""
-    rng = np.random.default_rng(4)
     channels, tall, wide = 4 * CHANNELS, SIDE + 24, SIDE + 8
-    shape, large, part = (1, SIDE, SIDE, channels), (1, tall, wide, channels), (1, tall, wide, 64)
-    grid, share, most = nets.grid(bits, -4), nets.grid(bits, 1 - bits), 2 ** (bits - 1)
+    net, most = nets.Net(4, nets.grid(bits, -4)), 2 ** (bits - 1)
+    scores, share = nets.grid(bits, 4 - bits), nets.grid(bits, 1 - bits)
     d = np.arange(256) if bits == 8 else np.concatenate([np.arange(256), 256 * np.arange(256)])
-    values = [
-        nets.active("x", shape, grid),
-        nets.active("a", shape, grid),
-        nets.active("d", shape, grid),
-        nets.constant("k", rng.integers(-most, most, (1, 1, 1, channels)), grid),
-        nets.active("m", shape, nets.grid(bits, bits - 8)),
-        nets.constant("w", rng.integers(-(2**17), 2**17, (1, 1, 1, channels)), nets.grid(32, -16)),
-        nets.constant("b", rng.integers(-(2**10), 2**10, (1, 1, 1, channels)), nets.grid(32, -4 - bits)),
-        nets.active("n", shape, nets.grid(bits, 4 - bits)),
-        nets.active("r", large, nets.grid(bits, 4 - bits)),
-        nets.constant("t", np.round(np.exp(-d / 64.0) * 2.0**30), nets.grid(32, -30)),
-        nets.active("s", large, share),
-        nets.active("p", part, share),
-        nets.active("y", (1, tall, wide, channels + 64), share),
-    ]
-    around = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
     bilinear = {
         "taps_h": 2,
         "taps_w": 2,
         "rows": tuple(i * (SIDE - 1) // tall for i in range(tall)),
-        "row_weights": tuple(rng.integers(-(2**13), 2**15, 2 * tall).tolist()),
+        "row_weights": tuple(net.rng.integers(-(2**13), 2**15, 2 * tall).tolist()),
         "columns": tuple(i * (SIDE - 1) // wide for i in range(wide)),
-        "column_weights": tuple(rng.integers(-(2**13), 2**15, 2 * wide).tolist()),
+        "column_weights": tuple(net.rng.integers(-(2**13), 2**15, 2 * wide).tolist()),
     }
-    nodes = (
-        nets.node("average_pool", "x", "a", kernel_h=3, kernel_w=3, **around),
-        nets.node("sub", "a x", "d"),
-        nets.node("mul", "d k", "m"),
-        nets.node("normalize", "m w b", "n", axes=(3,), epsilon=2**20),
-        nets.node("resize", "n", "r", **bilinear),
-        nets.node("softmax", "r t", "s", axis=3),
-        nets.node("slice", "s", "p", starts=(0, 0, 0, 5), steps=(1, 1, 1, 1), sizes=part),
-        nets.node("concat", "p s", "y", axis=3),
-    )
-    sources = {"x": shape, "y": (1, tall, wide, channels + 64)}
-    return nets.placed(Graph("mixed", ("x",), ("y",), nodes, {v.name: v for v in values}, source_shapes=sources))
+    net.input("x", 1, SIDE, SIDE, channels)
+    net.op("average_pool", "x", "a", kernel_h=3, kernel_w=3, **AROUND)
+    net.op("sub", "a x", "d")
+    net.integers("k", 1, 1, 1, channels, most=most)
+    net.op("mul", "d k", "m", quant=nets.grid(bits, bits - 8))
+    net.integers("w", 1, 1, 1, channels, most=2**17, quant=nets.grid(32, -16))
+    net.integers("b", 1, 1, 1, channels, most=2**10, quant=nets.grid(32, -4 - bits))
+    net.op("normalize", "m w b", "n", axes=(3,), epsilon=2**20, quant=scores)
+    net.op("resize", "n", "r", quant=scores, **bilinear)
+    net.const("t", np.round(np.exp(-d / 64.0) * 2.0**30), nets.grid(32, -30))
+    net.op("softmax", "r t", "s", axis=3, quant=share)
+    net.op("slice", "s", "p", starts=(0, 0, 0, 5), steps=(1, 1, 1, 1), sizes=(1, tall, wide, 64), quant=share)
+    net.op("concat", "p s", "y", axis=3, quant=share)
+    return nets.placed(net.graph("y", sources=True))
 
 
 def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:

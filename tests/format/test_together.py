@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import nets
@@ -10,85 +11,61 @@ import pytest
 
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.ir import Graph, Quant
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
 SIDE, CHANNELS = 25, 48
 SHAPE = (1, SIDE, SIDE, CHANNELS)
-SAME = {"pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1}
 TOGETHER = [cpu for cpu in runtime.cpus() if cpu != "portable"]  # kernels that compute rows
 
 pytestmark = pytest.mark.skipif(not TOGETHER, reason="portable kernels run op by op")
 
 
-class Builder:
-    """A graph, op by op; every op reads the result of the one before it, at first x."""
+class Chain(nets.Net):
+    """Every op reads the result of the one before it, at first x."""
 
     def __init__(self, bits: int) -> None:
-        self.bits, self.rng = bits, np.random.default_rng(5)
-        self.grid = nets.grid(bits, -4)
-        self.values: list[Value] = []
-        self.nodes: list[Node] = []
-        self.last = self.new("x", SHAPE)
+        super().__init__(5, nets.grid(bits, -4))
+        self.bits = bits
+        self.last = self.input("x", *SHAPE)
 
-    def new(self, name: str, shape: tuple[int, ...]) -> str:
-        self.values.append(nets.active(name, shape, self.grid))
-        return name
-
-    def shape(self) -> tuple[int, ...]:
-        return next(value.shape for value in self.values if value.name == self.last)
-
-    def constant(self, shape: tuple[int, ...], grid: object, most: int) -> str:
-        name = f"k{len(self.values)}"
-        self.values.append(nets.constant(name, self.rng.integers(-most, most, shape), grid))
-        return name
-
-    def op(self, kind: str, *others: str, shape: tuple[int, ...] | None = None, **params: int) -> Builder:
-        inputs = " ".join((self.last, *others))
-        y = self.new(f"y{len(self.nodes)}", shape or self.shape())
-        self.nodes.append(nets.node(kind, inputs, y, **params))
-        self.last = y
+    def then(self, kind: str, *others: str, **params: int) -> Chain:
+        self.last = self.op(kind, " ".join((self.last, *others)), f"y{len(self.nodes)}", **params)
         return self
 
-    def conv(self, out: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> Builder:
-        _, height, width, channels = self.shape()
-        k = kernel * kernel * channels // groups
-        exponent = -self.bits - int(np.log2(k) / 2)
-        w = self.constant(
-            (out, kernel, kernel, channels // groups),
-            nets.grid(self.bits, *[exponent] * out, axis=0),
-            2 ** (self.bits - 1),
-        )
-        b = self.constant((out,), nets.grid(8, -4), 60)
-        pads = SAME if kernel == 3 else {}
-        shape = (1, (height - 1) // stride + 1, (width - 1) // stride + 1, out)
-        return self.op("conv2d", w, b, shape=shape, groups=groups, stride_h=stride, stride_w=stride, **pads)
+    def constant(self, *shape: int, most: int, quant: Quant) -> str:
+        return self.integers(f"k{len(self.values)}", *shape, most=most, quant=quant)
 
-    def at(self, name: str) -> Builder:
+    def weigh(self, outs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> Chain:
+        shape = (outs, kernel, kernel, self.values[self.last].shape[3] // groups)
+        exponent = -self.bits - int(np.log2(math.prod(shape[1:])) / 2)
+        by_channel = nets.grid(self.bits, *[exponent] * outs, axis=0)
+        w = self.constant(*shape, most=2 ** (self.bits - 1), quant=by_channel)
+        b = self.constant(outs, most=60, quant=nets.grid(8, -4))
+        out = f"y{len(self.nodes)}"
+        self.last = self.conv(self.last, out, outs, kernel, groups=groups, w=w, b=b, stride_h=stride, stride_w=stride)
+        return self
+
+    def at(self, name: str) -> Chain:
         """Goes on from an earlier result."""
         self.last = name
         return self
 
-    def concat(self, *others: str) -> Builder:
-        shapes = {value.name: value.shape for value in self.values}
-        channels = sum(shapes[name][3] for name in (self.last, *others))
-        return self.op("concat", *others, shape=(*self.shape()[:3], channels), axis=3)
+    def concat(self, *others: str) -> Chain:
+        return self.then("concat", *others, axis=3)
 
-    def table(self) -> Builder:
+    def table(self) -> Chain:
         if self.bits == 8:
-            return self.op("lookup", self.constant((256,), nets.grid(8, -4), 100))
-        return self.op("lookup", self.constant((513,), nets.grid(32, -12), 2**22))
+            return self.then("lookup", self.constant(256, most=100, quant=nets.grid(8, -4)))
+        return self.then("lookup", self.constant(513, most=2**22, quant=nets.grid(32, -12)))
 
-    def graph(self, *outputs: str) -> Graph:
-        ports = (*outputs, self.last)
-        values = {value.name: value for value in self.values}
-        sources = {name: values[name].shape for name in ("x", *ports)}
-        return Graph("chain", ("x",), ports, tuple(self.nodes), values, source_shapes=sources)
+    def done(self, *outputs: str) -> Graph:
+        return self.graph(*outputs, self.last, sources=True)
 
 
-def depthwise(b: Builder) -> Builder:
-    return b.conv(CHANNELS, 3, groups=CHANNELS)
+def depthwise(b: Chain) -> Chain:
+    return b.weigh(CHANNELS, 3, groups=CHANNELS)
 
 
 # Graphs, and the ops [first, last) of the steps of a run by several threads.
@@ -96,46 +73,47 @@ Net = Callable[[int], tuple[Graph, list[tuple[int, int]]]]
 
 
 def residual(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = depthwise(Builder(bits)).conv(CHANNELS)
+    b = depthwise(Chain(bits)).weigh(CHANNELS)
     skip = b.last
-    return depthwise(b).conv(64).conv(CHANNELS).op("add", skip).table().graph(), [(0, 2), (2, 7)]
+    return depthwise(b).weigh(64).weigh(CHANNELS).then("add", skip).table().done(), [(0, 2), (2, 7)]
 
 
 def strided(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    return Builder(bits).conv(64, 3, 2).conv(96).op("requantize").graph(), [(0, 3)]
+    return Chain(bits).weigh(64, 3, 2).weigh(96).then("requantize").done(), [(0, 3)]
 
 
 def broadcast(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = Builder(bits).conv(64)
-    return b.op("mul", b.constant((64,), nets.grid(bits, -bits + 1), 2 ** (bits - 1))).conv(32).graph(), [(0, 3)]
+    b = Chain(bits).weigh(64)
+    factors = b.constant(64, most=2 ** (bits - 1), quant=nets.grid(bits, 1 - bits))
+    return b.then("mul", factors).weigh(32).done(), [(0, 3)]
 
 
 def wanted_twice(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = depthwise(Builder(bits))
+    b = depthwise(Chain(bits))
     first = b.last
-    return b.conv(CHANNELS).op("add", first).graph(), [(0, 1), (1, 3)]
+    return b.weigh(CHANNELS).then("add", first).done(), [(0, 1), (1, 3)]
 
 
 def wanted_outside(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = depthwise(Builder(bits))
+    b = depthwise(Chain(bits))
     first = b.last
-    return b.conv(CHANNELS).graph(first), [(0, 1), (1, 2)]
+    return b.weigh(CHANNELS).done(first), [(0, 1), (1, 2)]
 
 
 def twice_itself(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = Builder(bits).conv(64, 3)
-    return b.op("add", b.last).graph(), [(0, 2)]
+    b = Chain(bits).weigh(64, 3)
+    return b.then("add", b.last).done(), [(0, 2)]
 
 
 def other_rows(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
     """What follows sees other rows, or rows as something else."""
-    b = Builder(bits).conv(64).conv(64, 3)
-    return b.op("transpose", perm=(0, 2, 1, 3)).graph(), [(0, 1), (1, 2), (2, 3)]
+    b = Chain(bits).weigh(64).weigh(64, 3)
+    return b.then("transpose", perm=(0, 2, 1, 3)).done(), [(0, 1), (1, 2), (2, 3)]
 
 
 def late(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
     """In the smallest plan the result lies where the input does."""
-    return depthwise(Builder(bits)).conv(16).graph(), [(0, 2)]
+    return depthwise(Chain(bits)).weigh(16).done(), [(0, 2)]
 
 
 NETS = [residual, strided, broadcast, wanted_twice, wanted_outside, twice_itself, other_rows, late]
@@ -167,31 +145,31 @@ def test_same_bytes(net: Net, bits: int, plan: Callable[[Graph], Graph]) -> None
 
 
 def fire(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = Builder(bits).conv(24)
-    squeezed, wide = b.last, b.conv(33).last
-    return b.at(squeezed).conv(40, 3).concat(wide).conv(16).graph(), [(0, 1), (1, 4), (4, 5)]
+    b = Chain(bits).weigh(24)
+    squeezed, wide = b.last, b.weigh(33).last
+    return b.at(squeezed).weigh(40, 3).concat(wide).weigh(16).done(), [(0, 1), (1, 4), (4, 5)]
 
 
 def grown(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
     """One input of the concatenation is older, and copied."""
-    b = Builder(bits)
-    return b.conv(24, 3).concat("x").graph(), [(0, 2)]
+    b = Chain(bits)
+    return b.weigh(24, 3).concat("x").done(), [(0, 2)]
 
 
 def taken_twice(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = Builder(bits).conv(24)
-    return b.concat(b.last).graph(), [(0, 1), (1, 2)]
+    b = Chain(bits).weigh(24)
+    return b.concat(b.last).done(), [(0, 1), (1, 2)]
 
 
 def taken_elsewhere(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = Builder(bits).conv(24)
+    b = Chain(bits).weigh(24)
     first = b.last
-    return b.concat("x").conv(24).op("add", first).graph(), [(0, 1), (1, 2), (2, 3), (3, 4)]
+    return b.concat("x").weigh(24).then("add", first).done(), [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 def of_depthwise(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    b = depthwise(Builder(bits))
-    return b.concat("x").graph(), [(0, 1), (1, 2)]
+    b = depthwise(Chain(bits))
+    return b.concat("x").done(), [(0, 1), (1, 2)]
 
 
 CONCATS = [fire, grown, taken_twice, taken_elsewhere, of_depthwise]
@@ -216,9 +194,9 @@ def test_concatenations(net: Net, bits: int, plan: Callable[[Graph], Graph]) -> 
 
 def test_a_plan_gives_concatenations_their_place_early() -> None:
     """Where the arena does not grow: elsewhere more is alive."""
-    b = Builder(8).conv(128, 3).conv(24)
-    squeezed, wide = b.last, b.conv(32).last
-    graph = plan_memory.run(b.at(squeezed).conv(32, 3).concat(wide).graph())
+    b = Chain(8).weigh(128, 3).weigh(24)
+    squeezed, wide = b.last, b.weigh(32).last
+    graph = plan_memory.run(b.at(squeezed).weigh(32, 3).concat(wide).done())
     assert runtime.load(to_bytes(graph, {}), cpu=TOGETHER[-1]).steps() == [(0, 1), (1, 2), (2, 5)]
     assert plan_memory.peak(graph) == plan_memory.lower_bound(graph)
 

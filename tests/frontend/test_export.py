@@ -5,32 +5,25 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
+from nets import Net
 from onnx_text import build, feeds
 
 from nmpconv.frontend.export import is_batchable, to_onnx
 from nmpconv.frontend.onnx import load
-from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops import OPS
-from nmpconv.ops.conv2d import Conv2DParams
-from nmpconv.ops.requantize import RequantizeParams
 
 
 def run(graph, fetch, feed):
     return onnxruntime.InferenceSession(to_onnx(graph, fetch).SerializeToString()).run(list(fetch), feed)
 
 
-def conv(params, x_shape, pad=None, clamp=None, groups=1):
-    rng = np.random.default_rng(1)
-    constants = {"w": rng.normal(size=(4, 3, 2, x_shape[3] // groups)), "b": rng.normal(size=4)}
-    if pad is not None:
-        constants["pad"] = pad
-    values = [Value(name, data.shape, data=data.astype(np.float32)) for name, data in constants.items()]
-    values.append(Value("x", x_shape))
-    inputs = ("x", *constants)
-    by_name = {value.name: value for value in values}
-    [shape] = OPS["conv2d"].infer(params, [by_name[name] for name in inputs])
-    by_name["y"] = Value("y", shape, clamp=clamp)
-    return Graph("conv", ("x",), ("y",), (Node("conv2d", "conv", inputs, ("y",), params),), by_name)
+def conv(x_shape, pad=None, clamp=None, **params):
+    net = Net(1)
+    net.input("x", *x_shape)
+    net.const("w", net.rng.normal(size=(4, 3, 2, x_shape[3] // params.get("groups", 1))))
+    net.const("b", net.rng.normal(size=4))
+    names = "x w b" if pad is None else f"x w b {net.const('pad', pad)}"
+    net.op("conv2d", names, "y", clamp, **params)
+    return net.graph("y")
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -43,16 +36,16 @@ def test_padding_value_per_channel(groups):
     padded[:, 1:6, 2:8] = x
     geometry = {"stride_h": 2, "dilation_w": 2, "groups": groups}
     pads = {"pad_top": 1, "pad_left": 2, "pad_bottom": 2, "pad_right": 1}
-    found = run(conv(Conv2DParams(**geometry, **pads), x.shape, pad, groups=groups), ["y"], {"x": x})
-    expected = run(conv(Conv2DParams(**geometry), padded.shape, groups=groups), ["y"], {"x": padded})
+    found = run(conv(x.shape, pad, **geometry, **pads), ["y"], {"x": x})
+    expected = run(conv(padded.shape, **geometry), ["y"], {"x": padded})
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("clamp", [(0.0, np.inf), (-np.inf, 1.0), (-0.5, 0.5)])
 def test_a_value_is_fetched_after_its_clamp(clamp):
     x = np.random.default_rng(2).normal(size=(1, 5, 6, 4)).astype(np.float32)
-    [plain] = run(conv(Conv2DParams(), x.shape), ["y"], {"x": x})
-    [clamped] = run(conv(Conv2DParams(), x.shape, clamp=clamp), ["y"], {"x": x})
+    [plain] = run(conv(x.shape), ["y"], {"x": x})
+    [clamped] = run(conv(x.shape, clamp=clamp), ["y"], {"x": x})
     np.testing.assert_array_equal(clamped, np.clip(plain, *clamp))
 
 
@@ -101,7 +94,8 @@ def test_no_batches(text, tmp_path):
 
 
 def test_standalone_clamp():
-    values = {"x": Value("x", (1, 4)), "y": Value("y", (1, 4), clamp=(0.0, 6.0))}
-    graph = Graph("g", ("x",), ("y",), (Node("requantize", "n", ("x",), ("y",), RequantizeParams()),), values)
-    [y] = run(graph, ["y"], {"x": np.array([[-1, 2, 7, 6]], np.float32)})
+    net = Net()
+    net.input("x", 1, 4)
+    net.op("requantize", "x", "y", (0.0, 6.0))
+    [y] = run(net.graph("y"), ["y"], {"x": np.array([[-1, 2, 7, 6]], np.float32)})
     assert y.tolist() == [[0, 2, 6, 6]]

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nets import Net, grid
 
 from nmpconv import _nmp
 from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops import OPS
+from nmpconv.graph.text import parse
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
 PLAN = 7  # the status
 
 
-def graph(values: dict[str, int], *nodes: Node) -> Graph:
-    """values: heights of int8 tensors [1, H, 4, 4]."""
-    quant = Quant(8, (0,), -128, 127)
-    return Graph(
-        "net", ("x",), ("y",), nodes, {n: Value(n, (1, h, 4, 4), "int8", quant=quant) for n, h in values.items()}
-    )
-
-
-def node(op: str, out: str, *inputs: str) -> Node:
-    return Node(op, op, inputs, (out,), OPS[op].Params(axis=1) if op == "concat" else OPS[op].Params())
+TEXT = """
+graph net
+input x : int8[1,2,4,4] bits=8 exp=[0] lo=-128 hi=127
+sum = add(x, x)
+  a : int8[1,2,4,4] bits=8 exp=[0] lo=-128 hi=127
+product = mul(x, x)
+  b : int8[1,2,4,4] bits=8 exp=[0] lo=-128 hi=127
+both = concat(a, b) axis=1
+  y : int8[1,4,4,4] bits=8 exp=[0] lo=-128 hi=127
+output y
+"""
 
 
 @pytest.fixture(scope="module")
 def file() -> bytes:
     """y = concat(x + x, x * x) along the height; the product is written over x, which lies in y."""
-    parts = graph(
-        {"x": 2, "a": 2, "b": 2, "y": 4},
-        node("add", "a", "x", "x"),
-        node("mul", "b", "x", "x"),
-        node("concat", "y", "a", "b"),
-    )
-    planned = plan_memory.run(parts)
+    planned = plan_memory.run(parse(TEXT))
     assert [planned[name].offset for name in "xaby"] == [32, 0, 32, 0]
     return to_bytes(planned, {})
 
@@ -77,7 +72,10 @@ def test_refused_elsewhere(file: bytes, tensor: str, offset: int, what: str) -> 
 
 def test_the_same_input_twice_is_copied() -> None:
     """It can lie in one place only."""
-    twice = graph({"x": 2, "a": 2, "y": 4}, node("add", "a", "x", "x"), node("concat", "y", "a", "a"))
+    net = Net(grid=grid(8, 0))
+    net.input("x", 1, 2, 4, 4)
+    net.op("add", "x x", "a")
+    net.op("concat", "a a", "y", axis=1)
     x = np.arange(-16, 16, dtype=np.int8).reshape(1, 2, 4, 4)
-    (y,) = runtime.load(to_bytes(plan_memory.run(twice), {})).run(x)
+    (y,) = runtime.load(to_bytes(plan_memory.run(net.graph("y")), {})).run(x)
     np.testing.assert_array_equal(y, np.concatenate([2 * x, 2 * x], axis=1))

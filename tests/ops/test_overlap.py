@@ -16,7 +16,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.verify import _intact
 from nmpconv.ir import ARENA_ALIGN as ALIGN
-from nmpconv.ir import Graph, Value
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX, Lines
 from nmpconv.passes.memory import plan_memory
@@ -80,17 +80,13 @@ def test_nearest_is_the_least_distance(seed: int) -> None:
 
 
 def conv(x: tuple[int, ...], w: tuple[int, ...], widths: tuple[int, int, int], **params: int) -> Graph:
-    rng = np.random.default_rng(sum(x) + sum(w))
     bx, bw, by = widths
-    made = OPS["conv2d"].Params(**params)
-    values = [
-        nets.active("x", x, nets.grid(bx, -4)),
-        nets.constant("w", rng.integers(-100, 100, w), nets.grid(bw, -8)),
-        nets.constant("b", rng.integers(-30, 30, w[0]), nets.grid(by, -4)),
-    ]
-    (shape,) = OPS["conv2d"].infer(made, values)
-    values.append(nets.active("y", shape, nets.grid(by, -4)))
-    return Graph("conv", ("x",), ("y",), (nets.node("conv2d", "x w b", "y", **params),), {v.name: v for v in values})
+    net = nets.Net(sum(x) + sum(w), nets.grid(by, -4))
+    net.input("x", *x, quant=nets.grid(bx, -4))
+    net.integers("w", *w, most=100, quant=nets.grid(bw, -8))
+    net.integers("b", w[0], most=30)
+    net.op("conv2d", "x w b", "y", **params)
+    return net.graph("y")
 
 
 DEPTHWISE = {"groups": 16, **SAME}
@@ -155,7 +151,7 @@ def test_an_input_that_is_read_later_is_kept() -> None:
     """y over x is no matter of the convolution alone."""
     graph = CONVS["1x1"]
     values = {**graph.values, "z": replace(graph["y"], name="z", offset=4096)}
-    nodes = (*graph.nodes, nets.node("add", "x y", "z"))
+    nodes = (*graph.nodes, Node("add", "n_z", ("x", "y"), ("z",), OPS["add"].Params()))
     both = at_place(replace(graph, nodes=nodes, values=values, outputs=("z",)), -64)
     with pytest.raises(runtime.ModelError, match="overwritten before its last use"):
         runtime.load(to_bytes(both, {}))

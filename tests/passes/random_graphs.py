@@ -7,21 +7,21 @@ import random
 from typing import Any
 
 import numpy as np
+from nets import Net
 
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.ops.interpolation import coordinates, linear, table
 
 
-class Maker:
-    """Grows a graph op by op; `graph` is what there is so far."""
+class Maker(Net):
+    """A net of many ops; `whole` is its graph."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.dice = random.Random(seed)
-        self.noise = np.random.default_rng(seed)
-        self.values: dict[str, Value] = {}
-        self.nodes: list[Node] = []
-        self.inputs = [self.put(Value("x0", self.shape())), self.put(Value("x1", self.shape()))]
+        self.input("x0", *self.shape())
+        self.input("x1", *self.shape())
         for _ in range(self.dice.randint(3, 18)):
             self.step()
 
@@ -29,20 +29,15 @@ class Maker:
         dims = [self.dice.choice((1, 2, 3, 4, 6)) for _ in range(3)]
         return (1, *dims)
 
-    def put(self, value: Value) -> str:
-        self.values[value.name] = value
-        return value.name
+    def noise(self, *shape: int, near: float = 0.0) -> str:
+        return self.const(f"c{len(self.values)}", near + self.rng.standard_normal(shape))
 
-    def const(self, *shape: int, near: float = 0.0) -> str:
-        data = (near + self.noise.standard_normal(shape)).astype(np.float32)
-        return self.put(Value(f"c{len(self.values)}", shape, data=data))
-
-    def emit(self, op: str, inputs: tuple[str, ...], clamp: tuple[float, float] | None = None, **params: Any) -> None:
-        made = OPS[op].Params(**params)
-        (shape,) = OPS[op].infer(made, [self.values[name] for name in inputs])
+    def emit(self, kind: str, inputs: tuple[str, ...], clamp: tuple[float, float] | None = None, **params: Any) -> None:
+        """Unless its result is empty or large."""
+        made = OPS[kind].Params(**params)
+        (shape,) = OPS[kind].infer(made, [self.values[name] for name in inputs])
         if all(size >= 1 for size in shape) and math.prod(shape) <= 4000:
-            out = self.put(Value(f"v{len(self.nodes)}", tuple(int(size) for size in shape), clamp=clamp))
-            self.nodes.append(Node(op, f"n{len(self.nodes)}", inputs, (out,), made))
+            self.op(kind, " ".join(inputs), f"v{len(self.nodes)}", clamp, **params)
 
     def step(self) -> None:
         made = [node.outputs[0] for node in self.nodes]
@@ -102,7 +97,7 @@ class Maker:
     def constant(self, x: str, shape: tuple[int, ...]) -> None:
         axis = self.dice.randrange(len(shape))
         channel = tuple(size if i == axis else 1 for i, size in enumerate(shape))
-        const = self.const(*self.dice.choice([channel[axis:], channel, (), (1,), shape]), near=1.0)
+        const = self.noise(*self.dice.choice([channel[axis:], channel, (), (1,), shape]), near=1.0)
         self.emit(self.dice.choice(["add", "mul", "sub"]), self.dice.choice([(x, const), (const, x)]))
 
     def join(self, x: str, shape: tuple[int, ...]) -> None:
@@ -131,7 +126,7 @@ class Maker:
     def normalize(self, x: str, shape: tuple[int, ...]) -> None:
         axes = tuple(sorted(self.dice.sample(range(1, len(shape)), self.dice.randint(1, len(shape) - 1))))
         along = tuple(self.dice.choice((1, size)) if axis else 1 for axis, size in enumerate(shape))
-        constants = (self.const(*along, near=1.0), self.const(*along))
+        constants = (self.noise(*along, near=1.0), self.noise(*along))
         self.emit("normalize", (x, *constants), self.dice.choice([None, (0.0, 6.0)]), axes=axes, eps=0.1)
 
     def gather(self, x: str, shape: tuple[int, ...]) -> None:
@@ -148,41 +143,41 @@ class Maker:
 
     def conv_transpose(self, x: str, shape: tuple[int, ...]) -> None:
         pads = {f"pad_{side}": self.dice.choice((0, 1)) for side in ("top", "left", "bottom", "right")}
-        inputs = (x, self.const(3, 2, 2, shape[3]), self.const(3))
+        inputs = (x, self.noise(3, 2, 2, shape[3]), self.noise(3))
         self.emit("conv_transpose", inputs, stride_h=self.dice.choice((1, 2)), stride_w=2, **pads)
 
     def pad(self, x: str, shape: tuple[int, ...]) -> None:
         pads = (0, 0, *(self.dice.choice((0, 0, 1)) for _ in shape[1:] for _ in range(2)))
-        self.emit("pad", (x, self.const(1)), pads=pads)
+        self.emit("pad", (x, self.noise(1)), pads=pads)
 
     def spatial_pad(self, x: str, shape: tuple[int, ...]) -> None:
-        zero = self.put(Value(f"z{len(self.values)}", (1,), data=np.zeros(1, np.float32)))
+        zero = self.const(f"z{len(self.values)}", np.zeros(1, np.float32))
         self.emit("pad", (x, zero), pads=(0, 0, *(self.dice.choice((0, 1)) for _ in range(4)), 0, 0))
 
     def affine(self, x: str, shape: tuple[int, ...]) -> None:
         if len(shape) == 4:
             c = shape[3]
-            self.emit("conv2d", (x, self.const(c, 1, 1, 1), self.const(c)), groups=c)
+            self.emit("conv2d", (x, self.noise(c, 1, 1, 1), self.noise(c)), groups=c)
 
     def monomial(self, x: str, shape: tuple[int, ...]) -> None:
         c = shape[3]
         order = self.dice.sample(range(c), c)
-        data = (np.eye(c)[order] * self.noise.uniform(0.5, 2, (c, 1))).astype(np.float32)
-        w = self.put(Value(f"c{len(self.values)}", (c, 1, 1, c), data=data.reshape(c, 1, 1, c)))
-        self.emit("conv2d", (x, w, self.const(c)))
+        data = (np.eye(c)[order] * self.rng.uniform(0.5, 2, (c, 1))).astype(np.float32)
+        w = self.const(f"c{len(self.values)}", data.reshape(c, 1, 1, c))
+        self.emit("conv2d", (x, w, self.noise(c)))
 
     def dense(self, x: str, shape: tuple[int, ...]) -> None:
         c = shape[3]
         groups = self.dice.choice([g for g in range(1, c + 1) if c % g == 0])
         outs = groups * self.dice.choice((1, 2))
         k, p = self.dice.choice([(1, 0), (3, 1), (2, 0)])
-        inputs = (x, self.const(outs, k, k, c // groups), self.const(outs))
+        inputs = (x, self.noise(outs, k, k, c // groups), self.noise(outs))
         if p and self.dice.random() < 0.5:
-            inputs = (*inputs, self.const(c))
+            inputs = (*inputs, self.noise(c))
         self.emit("conv2d", inputs, groups=groups, pad_top=p, pad_left=p, pad_bottom=p, pad_right=p)
 
     def fully_connected(self, x: str, shape: tuple[int, ...]) -> None:
-        self.emit("fully_connected", (x, self.const(4, shape[-1]), self.const(4)))
+        self.emit("fully_connected", (x, self.noise(4, shape[-1]), self.noise(4)))
 
     def max_pool(self, x: str, shape: tuple[int, ...]) -> None:
         self.emit("max_pool", (x,), kernel_h=2, kernel_w=2, stride_h=self.dice.choice((1, 2)))
@@ -192,9 +187,9 @@ class Maker:
         kernel = (shape[1], shape[2]) if whole else (2, 2)
         self.emit("average_pool", (x,), kernel_h=kernel[0], kernel_w=kernel[1])
 
-    def graph(self) -> Graph:
+    def whole(self) -> Graph:
         read = {name for node in self.nodes for name in node.inputs}
         made = [node.outputs[0] for node in self.nodes]
         ends = [name for name in made if name not in read] or made[-1:]
         outputs = dict.fromkeys([*ends, *([self.dice.choice(made)] if made else [])])
-        return Graph("random", tuple(self.inputs), tuple(outputs), tuple(self.nodes), self.values)
+        return self.graph(*outputs)

@@ -6,76 +6,54 @@ import re
 
 import numpy as np
 import pytest
+from nets import Net, grid
 
 from nmpconv.errors import Unsupported
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.verify import verify
-from nmpconv.ir import Graph, Node, Observed, Quant, Value
-from nmpconv.ops import OPS
+from nmpconv.ir import Graph
 from nmpconv.passes.memory import bands, plan_memory
 from nmpconv.run import runtime
 
 E = -4
-SEEN = Observed(-8, 8)
 
 
-class Net:
-    """An int8 net over x [1, height, 9, 4] that grows at its end."""
-
-    def __init__(self, height: int, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.nodes: list[Node] = []
-        self.values = {"x": Value("x", (1, height, 9, 4), "int8", observed=SEEN, quant=Quant(8, (E,), -128, 127))}
-
-    def const(self, name: str, shape: tuple[int, ...], most: int) -> str:
-        data = self.rng.integers(-most, most + 1, shape).astype(np.int8)
-        quant = Quant(8, (E,) * shape[0], -128, 127, 0) if len(shape) == 4 else Quant(8, (E,), -128, 127)
-        self.values[name] = Value(name, shape, "int8", data=data, quant=quant)
-        return name
-
-    def add(self, op: str, *inputs: str, **params: int) -> str:
-        out = f"t{len(self.nodes)}"
-        made = OPS[op].Params(**params)
-        (shape,) = OPS[op].infer(made, [self.values[name] for name in inputs])
-        self.values[out] = Value(out, shape, "int8", observed=SEEN, quant=Quant(8, (E,), -128, 127))
-        self.nodes.append(Node(op, f"{op}_{out}", inputs, (out,), made))
-        return out
-
-    def conv(
-        self, x: str, channels: int, kernel: int, *, pad_value: bool = False, groups: int = 1, **params: int
-    ) -> str:
-        name = f"c{len(self.nodes)}"
-        depth = self.values[x].shape[3]
-        w = self.const(f"{name}.w", (channels, kernel, kernel, depth // groups), 3 if groups == 1 else 40)
-        inputs = [x, w, self.const(f"{name}.b", (channels,), 60)]
-        if pad_value:
-            inputs.append(self.const(f"{name}.p", (depth,), 100))
-        return self.add("conv2d", *inputs, groups=groups, **params)
-
-    def graph(self, *outputs: str) -> Graph:
-        return Graph("net", ("x",), outputs, tuple(self.nodes), self.values)
+def start(height: int, seed: int) -> Net:
+    net = Net(seed, grid(8, E))
+    net.input("x", 1, height, 9, 4)
+    return net
 
 
-SAME = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
+def conv(
+    net: Net, x: str, channels: int, kernel: int, *, pad_value: bool = False, groups: int = 1, **params: int
+) -> str:
+    out, depth = f"t{len(net.nodes)}", net.values[x].shape[3]
+    by_channel = grid(8, *[E] * channels, axis=0)
+    shape = (channels, kernel, kernel, depth // groups)
+    w = net.integers(f"{out}.w", *shape, most=3 if groups == 1 else 40, quant=by_channel)
+    b = net.integers(f"{out}.b", channels, most=60)
+    pad = net.rng.integers(-100, 101, depth) if pad_value else None
+    return net.conv(x, out, channels, kernel, groups=groups, w=w, b=b, pad=pad, **params)
 
 
 def plain(net: Net) -> str:
-    return net.conv(net.conv(net.conv("x", 24, 3, **SAME), 24, 3, **SAME), 4, 3, stride_h=2, stride_w=2, **SAME)
+    return conv(net, conv(net, conv(net, "x", 24, 3), 24, 3), 4, 3, stride_h=2, stride_w=2)
 
 
 def residual(net: Net) -> str:
-    a = net.conv("x", 16, 3, pad_value=True, **SAME)
-    b = net.conv(net.conv(a, 16, 3, groups=16, **SAME), 16, 1)
-    s = net.add("add", a, b)
-    return net.conv(s, 4, 3, stride_h=2, stride_w=2, pad_top=0, pad_left=0, pad_bottom=1, pad_right=1)
+    a = conv(net, "x", 16, 3, pad_value=True)
+    b = conv(net, conv(net, a, 16, 3, groups=16), 16, 1)
+    s = net.op("add", f"{a} {b}", "s")
+    return conv(net, s, 4, 3, stride_h=2, stride_w=2, pad_top=0, pad_left=0)
 
 
 def pools(net: Net) -> str:
-    a = net.conv("x", 32, 3, dilation_h=2, pad_top=2, pad_bottom=2)
-    b = net.add("max_pool", a, kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, **SAME)
-    c = net.conv(b, 16, 1)
-    return net.add("average_pool", c, kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, **SAME)
+    around = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 1)
+    a = conv(net, "x", 32, 3, dilation_h=2, pad_top=2, pad_bottom=2, pad_left=0, pad_right=0)
+    b = net.op("max_pool", a, "b", kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, **around)
+    c = conv(net, b, 16, 1)
+    return net.op("average_pool", c, "y", kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, **around)
 
 
 def peak(graph: Graph, room: int | None = None) -> int:
@@ -100,7 +78,7 @@ def outputs(graph: Graph, x: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.parametrize("build", [plain, residual, pools])
 def test_the_same_integers_from_less_memory(build: object, seed: int) -> None:
     assert callable(build)
-    net = Net(12 + 3 * seed, seed)
+    net = start(12 + 3 * seed, seed)
     graph = net.graph(build(net))
     room = max(least(graph), peak(graph) // 2)
     banded = bands.run(graph, room)
@@ -114,7 +92,7 @@ def test_the_same_integers_from_less_memory(build: object, seed: int) -> None:
 @pytest.mark.parametrize("build", [plain, residual, pools])
 def test_every_stretch_and_height(build: object) -> None:
     assert callable(build)
-    net = Net(9, 7)
+    net = start(9, 7)
     graph = net.graph(build(net))
     x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
     (wanted,) = outputs(graph, x)
@@ -126,7 +104,7 @@ def test_every_stretch_and_height(build: object) -> None:
 
 
 def test_the_smallest_that_would_do_is_named() -> None:
-    net = Net(12, 0)
+    net = start(12, 0)
     graph = net.graph(plain(net))
     smallest = least(graph)
     assert peak(bands.run(graph, smallest), smallest) == smallest
@@ -135,9 +113,9 @@ def test_the_smallest_that_would_do_is_named() -> None:
 
 
 def test_a_tensor_that_is_also_an_output_stays_whole() -> None:
-    net = Net(12, 0)
-    a = net.conv("x", 8, 3, **SAME)
-    b = net.conv(net.conv(a, 8, 3, **SAME), 4, 3, **SAME)
+    net = start(12, 0)
+    a = conv(net, "x", 8, 3)
+    b = conv(net, conv(net, a, 8, 3), 4, 3)
     graph = net.graph(a, b)
     x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
     for candidate in bands._candidates(graph):

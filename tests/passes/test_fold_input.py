@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from float_run import run_float
+from nets import Net
 
 from nmpconv.errors import UsageError
-from nmpconv.ir import Graph, Node, Preprocess, Value
-from nmpconv.ops import OPS
+from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.float import FLOAT, fold_input
 
 RNG = np.random.default_rng(5)
@@ -16,20 +16,12 @@ RNG = np.random.default_rng(5)
 
 def padded_conv(layout: str, channels: int) -> Graph:
     """A 3x3 convolution with zero padding over an image 4 x 5 in this layout."""
-    nchw = layout == "nchw"
-    shape = (1, channels, 4, 5) if nchw else (1, 4, 5, channels)
-    values = [
-        Value("x", shape),
-        Value("w", (2, 3, 3, channels), data=RNG.standard_normal((2, 3, 3, channels)).astype(np.float32)),
-        Value("b", (2,), data=RNG.standard_normal(2).astype(np.float32)),
-        Value("y", (1, 4, 5, 2)),
-    ]
-    params = OPS["conv2d"].Params(pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
-    nodes = [Node("conv2d", "conv", ("t" if nchw else "x", "w", "b"), ("y",), params)]
-    if nchw:
-        values.append(Value("t", (1, 4, 5, channels)))
-        nodes.insert(0, Node("transpose", "t", ("x",), ("t",), OPS["transpose"].Params((0, 2, 3, 1))))
-    return Graph("conv", ("x",), ("y",), tuple(nodes), {value.name: value for value in values})
+    net = Net(5)
+    image = net.input("x", *((1, channels, 4, 5) if layout == "nchw" else (1, 4, 5, channels)))
+    if layout == "nchw":
+        image = net.op("transpose", "x", "t", perm=(0, 2, 3, 1))
+    net.conv(image, "y", 2, 3)
+    return net.graph("y")
 
 
 HOWS = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
-import numpy as np
+import nets
 import pytest
 
+from nmpconv.graph.text import parse
 from nmpconv.graph.verify import _intact, _places
-from nmpconv.ir import Graph, Node, Value
+from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.memory.plan_memory import lower_bound, run
@@ -17,14 +17,12 @@ from nmpconv.passes.memory.plan_memory import lower_bound, run
 
 def net(outputs: str, *nodes: str, **sizes: int) -> Graph:
     """nodes: 'op out = in in'. sizes: bytes of the values; 64 for the others."""
-    made, names = [], ["x"]
-    for text in nodes:
-        left, _, right = text.partition("=")
-        op, out = left.split()
-        names.append(out)
-        made.append(Node(op, f"{op}_{out}", tuple(right.split()), (out,), OPS[op].Params()))
-    values = {name: Value(name, (sizes.get(name, 64),), "int8") for name in names}
-    return Graph("net", ("x",), tuple(outputs.split()), tuple(made), values)
+    text = f"graph net\ninput x : int8[{sizes.get('x', 64)}]\n"
+    for number, line in enumerate(nodes):
+        made, _, inputs = line.partition("=")
+        op, out = made.split()
+        text += f"n{number} = {op}({','.join(inputs.split())})\n  {out} : int8[{sizes.get(out, 64)}]\n"
+    return parse(text + "".join(f"output {name}\n" for name in outputs.split()))
 
 
 def peak(graph: Graph) -> int:
@@ -52,19 +50,13 @@ def test_random(seed: int) -> None:
 
 def convs(*outputs: str, x: tuple[int, ...], kernel: int = 3, **channels: int) -> Graph:
     """A chain of convolutions that keep the plane, and adds of what is named 'a+b'."""
-    pad = kernel // 2
-    params = OPS["conv2d"].Params(pad_top=pad, pad_left=pad, pad_bottom=pad, pad_right=pad)
-    values, nodes, last = {"x": Value("x", x, "int8")}, [], "x"
+    made = nets.Net(grid=nets.grid(8, 0))
+    last = made.input("x", *x)
     for name, count in channels.items():
-        weights = Value(f"{name}.w", (count, kernel, kernel, values[last].shape[3]), "int8", data=np.zeros(1, np.int8))
-        bias = Value(f"{name}.b", (count,), "int8", data=np.zeros(1, np.int8))
-        values |= {v.name: v for v in (weights, bias, Value(name, (*x[:3], count), "int8"))}
-        nodes.append(Node("conv2d", f"conv_{name}", (last, weights.name, bias.name), (name,), params))
-        last = name
-    for text in outputs[1:]:
-        values[text] = replace(values[text.split("+")[0]], name=text)
-        nodes.append(Node("add", text, tuple(text.split("+")), (text,), OPS["add"].Params()))
-    return Graph("net", ("x",), (outputs[-1],), tuple(nodes), values)
+        last = made.conv(last, name, count, kernel)
+    for sum_ in outputs[1:]:
+        made.op("add", sum_.replace("+", " "), sum_)
+    return made.graph(outputs[-1])
 
 
 CHAIN = convs("d", x=(1, 16, 8, 8), a=8, b=8, c=8, d=8)

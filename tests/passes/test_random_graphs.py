@@ -22,7 +22,7 @@ BLOCK = 20
 
 
 def check(seed: int) -> None:
-    before = Maker(seed).graph()
+    before = Maker(seed).whole()
     if not before.outputs:
         return
     after = before
@@ -60,7 +60,7 @@ def between_tables(graph: Graph) -> Graph:
 
 def check_origins(seed: int) -> int:
     """How many activations have an origin: a random number for all that is free, and the function stays."""
-    before = Maker(seed).graph()
+    before = Maker(seed).whole()
     if not before.outputs:
         return 0
     for _, function in FLOAT:

@@ -1,21 +1,21 @@
-"""Small float graphs, made op by op, and the stages of quantization on them."""
+"""A float graph, statistics, and the stages of quantization, for tests of passes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence, collect
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.graph.verify import verify
-from nmpconv.ir import Graph, Node, Observed, Value
+from nmpconv.ir import Graph, Observed
 from nmpconv.metrics import sqnr_db
-from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.exponents import saturating
 from nmpconv.passes.quantize.rounding import Rounding
@@ -23,70 +23,7 @@ from nmpconv.passes.quantize.rounding import Rounding
 RELU = (0.0, math.inf)
 RELU6 = (0.0, 6.0)
 
-Clamp = tuple[float, float] | None
 Feed = Mapping[str, np.ndarray]
-
-
-class Net:
-    """Grows a graph. Nodes are named after their outputs: 'n_' and the name."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.inputs: list[str] = []
-        self.nodes: list[Node] = []
-        self.values: dict[str, Value] = {}
-
-    def input(self, name: str, *shape: int) -> str:
-        self.inputs.append(name)
-        self.values[name] = Value(name, shape)
-        return name
-
-    def const(self, name: str, data: Any) -> str:
-        array = np.asarray(data, np.float32)
-        self.values[name] = Value(name, array.shape, data=array)
-        return name
-
-    def op(self, kind: str, inputs: str, out: str, clamp: Clamp = None, **params: Any) -> str:
-        made, names = OPS[kind].Params(**params), tuple(inputs.split())
-        (shape,) = OPS[kind].infer(made, [self.values[name] for name in names])
-        self.values[out] = Value(out, tuple(int(size) for size in shape), clamp=clamp)
-        self.nodes.append(Node(kind, f"n_{out}", names, (out,), made))
-        return out
-
-    def conv(
-        self,
-        x: str,
-        out: str,
-        outs: int,
-        kernel: int = 1,
-        *,
-        groups: int = 1,
-        clamp: Clamp = None,
-        pad: Any = None,
-        w: Any = None,
-        b: Any = None,
-        **params: Any,
-    ) -> str:
-        """Padded to the size of its input; random weights and biases unless they are given."""
-        shape = (outs, kernel, kernel, self.values[x].shape[3] // groups)
-        weights = self.rng.normal(0, 1 / math.sqrt(math.prod(shape[1:])), shape) if w is None else w
-        names = f"{x} {self.const(out + '.w', np.reshape(weights, shape))} "
-        names += self.const(out + ".b", self.rng.normal(0, 0.3, outs) if b is None else b)
-        names += "" if pad is None else " " + self.const(out + ".p", pad)
-        sides = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), kernel // 2)
-        return self.op("conv2d", names, out, clamp, groups=groups, **(sides | params))
-
-    def dense(self, x: str, out: str, outs: int, clamp: Clamp = None) -> str:
-        k = self.values[x].shape[-1]
-        w = self.const(out + ".w", self.rng.normal(0, 1 / math.sqrt(k), (outs, k)))
-        return self.op(
-            "fully_connected", f"{x} {w} {self.const(out + '.b', self.rng.normal(0, 0.3, outs))}", out, clamp
-        )
-
-    def graph(self, *outputs: str, pixels: Sequence[str] = ()) -> Graph:
-        graph = Graph("net", tuple(self.inputs), outputs, tuple(self.nodes), self.values, pixels=frozenset(pixels))
-        verify(graph, "FLOAT", "the test")
-        return graph
 
 
 def residual() -> Graph:

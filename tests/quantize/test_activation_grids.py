@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, feeds, in_bits, observed, residual
+from float_nets import RELU, feeds, in_bits, observed, residual
+from nets import Net
 from onnx_net import Net as OnnxNet
 
 from nmpconv.calib.exponent import choose

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, feeds, in_bits, observed, on_grids, residual
+from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
+from nets import Net
 
 from nmpconv.auto import Goal, Journal, Limit, Search
 from nmpconv.errors import InputError, UsageError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, evidence, integer, on_grids
+from float_nets import RELU, evidence, integer, on_grids
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.fixed import rsh

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from float_nets import RELU, RELU6, Net
+from float_nets import RELU, RELU6
+from nets import Net
 
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize.channels import Channels

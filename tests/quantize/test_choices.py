@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, feeds, in_bits, observed, residual
+from float_nets import RELU, feeds, in_bits, observed, residual
+from nets import Net
 
 from nmpconv.errors import InputError
 from nmpconv.fit import Fitter, Prepared

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from float_nets import RELU, RELU6, Net, closeness, feeds, in_bits, names, observed, residual
+from float_nets import RELU, RELU6, closeness, feeds, in_bits, names, observed, residual
+from nets import Net
 
 from nmpconv.calib.exponent import choose, span
 from nmpconv.graph.verify import verify

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
+from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
+from nets import Net
 
 from nmpconv import fit
 from nmpconv.advice import quality

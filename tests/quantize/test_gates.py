@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import Net, closeness, feeds, in_bits, observed
+from float_nets import closeness, feeds, in_bits, observed
+from nets import Net
 
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fit import Fitter, Recipe

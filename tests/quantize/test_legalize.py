@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import Net, integer, on_grids
+from float_nets import integer, on_grids
+from nets import Net
 
 from nmpconv.errors import VerifyError
 from nmpconv.ir import Graph

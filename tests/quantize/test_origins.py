@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_nets import RELU, RELU6, Feed, Net, evidence, feeds, in_bits, integer, observed, residual
+from float_nets import RELU, RELU6, Feed, evidence, feeds, in_bits, integer, observed, residual
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from float_nets import RELU, Net, closeness, feeds, in_bits, observed
+from float_nets import RELU, closeness, feeds, in_bits, observed
+from nets import Net
 from onnx_net import Net as OnnxNet
 
 from nmpconv.ir import Graph

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from float_nets import RELU, Net, evidence, feeds, in_bits, integer, observed, on_grids
+from float_nets import RELU, evidence, feeds, in_bits, integer, observed, on_grids
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.errors import InputError, UnsupportedModel

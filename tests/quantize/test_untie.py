@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float_nets import Net, feeds, in_bits, observed
+from float_nets import feeds, in_bits, observed
+from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.fit import Fitter, integer_outputs
