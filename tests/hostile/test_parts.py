@@ -1,10 +1,12 @@
-"""A concatenation whose inputs lie in its output: taken where they belong, refused anywhere else."""
+"""Plans of hostile files: parts of a concatenation anywhere but where they belong, operands that are gone, disorder."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from nets import Net, grid
+from nets import Net, grid, placed
 
 from nmpconv import _nmp
 from nmpconv.file import flat
@@ -13,8 +15,7 @@ from nmpconv.graph.text import parse
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
-PLAN = 7  # the status
-
+PLAN, ORDER = 7, 8  # statuses
 
 TEXT = """
 graph net
@@ -44,6 +45,17 @@ def test_runs(file: bytes) -> None:
     np.testing.assert_array_equal(y, wanted)
 
 
+def refusal(root: dict[str, Any]) -> tuple[int, str]:
+    """Status and sentence for a file of these tables."""
+    data = np.frombuffer(flat.pack(root), np.uint8)
+    memory = np.zeros(len(data) + 64, np.uint8)
+    model = memory[-memory.ctypes.data % 64 :][: len(data)]
+    model[:] = data
+    with pytest.raises(_nmp.Fault) as refused:
+        _nmp.inspect(model)
+    return refused.value.args[0], refused.value.args[2]
+
+
 @pytest.mark.parametrize(
     ("tensor", "offset", "what"),
     [
@@ -60,14 +72,9 @@ def test_refused_elsewhere(file: bytes, tensor: str, offset: int, what: str) -> 
     for op in root["ops"]:
         op["live_end"] = 0
     next(t for t in root["tensors"] if t["name"] == tensor)["offset"] = offset
-    data = np.frombuffer(flat.pack(root), np.uint8)
-    memory = np.zeros(len(data) + 64, np.uint8)
-    model = memory[-memory.ctypes.data % 64 :][: len(data)]
-    model[:] = data
-    with pytest.raises(_nmp.Fault) as refused:
-        _nmp.inspect(model)
-    assert refused.value.args[0] == PLAN
-    assert what in refused.value.args[2]
+    found, sentence = refusal(root)
+    assert found == PLAN
+    assert what in sentence
 
 
 def test_the_same_input_twice_is_copied() -> None:
@@ -79,3 +86,28 @@ def test_the_same_input_twice_is_copied() -> None:
     x = np.arange(-16, 16, dtype=np.int8).reshape(1, 2, 4, 4)
     (y,) = runtime.load(to_bytes(plan_memory.run(net.graph("y")), {})).run(x)
     np.testing.assert_array_equal(y, np.concatenate([2 * x, 2 * x], axis=1))
+
+
+def test_a_second_operand_that_was_overwritten() -> None:
+    """b in the place of a, which the next op reads: as its first operand it is the op in place that is to blame."""
+    net = Net(grid=grid(8, 0))
+    net.input("x", 1, 64)
+    net.op("add", "x x", "a")
+    net.op("requantize", "a", "b")
+    net.op("add", "b a", "y")
+    root = flat.unpack(to_bytes(placed(net.graph("y"), x=0, a=64, b=64, y=128), {}))
+    found, sentence = refusal(root)
+    assert (found, sentence) == (PLAN, "overwritten before its last use, at offset")
+
+
+def test_a_result_that_stands_before_the_inputs() -> None:
+    net = Net(grid=grid(8, 0))
+    net.input("x", 1, 64)
+    net.op("requantize", "x", "y")
+    root = flat.unpack(to_bytes(placed(net.graph("y")), {}))
+    root["tensors"].reverse()
+    (op,) = root["ops"]
+    op["inputs"], op["outputs"] = [1], [0]
+    root["inputs"][0]["tensor"], root["outputs"][0]["tensor"] = 1, 0
+    found, sentence = refusal(root)
+    assert (found, sentence) == (ORDER, "outputs are not in order")

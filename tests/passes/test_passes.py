@@ -231,6 +231,14 @@ def test_every_numbered_case_of_a_pass_is_there(folder: str) -> None:
         assert numbered and set(numbered) <= set(shown), name
 
 
+def test_every_pass_has_cases() -> None:
+    """A pass is a module with `run`."""
+    root = Path(import_module("nmpconv.passes").__path__[0])
+    passes = {path.stem for path in root.glob("*/*.py") if "\ndef run(" in path.read_text(encoding="utf-8")}
+    assert {"legalize", "bands", "prune"} < passes
+    assert passes <= {path.parent.name for path in CASES}
+
+
 def test_every_case_says_what() -> None:
     assert [path.name for path in CASES if not path.read_text(encoding="utf-8").startswith("# ")] == []
     assert len(CASES) >= 100

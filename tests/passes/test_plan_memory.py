@@ -98,3 +98,38 @@ def test_bands_cost_no_more_than_their_share() -> None:
     assert plan_memory.peak(run(heavy)) == 3 * 65536
     assert plan_memory.peak(run(heavy, share=0.01)) == 2 * 65536 + 4096
     assert run(CHAIN, share=0.01) == run(CHAIN)
+    # Two bands of each of four convolutions: four calls more, 24000 MACs of 294912.
+    assert plan_memory.peak(run(CHAIN, share=0.0813)) == 2048
+    assert plan_memory.peak(run(CHAIN, share=0.0815)) == 1600
+
+
+def test_a_result_inside_of_a_concatenation_over_its_input() -> None:
+    """The result begins 256 bytes behind the beginning of what it is placed in."""
+    made = nets.Net(grid=nets.grid(8, 0))
+    made.input("x", 1, 16, 8, 8)
+    made.input("z", 1, 4, 8, 16)
+    made.conv("x", "a", 8, 3)
+    made.op("reshape", "z", "t", shape=(1, 8, 8, 8))
+    made.op("max_pool", "t", "b", kernel_h=2, stride_h=2)
+    made.op("concat", "b a", "y", axis=1)
+    graph = made.graph("y")
+    assert peak(graph) == 512 + 1024 + 1024
+    planned = run(graph, 0)
+    assert list(_places(planned)) == [] and list(_intact(planned)) == []
+    assert plan_memory.peak(planned) == lower_bound(graph, bands=64) < 512 + 1024 + 256 + 256
+    assert planned["a"].offset == planned["y"].offset + 256
+
+
+def test_results_that_had_better_have_places_early() -> None:
+    """A pointwise convolution from the one before it on, a concatenation of channels from its convolutions on."""
+    made = nets.Net(grid=nets.grid(8, 0))
+    made.input("x", 1, 4, 4, 2)
+    made.conv("x", "a", 2, 3)
+    made.conv("a", "b", 2)
+    made.op("requantize", "b", "r")
+    made.conv("r", "c", 2)
+    made.conv("c", "d", 2, 3)
+    made.conv("c", "e", 2)
+    made.op("concat", "d e", "y", axis=3)
+    made.op("concat", "y y", "z", axis=2)
+    assert list(plan_memory._early(made.graph("z"))) == [("b", 0), ("y", 4)]
