@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,13 +12,24 @@ import onnx.parser
 from onnx import helper, numpy_helper
 
 
-def build(text: str, opset: int, path=None, header: str = "") -> onnx.ModelProto:
+def build(
+    text: str,
+    opset: int,
+    path: Path | None = None,
+    header: str = "",
+    arrays: Mapping[str, np.ndarray] | None = None,
+    name: str = "g",
+) -> onnx.ModelProto:
     """Declared tensors that nothing produces become random weights; those named var* are positive.
 
-    text: a graph in the syntax of onnx.parser without its name. path: where to save the model, if anywhere.
+    text: a graph in the syntax of onnx.parser without its name; "[name] y = Relu(x)" names a node. path: where to save
+    the model, if anywhere. arrays: constants that have these numbers, float64 as float32.
     """
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{header}]> g {text}')
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{header}]> {name} {text}')
     graph = model.graph
+    for key, array in (arrays or {}).items():
+        data = np.asarray(array)
+        graph.initializer.append(numpy_helper.from_array(data.astype(np.float32) if data.dtype == float else data, key))
     known = {t.name for t in graph.initializer} | {name for node in graph.node for name in node.output}
     for value in graph.value_info:
         if value.name in known:

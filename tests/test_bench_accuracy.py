@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
+from onnx_text import build
 from PIL import Image
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
@@ -41,18 +42,10 @@ def zoo_folder(tmp_path: Path) -> Path:
     about = {"task": "classification", "data": "cifar10", "mean": [0.0], "std": [255.0]}
     (tmp_path / "zoo" / "zoo.json").write_text(json.dumps({NAME: about}))
     weights = rng.normal(size=(3, 3 * SIDE * SIDE)).astype(np.float32)
-    nodes = [
-        helper.make_node("Flatten", ["x"], ["f"]),
-        helper.make_node("MatMul", ["f", "w"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["y"]),
-    ]
-    ports = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
-        for n, s in (("x", ["n", 3, SIDE, SIDE]), ("y", ["n", 3]))
-    ]
-    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(weights.T.copy(), "w")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
-    onnx.save(model, tmp_path / "zoo" / "models" / f"{NAME}.onnx")
+    text = (
+        f"(float[n,3,{SIDE},{SIDE}] x) => (float[n,3] y) {{ f = Flatten(x) logits = MatMul(f, w) y = Softmax(logits) }}"
+    )
+    build(text, 11, tmp_path / "zoo" / "models" / f"{NAME}.onnx", arrays={"w": weights.T})
     return tmp_path / "zoo"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
+from onnx_text import build
 
 from nmpconv.pipeline import Options, convert
 
@@ -28,16 +28,14 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
             "v": rng.normal(0, 1, (5, channels)),
         }
         side = kernel // 2
-        text = f"""<ir_version: 8, opset_import: ["" : 13]> net (float[1,3,8,8] x) => (float[1,5] y) {{
-            c = Conv <pads = [{side},{side},{side},{side}]> (x, w, b)
-            r = Relu (c)
-            g = GlobalAveragePool (r)
-            f = Flatten (g)
-            y = Gemm <transB = 1> (f, v)
+        text = f"""(float[1,3,8,8] x) => (float[1,5] y) {{
+            c = Conv<pads=[{side},{side},{side},{side}]>(x, w, b)
+            r = Relu(c)
+            g = GlobalAveragePool(r)
+            f = Flatten(g)
+            y = Gemm<transB=1>(f, v)
         }}"""
-        net = onnx.parser.parse_model(text)
-        net.graph.initializer.extend(onnx.numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items())
-        onnx.save(net, folder / "net.onnx")
+        build(text, 13, folder / "net.onnx", arrays=weights, name="net")
         options = Options(bits=bits, widths="strict", test_vectors=1)
         result = convert(folder / "net.onnx", {"": folder / "x.npy"}, options, lambda *progress: None)
         (folder / "net.nmp").write_bytes(result.data)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from nets import Net
-from onnx import TensorProto, helper, numpy_helper
+from onnx_text import build
 
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
 from nmpconv.calib.observers import observe
@@ -72,12 +72,8 @@ def test_observe_names_the_tensor_and_sample_that_is_not_finite() -> None:
 
 def dynamic_model() -> onnx.ModelProto:
     """x [N, C=3] -> Relu "mid" -> Gemm -> y."""
-    weights = numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")
-    nodes = [helper.make_node("Relu", ["x"], ["mid"]), helper.make_node("Gemm", ["mid", "w"], ["y"])]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])
-    made = helper.make_graph(nodes, "m", [x], [y], [weights])
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    text = "(float[N,3] x) => (float[N,3] y) { mid = Relu(x) y = Gemm(mid, w) }"
+    return build(text, 13, arrays={"w": np.eye(3)})
 
 
 def test_onnx_engine_binds_shapes_and_fetches_inner_tensors(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import nets
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_text import build
 from PIL import Image
 
 from nmpconv.file.writer import to_bytes
@@ -31,26 +32,17 @@ def onnx_model(*, channels: int = 3, softmax: bool = True, weight: float = 1.0, 
         "w2": rng.normal(0, 1, (CLASSES, 4)),
         "b2": rng.normal(0, 0.2, CLASSES),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], "conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"], "relu"),
-        helper.make_node("GlobalAveragePool", ["r"], ["g"], "pool"),
-        helper.make_node("Flatten", ["g"], ["f"], "flatten"),
-        helper.make_node("Gemm", ["f", "w2", "b2"], ["logits"], "fc", transB=1),
-    ]
-    last = "logits"
-    if extra:
-        nodes.append(helper.make_node(extra, [last], ["odd"], "odd_one"))
-        last = "odd"
-    nodes.append(helper.make_node("Softmax" if softmax else "Identity", [last], ["y"], "last"))
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, SIZE, SIZE])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, CLASSES])],
-        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    last, odd = ("odd", f"[odd_one] odd = {extra}(logits)") if extra else ("logits", "")
+    text = f"""(float[1,{channels},{SIZE},{SIZE}] x) => (float[1,{CLASSES}] y) {{
+        [conv] c = Conv<pads=[1,1,1,1]>(x, w1, b1)
+        [relu] r = Relu(c)
+        [pool] g = GlobalAveragePool(r)
+        [flatten] f = Flatten(g)
+        [fc] logits = Gemm<transB=1>(f, w2, b2)
+        {odd}
+        [last] y = {"Softmax" if softmax else "Identity"}({last})
+    }}"""
+    return build(text, 13, arrays=arrays, name="tiny")
 
 
 def nhwc_model() -> onnx.ModelProto:

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from onnx_text import build
 
 from nmpconv import pipeline, targets
 from nmpconv.calib.engine import Refused
@@ -70,19 +71,13 @@ def test_dry_run_writes_nothing(cli) -> None:
 
 def test_dry_run_of_a_comparison_with_something_large(cli) -> None:
     """Truth is 0 or 1, whatever it was compared with: no requantize follows."""
-    x, y = (helper.make_tensor_value_info(name, kind, [1, 4]) for name, kind in (("x", 1), ("y", 9)))
-    node = helper.make_node("Less", ["x", "k"], ["y"])
-    k = helper.make_tensor("k", 1, [], [1e30])
-    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y], [k])), "less.onnx")
+    build("(float[1,4] x) => (bool[1,4] y) <float k = {1e30}> { y = Less(x, k) }", 13, "less.onnx")
     found = cli("convert", "less.onnx", "--dry-run", "--json").json
     assert [layer["op"] for layer in found["layers"]] == ["greater"]
 
 
 def test_weights_beyond_all_grids_are_refused(cli) -> None:
-    x, y = (helper.make_tensor_value_info(name, 1, [1, 4]) for name in "xy")
-    node = helper.make_node("Gemm", ["x", "w"], ["y"], alpha=1e30)
-    w = helper.make_tensor("w", 1, [4, 4], [1.0] * 16)
-    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y], [w])), "gemm.onnx")
+    build("(float[1,4] x) => (y) { y = Gemm<alpha=1e30>(x, w) }", 13, "gemm.onnx", arrays={"w": np.ones((4, 4))})
     ran = cli("convert", "gemm.onnx", "--dry-run")
     assert ran.code == ExitCode.UNSUPPORTED
     assert "weights of 1e+30; instead: at most 1.17137e+21" in ran.err

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx_text import build
 from PIL import Image
 
 from nmpconv.errors import ExitCode
@@ -28,24 +28,19 @@ def detector() -> onnx.ModelProto:
         "corners": np.zeros((8, 3, SIDE, SIDE)) + 1e-9,
         "corners_bias": np.array([*LEFT, *RIGHT]) / SIDE,
     }
-    shapes = {"two": np.array([1, 2, 2]), "four": np.array([1, 2, 4])}
-    nodes = [
-        helper.make_node("Conv", ["x", "halves", "halves_bias"], ["c"], "halves", strides=[SIDE, SIDE // 2]),
-        helper.make_node("Transpose", ["c"], ["t"], "turned", perm=[0, 2, 3, 1]),
-        helper.make_node("Reshape", ["t", "two"], ["scores"], "scores"),
-        helper.make_node("Conv", ["x", "corners", "corners_bias"], ["b"], "corners"),
-        helper.make_node("Reshape", ["b", "four"], ["boxes"], "boxes"),
-    ]
-    value = helper.make_tensor_value_info
-    constants = {**{name: data.astype(np.float32) for name, data in arrays.items()}, **shapes}
-    graph = helper.make_graph(
-        nodes,
-        "detector",
-        [value("x", 1, [1, 3, SIDE, SIDE])],
-        [value("scores", 1, [1, 2, 2]), value("boxes", 1, [1, 2, 4])],
-        [numpy_helper.from_array(data, name) for name, data in constants.items()],
+    return build(
+        f"""(float[1,3,{SIDE},{SIDE}] x) => (float[1,2,2] scores, float[1,2,4] boxes)
+            <int64[3] two = {{1,2,2}}, int64[3] four = {{1,2,4}}> {{
+            [halves] c = Conv<strides=[{SIDE},{SIDE // 2}]>(x, halves, halves_bias)
+            [turned] t = Transpose<perm=[0,2,3,1]>(c)
+            [scores] scores = Reshape(t, two)
+            [corners] b = Conv(x, corners, corners_bias)
+            [boxes] boxes = Reshape(b, four)
+        }}""",
+        13,
+        arrays=arrays,
+        name="detector",
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 @pytest.fixture

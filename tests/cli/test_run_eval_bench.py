@@ -14,7 +14,8 @@ import cli_files
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_text import build
 from PIL import Image
 
 from nmpconv.cli import options, show
@@ -38,17 +39,9 @@ def float_twin(*, softmax: bool) -> onnx.ModelProto:
     scale = np.ldexp(1.0, graph["w"].quant.exponents)[:, None, None, None]
     weights = graph["w"].data.transpose(0, 3, 1, 2) * scale * 64
     bias = graph["b"].data * 0.25 - weights.sum(axis=(1, 2, 3)) * (0.5 / 64)
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
-        helper.make_node("Flatten", ["c"], ["f" if softmax else "y"], "flatten"),
-    ]
-    if softmax:
-        nodes.append(helper.make_node("Softmax", ["f"], ["y"], "softmax"))
-    tensors = [numpy_helper.from_array(a.astype(np.float32), n) for n, a in (("w", weights), ("b", bias))]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
-    made = helper.make_graph(nodes, "twin", [x], [y], tensors)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    last = "[flatten] f = Flatten(c) [softmax] y = Softmax(f)" if softmax else "[flatten] y = Flatten(c)"
+    text = f"(float[1,3,8,8] x) => (float[1,3] y) {{ [conv] c = Conv(x, w, b) {last} }}"
+    return build(text, 13, arrays={"w": weights, "b": bias}, name="twin")
 
 
 def test_run_names_the_classes(cli) -> None:

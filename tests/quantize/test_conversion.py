@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx_text import build
 from PIL import Image
 
 from nmpconv.errors import InputError, UsageError
@@ -31,6 +31,21 @@ STRICT = {"widths": "strict", "equalize": "vector", "rounding": "gptq"}
 PIXELS = Preprocess(mean=(120.0, 110.0, 100.0), std=(60.0,))
 
 
+TINY = """(float[1,3,8,8] x) => (float[1,5] y) {
+    [conv1] c1 = Conv<pads=[1,1,1,1]>(x, w1, b1)
+    [relu] r1 = Relu(c1)
+    [depthwise] c2 = Conv<pads=[1,1,1,1],group=6>(r1, w2, b2)
+    [clip] r2 = Clip(c2, zero, six)
+    [conv3] c3 = Conv(r2, w3, b3)
+    [add] s = Add(c3, r1)
+    [max] m = MaxPool<kernel_shape=[2,2],strides=[2,2]>(s)
+    [mean] g = GlobalAveragePool(m)
+    [flatten] f = Flatten(g)
+    [fc] logits = Gemm<transB=1>(f, w4, b4)
+    [softmax] y = Softmax<axis=1>(logits)
+}"""
+
+
 def model() -> onnx.ModelProto:
     """x -> conv, relu -> depthwise, clip -> conv + skip (`s`) -> max pool -> mean -> gemm (`logits`) -> softmax `y`."""
     rng = np.random.default_rng(11)
@@ -46,27 +61,7 @@ def model() -> onnx.ModelProto:
         "zero": np.zeros(()),
         "six": np.full((), 6.0),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c1"], ["r1"], "relu"),
-        helper.make_node("Conv", ["r1", "w2", "b2"], ["c2"], "depthwise", pads=[1, 1, 1, 1], group=6),
-        helper.make_node("Clip", ["c2", "zero", "six"], ["r2"], "clip"),
-        helper.make_node("Conv", ["r2", "w3", "b3"], ["c3"], "conv3"),
-        helper.make_node("Add", ["c3", "r1"], ["s"], "add"),
-        helper.make_node("MaxPool", ["s"], ["m"], "max", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("GlobalAveragePool", ["m"], ["g"], "mean"),
-        helper.make_node("Flatten", ["g"], ["f"], "flatten"),
-        helper.make_node("Gemm", ["f", "w4", "b4"], ["logits"], "fc", transB=1),
-        helper.make_node("Softmax", ["logits"], ["y"], "softmax", axis=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
-        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return build(TINY, 13, arrays=arrays, name="tiny")
 
 
 @dataclass
@@ -411,8 +406,7 @@ FIRST_IS_CONSTANT = {
 @pytest.mark.parametrize("text", FIRST_IS_CONSTANT.values(), ids=FIRST_IS_CONSTANT)
 def test_plan_of_constants(text: str, bits: str, tmp_path: Path) -> None:
     """A dry run walks through the passes of a conversion, so constants have grids wherever they stand."""
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> g (float[1,5,4] x) => (y) {{ {text} }}')
-    onnx.save(model, tmp_path / "m.onnx")
+    build(f"(float[1,5,4] x) => (y) {{ {text} }}", 13, tmp_path / "m.onnx")
     planned = plan(tmp_path / "m.onnx", Options(bits=bits))
     assert reader.read(planned.data)
     np.save(tmp_path / "x.npy", np.linspace(-1, 1, 40, dtype=np.float32).reshape(2, 5, 4))
@@ -424,26 +418,16 @@ def test_plan_of_constants(text: str, bits: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bias_bits", [0, 8])
 def test_plan_of_large_biases(bias_bits: int, tmp_path: Path) -> None:
-    text = "g (float[1,4] x) => (y) <float[4,3] w, float[3] b = {1e12, -5.0, 127.9}> { y = Gemm(x, w, b) }"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
-    model.graph.initializer.append(numpy_helper.from_array(np.ones((4, 3), np.float32), "w"))
-    onnx.save(model, tmp_path / "m.onnx")
+    text = "(float[1,4] x) => (y) <float[3] b = {1e12, -5.0, 127.9}> { y = Gemm(x, w, b) }"
+    build(text, 13, tmp_path / "m.onnx", arrays={"w": np.ones((4, 3))})
     assert plan(tmp_path / "m.onnx", Options(bias_bits=bias_bits, widths="strict")).data
 
 
 def test_a_padding_value_may_lie_beyond_the_activation(tmp_path):
     """Clip to [0, 1], then padding with -1: what the activation left of the range does not bind the padding."""
-    nodes = [
-        helper.make_node("Clip", ["x", "low", "high"], ["c"]),
-        helper.make_node("Pad", ["c", "pads", "value"], ["y"]),
-    ]
-    arrays = {"low": 0.0, "high": 1.0, "value": -1.0}
-    constants = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in arrays.items()]
-    constants.append(numpy_helper.from_array(np.array([0, 1, 0, 1]), "pads"))
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, w]) for n, w in (("x", 4), ("y", 6)))
     path = tmp_path / "pad.onnx"
-    opset = [helper.make_opsetid("", 13)]
-    onnx.save(helper.make_model(helper.make_graph(nodes, "pad", [x], [y], constants), opset_imports=opset), path)
+    bounds = "float low = {0}, float high = {1}, float value = {-1}, int64[4] pads = {0,1,0,1}"
+    build(f"(float[1,4] x) => (y) <{bounds}> {{ c = Clip(x, low, high) y = Pad(c, pads, value) }}", 13, path)
     np.save(tmp_path / "x.npy", np.array([[-2.0, 0.25, 0.5, 2.0]], np.float32))
     result = convert(path, {"x": tmp_path / "x.npy"}, Options(widths="strict"), lambda *_: None)
     [got] = runtime.load(result.data).run_float(np.load(tmp_path / "x.npy"))

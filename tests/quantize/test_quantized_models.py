@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
+from onnx_text import build
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from typer.testing import CliRunner
 
@@ -150,37 +151,31 @@ def torch_style(*, annotate: bool) -> onnx.ModelProto:
         "sc": np.float32(0.05),
         "zc": np.uint8(120),
     }
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"]),
-        helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
-        helper.make_node("DequantizeLinear", ["w1", "s1", "z1"], ["w1d"], axis=0),
-        helper.make_node("Conv", ["xd", "w1d", "b1"], ["c1"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c1"], ["r1"]),
-        helper.make_node("QuantizeLinear", ["r1", "sa", "za"], ["r1q"]),
-        helper.make_node("DequantizeLinear", ["r1q", "sa", "za"], ["r1d"]),
-        helper.make_node("QuantizeLinear", ["w2", "s2", "z2"], ["w2q"]),
-        helper.make_node("DequantizeLinear", ["w2q", "s2", "z2"], ["w2d"]),
-        helper.make_node("Conv", ["r1d", "w2d"], ["c2"]),
-        helper.make_node("QuantizeLinear", ["c2", "sc", "zc"], ["c2q"]),
-        helper.make_node("DequantizeLinear", ["c2q", "sc", "zc"], ["c2d"]),
-        helper.make_node("Conv", ["c2d", "w2d"], ["c3"]),
-        helper.make_node("Add", ["c3", "r1d"], ["t"]),
-    ]
-    if annotate:
-        for name in ("c3", "t"):
-            nodes.append(helper.make_node("QuantizeLinear", [name, "sc", "zc"], [f"{name}q"]))
-            nodes.append(helper.make_node("DequantizeLinear", [f"{name}q", "sc", "zc"], [f"{name}d"]))
-        nodes[13].input[0] = "c3d"
-        nodes[13], nodes[14], nodes[15] = nodes[14], nodes[15], nodes[13]
-    nodes.append(helper.make_node("GlobalAveragePool", ["td" if annotate else "t"], ["y"]))
-    graph = helper.make_graph(
-        nodes,
-        "qat",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 1, 1])],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()],
+    pair = "{0}q = QuantizeLinear({0}, sc, zc) {0}d = DequantizeLinear({0}q, sc, zc)"
+    c3, t = ("c3d", "td") if annotate else ("c3", "t")
+    return build(
+        f"""(float[1,3,8,8] x) => (float[1,8,1,1] y) {{
+            xq = QuantizeLinear(x, sx, zx)
+            xd = DequantizeLinear(xq, sx, zx)
+            w1d = DequantizeLinear<axis=0>(w1, s1, z1)
+            c1 = Conv<pads=[1,1,1,1]>(xd, w1d, b1)
+            r1 = Relu(c1)
+            r1q = QuantizeLinear(r1, sa, za)
+            r1d = DequantizeLinear(r1q, sa, za)
+            w2q = QuantizeLinear(w2, s2, z2)
+            w2d = DequantizeLinear(w2q, s2, z2)
+            c2 = Conv(r1d, w2d)
+            {pair.format("c2")}
+            c3 = Conv(c2d, w2d)
+            {pair.format("c3") if annotate else ""}
+            t = Add({c3}, r1d)
+            {pair.format("t") if annotate else ""}
+            y = GlobalAveragePool({t})
+        }}""",
+        13,
+        arrays=arrays,
+        name="qat",
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 @pytest.mark.parametrize("annotate", [True, False])
