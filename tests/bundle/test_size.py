@@ -61,21 +61,26 @@ def test_instructions_of_small_layers(zoo: Path, tmp_path: Path, measured: Calla
     assert measured("mps3-an547", tmp_path / "net.nmp").instructions < AD_ON_M55
 
 
-@pytest.fixture
-def created(tmp_path: Path, need_tool: Callable[..., str]) -> Callable[[Path, Path], str]:
-    """The status of nmp_create for a file, with the interpreter of another file's bundle."""
-    compiler = need_tool("gcc", "clang")
+@pytest.fixture(scope="module")
+def own(make: Make) -> Path:
+    """int8, one 1x1 convolution of 8 channels, and what follows it."""
+    return make(kernel=1)
 
-    def status(own: Path, file: Path) -> str:
-        for path, content in bundle(own.read_bytes()).items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_bytes(content)
-        program = tmp_path / "refused"
-        sources = [*sorted((tmp_path / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
-        subprocess.run([compiler, "-std=c11", "-O1", f"-I{tmp_path / 'src'}", *sources, "-o", program], check=True)
-        return subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
 
-    return status
+@pytest.fixture(scope="module")
+def created(
+    own: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]
+) -> Callable[[Path], str]:
+    """The status of nmp_create for a file, with the interpreter of `own`'s bundle."""
+    folder = tmp_path_factory.mktemp("refused")
+    for path, content in bundle(own.read_bytes()).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    program = folder / "refused"
+    sources = [*sorted((folder / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
+    compile_ = [need_tool("gcc", "clang"), "-std=c11", "-O1", f"-I{folder / 'src'}"]
+    subprocess.run([*compile_, *sources, "-o", program], check=True)
+    return lambda file: subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -86,10 +91,11 @@ def created(tmp_path: Path, need_tool: Callable[..., str]) -> Callable[[Path, Pa
         pytest.param({"channels": 16}, id="a longer sum"),
     ],
 )
-def test_what_is_left_out_is_refused(other: dict[str, int | str], make: Make, created: Callable[..., str]) -> None:
-    own = make(kernel=1)
-    assert created(own, own) == FINE
-    assert created(own, make(**{"kernel": 1, **other})) == NOT_BUILT
+def test_what_is_left_out_is_refused(
+    other: dict[str, int | str], make: Make, own: Path, created: Callable[[Path], str]
+) -> None:
+    assert created(own) == FINE
+    assert created(make(**{"kernel": 1, **other})) == NOT_BUILT
 
 
 def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
