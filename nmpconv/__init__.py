@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "Bisected",
     "Built",
     "Converted",
     "__version__",
     "bench",
+    "bisect",
     "build",
     "bundle",
     "convert",
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from nmpconv.api.evaluation import evaluate
     from nmpconv.api.files import bench, bundle, export, inspect
     from nmpconv.api.pages import html_report
+    from nmpconv.api.searching import Bisected, bisect
     from nmpconv.api.template import init
     from nmpconv.run.runtime import load
 else:
@@ -43,6 +46,8 @@ else:
         "Converted": "nmpconv.api.conversion",
         "evaluate": "nmpconv.api.evaluation",
         "bench": "nmpconv.api.files",
+        "bisect": "nmpconv.api.searching",
+        "Bisected": "nmpconv.api.searching",
         "build": "nmpconv.api.building",
         "Built": "nmpconv.api.building",
         "bundle": "nmpconv.api.files",

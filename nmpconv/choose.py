@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nmpconv.fit import Fitter, Prepared, Recipe, Score, Unequal
+from nmpconv.fit import EQUALIZATIONS, Fitter, Prepared, Recipe, Score, Unequal
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.equalize import fewest_bits
 from nmpconv.progress import Progress
 
-EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 HELD_OUT = 6  # images that are enough to hold a third of them out
 # Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
 BALANCED_16_DB = 3.0

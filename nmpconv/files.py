@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import stat
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmpconv.errors import InputError, OutputError
 
@@ -20,6 +22,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    import numpy as np
 
 try:
     import fcntl
@@ -136,6 +141,19 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             os.close(handle)
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays by name as the bytes of an .npz file; the same arrays give the same bytes."""
+    from numpy.lib import format  # not loaded for --help
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            # Not numpy.savez: an array may have any name, its own arguments' too.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
+                format.write_array(file, array)
+    return buffer.getvalue()
 
 
 def _prefix(path: Path) -> str:

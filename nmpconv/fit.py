@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -31,6 +32,8 @@ GUARD_IMAGES = 8  # that an equalized float model is compared with the original 
 BATCH = 8  # images that go through the integer reference at a time
 WORKERS = 2  # recipes tried at a time; each holds the activations of its images
 
+EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+
 T = TypeVar("T")
 
 
@@ -49,6 +52,12 @@ class Recipe:
     equalize: str
     gptq: bool
     zero_points: bool = True
+
+    @staticmethod
+    def of(text: str) -> Recipe | None:
+        """What `str` made a text of; None of any other text."""
+        every = (Recipe(*one) for one in product(EQUALIZATIONS, (False, True), (False, True)))
+        return next((recipe for recipe in every if str(recipe) == text), None)
 
     def __str__(self) -> str:
         rounding = "gptq" if self.gptq else "nearest"

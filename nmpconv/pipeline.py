@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, advice, auto, nearly_free, recipes, same_function, schedule
+from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, same_function, schedule
 from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
@@ -47,7 +47,7 @@ REPORT_IMAGES = 32
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
-NOT_KEPT |= {"goal", "decoder", "budget", "journal"}
+NOT_KEPT |= {"goal", "decoder", "budget", "journal", "levers"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 HELD_MOST = 200  # images that candidates are measured on
 
@@ -64,7 +64,7 @@ class Options:
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
     `nmpconv.targets`; the memory plan is made for it. preprocess: for image inputs, by input name or one for all.
     outputs: where to cut the graph. recipe: a file that has these choices, and choices for single tensors and ops.
-    save_recipe: a file to write what was decided to.
+    save_recipe: a file to write what was decided to. levers: measure what would help most.
     """
 
     bits: str = "8"
@@ -94,6 +94,7 @@ class Options:
     journal: Path | None = None
     recipe: Path | None = None
     save_recipe: Path | None = None
+    levers: bool = False
     max_images: int | None = None
     max_pixels: int | None = None
 
@@ -230,6 +231,13 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     told = advice.quality(options.bits, options.widths, len(images), score, report.sqnr_by_head)
     pixels = advice.normalization(graph, samples, [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)])
     report = replace(report, warnings=(*missed, *pixels, *told))
+    if options.levers and len(images) >= HELD_OUT:
+        trial = replace(_trial(feeds, samples, images, options), metadata=_metadata(model, options, recipe, len(feeds)))
+        fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+        trials = Trials(fitter, recipe, trial)
+        base = trials.convert(choices)
+        pairs = levers.measured(trials, choices, base, levers.proposals(trials, base, report.noise.shares), progress)
+        report = replace(report, levers=tuple(lever for lever, _ in pairs))
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
@@ -295,14 +303,24 @@ def _trial(
         fitted: Sequence[Mapping[str, np.ndarray]] = images
     else:
         held, fitted = used[::3], [image for i, image in enumerate(images) if i % 3]
-    labels = next((s.labels for s in samples.values() if s.labels is not None), None)
+    labels = labels_of(samples)
+    known = None if labels is None else [labels[i] for i in held]
+    return Trial(feeds.subset(held), known, fitted, finisher(options), target=options.target)
+
+
+def labels_of(samples: Mapping[str, Samples]) -> Sequence[int] | None:
+    """Of the samples, where any input's have some."""
+    return next((s.labels for s in samples.values() if s.labels is not None), None)
+
+
+def finisher(options: Options) -> Callable[[Graph], Graph]:
+    """What makes the planned graph of an integer one."""
 
     def finish(whole: Graph) -> Graph:
         slim = drop_channels.run(whole) if options.drop_channels else whole
         return schedule.planned(slim, options.max_ram, options.target, Trace())
 
-    known = None if labels is None else [labels[i] for i in held]
-    return Trial(feeds.subset(held), known, fitted, finish, target=options.target)
+    return finish
 
 
 def _metric(goal: auto.Goal | None, size: Size | None, decoder: str | None) -> tuple[Callable[[], Measure], str] | None:

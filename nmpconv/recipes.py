@@ -210,6 +210,16 @@ def to_text(
     )
 
 
+def lines(convert: Mapping[str, Any], rows: Sequence[tuple[str, str, Mapping[str, Any]]], head: str = "") -> str:
+    """A recipe of a few rows: the table, the name and what is said of each. head: comments."""
+    parts = [*head.splitlines(), *(["[convert]"] if convert else [])]
+    parts += [f"{key} = {_value(value)}" for key, value in convert.items()]
+    for table in ("tensors", "ops"):
+        found = [f"{_string(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
+        parts += [f"[{table}]", *found] if found else []
+    return "\n".join(parts) + "\n"
+
+
 def _row(row: Mapping[str, Any]) -> str:
     return "{ " + ", ".join(f"{key} = {_value(value)}" for key, value in row.items()) + " }"
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmpconv import targets
+from nmpconv import fixed, targets
 from nmpconv.accuracy import infer
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Feeds
+from nmpconv.file.reader import Tensor
 from nmpconv.file.writer import to_bytes
-from nmpconv.fit import Fitter, Recipe, heads, scored
+from nmpconv.fit import Fitter, Recipe, Score, heads, scored
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.measures import Measure
@@ -28,7 +29,6 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.exponents import provisional
 from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.run import runtime
 
 
@@ -105,14 +105,20 @@ class Trials:
         prepared = fitter.prepare(self.recipe.equalize, trial.fitted, Trace())
         whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
         planned = trial.finish(whole)
-        data, (got, metric) = to_bytes(planned, dict(trial.metadata)), self._outputs(plan_memory.run(whole))
-        score = scored(self._wanted, got, self.heads)
-        top1 = self.top1(got[self.heads[0]])
+        data, (score, top1, metric) = (
+            to_bytes(planned, dict(trial.metadata)),
+            self.run(to_bytes(plan_memory.run(whole), {})),
+        )
         drop = None if top1 is None or self.float_top1 is None else self.float_top1 - top1
         micro = trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
         one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), metric=metric)
         return Converted(one, prepared.ranged, data)
+
+    def run(self, data: bytes) -> tuple[Score, float | None, float | None]:
+        """A file of this model on the images: how near the float model, top-1 in %, and the metric."""
+        got, metric = self._outputs(data)
+        return scored(self._wanted, got, self.heads), self.top1(got[self.heads[0]]), metric
 
     def top1(self, scores: np.ndarray) -> float | None:
         """In %; None without labels, or where these are no scores of classes."""
@@ -121,20 +127,24 @@ class Trials:
             return None
         return 100 * float(np.mean(np.argmax(scores.reshape(len(scores), -1), axis=1) == np.asarray(labels)))
 
-    def _outputs(self, planned: Graph) -> tuple[dict[str, np.ndarray], float | None]:
+    def _outputs(self, data: bytes) -> tuple[dict[str, np.ndarray], float | None]:
         """Real values of the heads of all images, by the C interpreter; and the metric."""
-        net = runtime.load(to_bytes(planned, {}))
+        net = runtime.load(data)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         keep = [places[name] for name in self.heads]
         measure = self.trial.metric[0]() if self.trial.metric else None
         runs = []
         for i in range(len(self.trial.images)):
             image = self.trial.images[i]
-            outputs, found = infer(net, {n: integers(image[n], planned[n]) for n in planned.inputs}, keep)
+            feeds = {
+                port.name: _integers(image[port.name], net.model.tensors[port.tensor]) for port in net.model.inputs
+            }
+            outputs, found = infer(net, feeds, keep)
             runs.append(found)
             if measure is not None:
-                floats = [self._wanted[name][i] for name in planned.outputs]
-                measure.add(self._shaped(outputs), None, self._shaped(floats))
+                floats = [self._wanted[port.name][i] for port in net.model.outputs]
+                label = None if self.trial.labels is None else self.trial.labels[i]
+                measure.add(self._shaped(outputs), label, self._shaped(floats))
         found_heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self.heads)}
         return found_heads, None if measure is None or self._judged is None else self._judged(measure)
 
@@ -142,6 +152,10 @@ class Trials:
         """As the ONNX model has them."""
         graph = self.fitter.graph
         return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
+
+
+def _integers(x: np.ndarray, tensor: Tensor) -> np.ndarray:
+    return fixed.quantize(x, tensor.exponents[0], tensor.clip_min, tensor.clip_max).astype(tensor.dtype)
 
 
 def narrow(graph: Graph, choices: Choices, ranged: Graph, group: Sequence[str]) -> list[str]:

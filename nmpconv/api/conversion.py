@@ -34,6 +34,7 @@ OURS = (
     "example_inputs",
     "journal",
     "report",
+    "levers",
     "progress",
 )  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
@@ -83,7 +84,7 @@ def convert(
     save_recipe: Path | None = None,
     bits: choices.Bits = "8",
     goal: str | None = None,
-    decoder: str | None = None,
+    decoder: choices.Decoder | None = None,
     budget: Sequence[str] | None = None,
     journal: Path | None = None,
     strict: bool = False,
@@ -112,6 +113,7 @@ def convert(
     dry_run: bool = False,
     target: choices.Target | None = None,
     report: Path | None = None,
+    levers: bool | None = None,
     progress: Progress = silent,
 ) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
@@ -128,13 +130,15 @@ def convert(
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
     dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
     journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
-    report: an HTML file to write, see `nmpconv.html_report`. The others are as `nmpconv convert --help` tells.
+    report: an HTML file to write, see `nmpconv.html_report`. levers: measure the 16 bits that would help most, which
+    takes four more fits (`Report.levers`); None: where there is a report. The others are as `nmpconv convert --help`
+    tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
     told = {name: value for name, value in locals().items() if name not in OURS}
-    check(convert, told | {"progress": progress, "journal": journal, "report": report})
+    check(convert, told | {"progress": progress, "journal": journal, "report": report, "levers": levers})
     width, bias = str(bits), str(bias_bits)
     look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
     look |= {"resize": resize, "crop": crop}
@@ -166,6 +170,7 @@ def convert(
         save_profile=choices.path(save_profile),
         recipe=choices.path(recipe),
         save_recipe=choices.path(save_recipe),
+        levers=report is not None if levers is None else levers,
         max_images=limit,
         max_pixels=max_pixels,
     )

@@ -29,7 +29,7 @@ def evaluate(
     label_offset: int = 0,
     max_pixels: int | None = None,
     metric: Sequence[str] | None = None,
-    decoder: str | None = None,
+    decoder: choices.Decoder | None = None,
     boxes: str | Path | None = None,
     cpu: str | None = None,
     threads: int | None = None,

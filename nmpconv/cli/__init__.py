@@ -14,6 +14,7 @@ import typer
 from nmpconv import __version__
 from nmpconv.cli import (
     bench,
+    bisect,
     build,
     bundle,
     compare,
@@ -45,7 +46,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (convert, inspect, html_report, run, eval, bench, compare, bundle, export, init, build, ops):
+for command in (convert, inspect, html_report, run, eval, bisect, bench, compare, bundle, export, init, build, ops):
     app.command(command.NAME, no_args_is_help=command not in (build, ops))(talking(command.command))
 for known in device.app.registered_commands:
     assert known.callback is not None

@@ -13,7 +13,6 @@ import typer
 
 from nmpconv.cli import options
 from nmpconv.cli.flags import Group
-from nmpconv.detection import DECODER_NAMES
 
 COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
 
@@ -58,8 +57,8 @@ class Quantization(Group):
         ),
     ] = None
     decoder: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=f"What --goal ap50 reads the outputs as: {', '.join(DECODER_NAMES)}."),
+        options.Decoder | None,
+        typer.Option(help="What --goal ap50 reads the outputs as."),
     ] = None
     budget: Annotated[
         list[str] | None,
@@ -142,6 +141,14 @@ class Contents(Group):
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="Write a report to look at in a browser: layers, graph, histograms."),
+    ] = None
+    levers: Annotated[
+        bool | None,
+        typer.Option(
+            "--levers/--no-levers",
+            help="Measure what 16 bits at the costliest tensors would bring: four more fits; default: with --report.",
+            show_default=False,
+        ),
     ] = None
 
     def chosen(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import options, show
-from nmpconv.detection import DECODER_NAMES
 
 NAME = "eval"
 
@@ -36,9 +35,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    decoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"What ap reads the outputs as: {', '.join(DECODER_NAMES)}.")
-    ] = None,
+    decoder: options.DecoderName = None,
     boxes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")
     ] = None,
@@ -68,7 +65,7 @@ def command(
             label_offset=label_offset,
             max_pixels=max_pixels,
             metric=metric,
-            decoder=decoder,
+            decoder=options.value(decoder),
             boxes=boxes,
             cpu=cpu,
             threads=threads,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -93,6 +93,15 @@ class BiasBits(str, Enum):
     INT32 = "32"
 
 
+class Decoder(str, Enum):
+    NANODET = "nanodet"
+    ULTRAFACE = "ultraface"
+    YOLOV5 = "yolov5"
+    YOLOV8 = "yolov8"
+    YOLOX = "yolox"
+    YUNET = "yunet"
+
+
 class Layout(str, Enum):
     NCHW = "nchw"
     NHWC = "nhwc"
@@ -111,9 +120,17 @@ class Resize(str, Enum):
     LETTERBOX = "letterbox"
 
 
+DecoderName = Annotated[Decoder | None, typer.Option(help="What the metric ap reads the outputs as.")]
+
+
 def today(name: str) -> str:
     """What a flag is called now."""
     return OLDER.get(name, name)
+
+
+def value(choice: Enum | None) -> Any:
+    """As the functions of nmpconv take it."""
+    return None if choice is None else choice.value
 
 
 def given(model: Path) -> Path | bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nmpconv.cli import show
 
 if TYPE_CHECKING:
+    from nmpconv.levers import Lever
     from nmpconv.report import Layer, Report
     from nmpconv.targets import Needs
     from nmpconv.trial import Candidate
@@ -39,6 +40,7 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
     spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
     if report.front:
         show_front(report.front)
+    show_levers(report.levers)
     show.facts(
         [
             ("model", str(model)),
@@ -116,6 +118,27 @@ def show_front(front: Sequence[Candidate]) -> None:
     columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">work", "tensors")
     show.table(
         columns, rows, title="Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes)"
+    )
+
+
+def show_levers(levers: Sequence[Lever]) -> None:
+    """What was measured of each choice, alone."""
+    show.table(
+        (">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash", "what", "name"),
+        [
+            [
+                f"{one.db:+.2f}",
+                "" if one.agreement is None else f"{one.agreement:+.1f}",
+                f"{100 * one.work:+.1f} %",
+                "" if one.instructions is None else f"{100 * one.instructions:+.1f} %",
+                f"{one.ram:+d}",
+                f"{one.flash:+d}",
+                one.words,
+                one.name,
+            ]
+            for one in levers
+        ],
+        title="What helps, each alone, measured (RAM, flash in bytes)",
     )
 
 

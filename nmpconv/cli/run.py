@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmpconv.cli import options, show
+from nmpconv.files import npz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,13 +129,8 @@ def _npz(net: Net, results: Sequence[Sequence[np.ndarray]], raw: bool) -> bytes:
 
     from nmpconv import fixed
 
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for i, port in enumerate(net.outputs):
-            array = np.concatenate([result[i] for result in results])
-            if not raw:
-                array = fixed.dequantize(array, port.exponent).astype(np.float32)
-            # Not numpy.savez: an output may have any name, its own arguments' too.
-            with archive.open(zipfile.ZipInfo(f"{port.name}.npy"), "w") as file:
-                np.lib.format.write_array(file, array)
-    return buffer.getvalue()
+    arrays = {}
+    for i, port in enumerate(net.outputs):
+        array = np.concatenate([result[i] for result in results])
+        arrays[port.name] = array if raw else fixed.dequantize(array, port.exponent).astype(np.float32)
+    return npz(arrays)

@@ -2,5 +2,3 @@
 
 Boxes are float64 [n, 6], one a row: left, top, right, bottom in pixels of the model's input, then score and class.
 """
-
-DECODER_NAMES = ("nanodet", "ultraface", "yolov5", "yolov8", "yolox", "yunet")  # known without numpy, for --help

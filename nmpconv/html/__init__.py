@@ -55,5 +55,6 @@ def _view(subject: Subject, prefix: str) -> dict[str, object]:
         "memory": page.memory(subject),
         "activations": list(page.activations(subject)),
         "weights": list(page.weights(subject)),
+        "levers": page.levers(subject),
         "times": page.times(subject),
     }

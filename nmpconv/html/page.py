@@ -136,6 +136,23 @@ def _steepest(subject: Subject) -> list[str]:
     return [layer.name for layer in fallen[:STEEPEST]]
 
 
+def levers(subject: Subject) -> list[dict[str, str]]:
+    """What would help most, as it was measured."""
+    found = subject.report.levers if subject.report else ()
+    return [
+        {
+            "name": one.name,
+            "what": one.words,
+            "db": f"{one.db:+.2f} dB",
+            "agreement": "–" if one.agreement is None else f"{one.agreement:+.1f} %",
+            "work": f"{100 * one.work:+.1f} %",
+            "ram": f"{one.ram:+d} B",
+            "flash": f"{one.flash:+d} B",
+        }
+        for one in found
+    ]
+
+
 def shape(tensor: Tensor) -> str:
     return "×".join(map(str, tensor.shape)) or "scalar"
 

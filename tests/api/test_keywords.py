@@ -22,24 +22,31 @@ from nmpconv.errors import UsageError
 COMMANDS = {
     "convert": "convert",
     "eval": "evaluate",
+    "bisect": "bisect",
     "inspect": "inspect",
     "bench": "bench",
     "bundle": "bundle",
     "export": "export",
     "report": "html_report",
+    "init": "init",
+    "build": "build",
 }
 # Flags that say what is printed, or where to: a program has the result in hand.
 PRINTED = {
     "convert": {"output", "json"},  # Converted.save
     "eval": {"json"},
+    "bisect": {"json"},
     "inspect": {"tensors", "memory", "json"},
     "bench": {"json"},
     "bundle": {"json"},
     "export": {"output", "json"},  # the function returns the bytes
     "report": {"output", "json"},  # the function returns the text
+    "init": {"output", "json"},  # the function returns the text
+    "build": {"json"},
 }
 TALK = {"quiet", "verbose", "no_color"}  # of every command
-OURS = {"model", "files", "data", "example_inputs", "journal", "progress"}  # keywords without a flag
+# Keywords without a flag.
+OURS = {"model", "file", "files", "folder", "project_file", "data", "example_inputs", "journal", "progress"}
 
 
 class Flag(NamedTuple):

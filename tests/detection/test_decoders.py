@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.detection import DECODER_NAMES
+from nmpconv.cli.options import Decoder
 from nmpconv.detection.boxes import CLASS, SCORE
 from nmpconv.detection.decoders import DECODERS, YOLO_ANCHORS
 from nmpconv.errors import InputError
@@ -177,4 +177,4 @@ def test_outputs_that_are_none(name: str, shapes: list[tuple[int, ...]], expecte
 
 
 def test_all_names_are_known_without_them():
-    assert tuple(DECODERS) == DECODER_NAMES
+    assert list(DECODERS) == [one.value for one in Decoder]

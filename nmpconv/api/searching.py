@@ -1,0 +1,62 @@
+"""nmpconv.bisect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpconv import bisection
+from nmpconv.api import choices
+from nmpconv.api.files import bench
+from nmpconv.api.given import NmpFile, data_of, sources
+from nmpconv.api.keywords import FREE, check
+from nmpconv.api.models import on_disk
+from nmpconv.bisection import Bisected
+from nmpconv.data.samples import Data
+from nmpconv.files import write_folder
+from nmpconv.progress import Progress, silent
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Bisected", "bisect"]
+
+
+def bisect(
+    model: str | Path | bytes | onnx.ModelProto | Any,
+    file: NmpFile,
+    data: Data | Mapping[str, Data],
+    *,
+    example_inputs: Any = None,
+    recipe: Path | None = None,
+    metric: str | None = None,
+    decoder: choices.Decoder | None = None,
+    device: str | None = None,
+    output: Path | None = None,
+    progress: Progress = silent,
+) -> Bisected:
+    """Which tensors lose most: all of them by what is gained when each alone is float, and what helps, measured.
+
+    model, example_inputs, data: what ``file`` was converted from, as for `nmpconv.convert`. recipe: that it was
+    converted by, where this said more than bits and exponents. metric, decoder: see `nmpconv.measures`; the rows are
+    then ordered by its first number, else by the SQNR in dB. device: counts the instructions of what helps, see
+    `nmpconv.bench`. output: a new or empty folder for `Bisected.files`: recipe.toml with the lines that help, and the
+    smallest model that shows the loss of the first row (small.onnx), its inputs (small.npz) and recipe (small.toml).
+    Raises InputError where model or data are not those of the file, ModelError, UsageError, OutputError, DeviceError.
+    """
+    check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
+    content, found = data_of(file), sources(data)
+    path = Path(file) if isinstance(file, str | Path) else Path("the file")
+    told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric, "decoder": decoder}
+    with on_disk(model, example_inputs) as onnx_file:
+        result, base, made = bisection.bisect(onnx_file, path, content, found, **told, progress=progress)
+    if device is not None:
+        counts = [bench(one.data, device=device, runs=1, progress=progress) for one in (base, *made)]
+        first, *others = [count.counter.count(count.least) for count in counts]
+        pairs = zip(result.levers, others, strict=True)
+        result = replace(result, levers=tuple(replace(lever, instructions=n / first - 1) for lever, n in pairs))
+    if output is not None:
+        write_folder(Path(output), result.files)
+    return result

@@ -1,0 +1,159 @@
+"""Which tensor it is: what is gained on a metric when each alone is float, what helps, and a small model that shows it.
+
+1. `rebuilt`: the float graph that a file's integers stand for, by the conversion again.
+2. `ranking`: all roundings simulated, and each one left out.
+3. `nmpconv.levers`: for the first of them, the model is converted otherwise and run.
+4. `small`: the part of the model around the first that shows the loss by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from nmpconv import recipes
+from nmpconv.bisection.ranking import TENSOR, WEIGHTS, Goal, Row, rank
+from nmpconv.bisection.rebuilt import Rebuilt, rebuild
+from nmpconv.bisection.small import Small, smallest
+from nmpconv.data.samples import Data
+from nmpconv.errors import InputError
+from nmpconv.file import reader
+from nmpconv.fit import Score
+from nmpconv.levers import LEVERS, Lever, Proposal, measured
+from nmpconv.measures import Measure, open_measure, results
+from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.pipeline import finisher, labels_of, spread
+from nmpconv.progress import Progress
+from nmpconv.trial import Converted, Trial, Trials
+
+__all__ = ["Bisected", "Lever", "Row", "Small", "bisect"]
+
+IMAGES = 32  # that all is measured on
+LEAST_DB = 0.05  # of a gain that a lever is tried for
+HEAD = """\
+# What helps, of what was tried, the best first. Lines after the first are comments: try them together.
+"""
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """score: of the file, by the C interpreter. simulated_db: the same, as all of ``rows`` was found. metric: what was
+    asked for, of the file. anew_db: how many dB a conversion has more, where rows of the file are no conversion's
+    (`Row.edited`). small: None where no part shows the loss. recipe: lines for --recipe.
+    """
+
+    score: Score
+    simulated_db: float
+    metric: float | None
+    rows: tuple[Row, ...]
+    levers: tuple[Lever, ...]
+    anew_db: float | None
+    small: Small | None
+    recipe: str
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """By name."""
+        return {"recipe.toml": self.recipe.encode(), **(self.small.files if self.small else {})}
+
+
+def bisect(
+    model: Path,
+    path: Path,
+    content: bytes,
+    data: Mapping[str, Data],
+    *,
+    recipe: Path | None,
+    metric: str | None,
+    decoder: str | None,
+    progress: Progress,
+) -> tuple[Bisected, Converted, list[Converted]]:
+    """What was found, and the conversions that it was compared with: without any lever, and with each.
+
+    path: of the file, for messages; content: its bytes. data: that it was calibrated with. Raises InputError where
+    model or data are not those of the file.
+    """
+    if metric is not None:
+        open_measure(metric, decoder, (1, 1))  # what is wrong with it is told before the work
+    with threadpool_limits(1):
+        rebuilt = rebuild(path, model, reader.read(content), data, recipe, progress)
+        goal = None if metric is None else _goal(rebuilt, metric, decoder)
+        at = spread(len(rebuilt.known.feeds), IMAGES)
+        images = rebuilt.known.feeds.subset(at)
+        ranking = rank(rebuilt, images, goal, progress)
+        trials = _trials(rebuilt, images, goal)
+        score, _, found = trials.run(content)
+        choices = _with_exponents(rebuilt)
+        base = trials.convert(choices)
+        pairs = measured(trials, choices, base, _proposals(rebuilt, ranking.rows), progress)
+        levers = tuple(lever for lever, _ in pairs)
+        first = ranking.rows[0] if ranking.rows else None
+        small = None if first is None else smallest(rebuilt, model, first)
+    anew = round(base.figures.db - score.db, 3) if any(row.edited for row in ranking.rows) else None
+    text = _recipe(levers)
+    whole = Bisected(score, ranking.db, found, ranking.rows, levers, anew, small, text)
+    return whole, base, [made for _, made in pairs]
+
+
+def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> Goal:
+    samples = rebuilt.known.samples
+    size = next((one.size for one in samples.values()), None)
+    labels = labels_of(samples)
+    at = spread(len(rebuilt.known.feeds), IMAGES)
+
+    def value(measure: Measure) -> float:
+        found = results(measure, metric)
+        if not found:
+            raise InputError("it gave no number", where=metric)
+        return next(iter(found.values()))
+
+    open_measure(metric, decoder, size)
+    known = [None if labels is None else labels[i] for i in at]
+    return Goal(lambda: open_measure(metric, decoder, size), value, known)
+
+
+def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: Goal | None) -> Trials:
+    labels = labels_of(rebuilt.known.samples)
+    known = None if labels is None else [labels[i] for i in spread(len(rebuilt.known.feeds), IMAGES)]
+    metadata, target = rebuilt.file.metadata, rebuilt.options.target
+    asked = None if goal is None else (goal.begin, "")
+    trial = Trial(images, known, rebuilt.fitter.images, finisher(rebuilt.options), metadata, target, asked)
+    return Trials(rebuilt.fitter, rebuilt.recipe, trial, None if goal is None else goal.value)
+
+
+def _with_exponents(rebuilt: Rebuilt) -> Choices:
+    """What the file was converted by, with the exponents that are others than would be chosen."""
+    graph, rows = rebuilt.fitter.graph, dict(rebuilt.fitter.choices.tensors)
+    known = {value.name for value in graph.activations()}
+    for name in rebuilt.moved:
+        quant = rebuilt.floats[name].quant
+        if name in known and quant is not None:
+            rows[name] = {**rows.get(name, {}), "exponent": Said(quant.exponent, "the file")}
+    return replace(rebuilt.fitter.choices, tensors=rows)
+
+
+def _proposals(rebuilt: Rebuilt, rows: Sequence[Row]) -> list[Proposal]:
+    """For the first rows: what was chosen by name chosen anew, and 16 bits."""
+    known = {value.name for value in rebuilt.fitter.graph.activations()}
+    found = []
+    for row in [row for row in rows if row.db > LEAST_DB or (row.metric or 0) > 0][:LEVERS]:
+        if row.table == TENSOR and row.name in known:
+            found += [Proposal(TENSOR, row.name, {})] if row.moved else []
+            found += [Proposal(TENSOR, row.name, {"bits": 16})] if row.bits == 8 else []
+        elif row.table == WEIGHTS and row.bits == 8:
+            found.append(Proposal(WEIGHTS, row.name, {"weight_bits": 16}))
+    return found
+
+
+def _recipe(levers: Sequence[Lever]) -> str:
+    """The lines of the levers that help; all but the first one as comments."""
+    helpful = [lever for lever in levers if lever.db > 0]
+    text = recipes.lines({}, [(one.table, one.name, one.said) for one in helpful[:1]], head=HEAD)
+    notes = []
+    for one in helpful:
+        row = recipes.lines({}, [(one.table, one.name, one.said)]).strip().replace("\n", " ")
+        notes.append(f"# {one.db:+.2f} dB  {row or f'no line for {one.name}: {one.words}'}\n")
+    return text + "".join(notes)

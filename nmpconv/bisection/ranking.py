@@ -1,0 +1,140 @@
+"""Tensors by what is gained when each alone is float."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmpconv.bisection.rebuilt import Rebuilt
+from nmpconv.calib.evidence import Feeds
+from nmpconv.calib.noise import rounded
+from nmpconv.calib.switched import Switched, constant_switch
+from nmpconv.fit import heads
+from nmpconv.ir import Graph
+from nmpconv.measures import Label, Measure
+from nmpconv.metrics import sqnr_db
+from nmpconv.ops import WEIGHTED
+from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.progress import Progress
+
+TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is named
+
+
+@dataclass(frozen=True)
+class Row:
+    """A grid of activations by its first tensor that the model knows, or the weights and biases of a node.
+
+    node: that makes it; "" for an input. exponents: least and most. moved: by how much its exponent is more than would
+    be chosen. edited: its weights, or the ends of its grid, are no conversion's. db: that the SQNR gains when it alone
+    is float; metric: what that gains, where one was asked for.
+    """
+
+    table: str
+    name: str
+    node: str
+    kind: str
+    bits: int
+    exponents: tuple[int, int]
+    moved: int
+    edited: bool
+    db: float
+    metric: float | None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric: begun anew, and what its result comes to. labels: of the images."""
+
+    begin: Callable[[], Measure]
+    value: Callable[[Measure], float]
+    labels: Sequence[Label]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """rows: the most gained first. db, metric: with the roundings of the file, all simulated."""
+
+    rows: tuple[Row, ...]
+    db: float
+    metric: float | None
+
+
+def rank(rebuilt: Rebuilt, images: Feeds, goal: Goal | None, progress: Progress) -> Ranking:
+    """One pass of the images with all roundings, and one without each."""
+    graph = rebuilt.floats
+    groups = {group[0]: (group, found) for group in grid_groups(graph) if (found := rounded(graph, group))}
+    fetch = list(dict.fromkeys([*heads(graph), *(graph.outputs if goal else ())]))
+    members = {first: found for first, (_, found) in groups.items()}
+    net = Switched(graph, members, fetch, images, centred=False, rounded=rebuilt.integers)
+    floats, every = net.run(()), set(net.switches)
+
+    def score(on: set[str]) -> tuple[float, float | None]:
+        got = net.run(on)
+        wanted = dict(zip(fetch, zip(floats, got, strict=True), strict=True))
+        db = float(np.mean([sqnr_db(*wanted[name]) for name in heads(graph)]))
+        return db, None if goal is None else _measured(graph, goal, wanted)
+
+    base_db, base = score(every)
+    best = None if goal is None else _measured(graph, goal, {n: (x, x) for n, x in zip(fetch, floats, strict=True)})
+    # A metric may be an error: better is what is nearer to the float model's.
+    sign = -1 if base is not None and best is not None and best < base else 1
+    facts = _facts(rebuilt, {first: group for first, (group, _) in groups.items()})
+    rows = []
+    for i, switch in enumerate(net.switches):
+        db, value = score(every - {switch})
+        gain = None if value is None or base is None else sign * _more(value, base)
+        rows.append(Row(**facts[switch], db=round(_more(db, base_db), 3), metric=gain))
+        progress("rank", i + 1, len(net.switches))
+    rows.sort(key=lambda row: (-(row.metric or 0.0), -row.db, row.table, row.name))
+    return Ranking(tuple(rows), base_db, base)
+
+
+def _more(a: float, b: float) -> float:
+    """What a has more than b; both may be without an error at all."""
+    return 0.0 if a == b else a - b if math.isfinite(b) else -math.inf
+
+
+def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """What a row says of a switch besides its gains."""
+    graph, makers = rebuilt.floats, rebuilt.floats.producers()
+    known, moved = {value.name for value in rebuilt.fitter.graph.activations()}, rebuilt.moved
+    found: dict[str, dict[str, Any]] = {}
+    for first, group in groups.items():
+        name = next((name for name in group if name in known), first)
+        quant, node = graph[name].quant, makers.get(name)
+        assert quant is not None
+        kind, of = (node.op, node.name) if node else ("input", "")
+        more = next((moved[one] for one in group if one in moved), 0)
+        edited = not more and rebuilt.cut(name)
+        row = {"name": name, "node": of, "kind": kind, "bits": quant.bits, "exponents": (quant.exponent,) * 2}
+        found[first] = {"table": TENSOR, **row, "moved": more, "edited": edited}
+    stored = {op.name: rebuilt.file.tensors[op.inputs[1]] for op in rebuilt.file.ops if op.kind in WEIGHTED}
+    for node in graph.nodes:
+        if node.op in WEIGHTED:
+            tensor = stored.get(node.name)
+            bits = rebuilt.fitter.weight_bits if tensor is None else 8 * np.dtype(tensor.dtype).itemsize
+            ends = (0, 0) if tensor is None else (min(tensor.exponents), max(tensor.exponents))
+            row = {"name": node.name, "node": node.name, "kind": node.op, "bits": bits, "exponents": ends, "moved": 0}
+            edited = node.name in rebuilt.edited
+            found[constant_switch(node.outputs[0])] = {"table": WEIGHTS, **row, "edited": edited}
+    return found
+
+
+def _measured(graph: Graph, goal: Goal, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> float:
+    """Of the outputs of all images, float and not."""
+    measure = goal.begin()
+    shapes = [graph.source_shapes[name] for name in graph.outputs]
+    for i, label in enumerate(goal.labels):
+        floats, got = (
+            [
+                pairs[name][side].reshape(len(goal.labels), *shape)[i]
+                for name, shape in zip(graph.outputs, shapes, strict=True)
+            ]
+            for side in (0, 1)
+        )
+        measure.add(got, label, floats)
+    return goal.value(measure)

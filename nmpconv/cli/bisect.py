@@ -1,0 +1,134 @@
+"""nmpconv bisect: which tensor it is that a converted model loses accuracy at."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmpconv.cli import options, show
+from nmpconv.cli.report import show_levers
+from nmpconv.errors import OutputError
+
+if TYPE_CHECKING:
+    import nmpconv
+    from nmpconv.bisection import Row
+
+NAME = "bisect"
+SHOWN = 10  # tensors; --json has all
+
+
+def command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The float model.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="MODEL.nmp", help="What it was converted to.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[NAME=]SOURCE", help="The data that it was calibrated with. Once per input.", show_default=False
+        ),
+    ],
+    recipe: Annotated[
+        Path | None, typer.Option(help="The recipe that it was converted by.", show_default=False)
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.py:FUNCTION", help="Rank by this, as of eval; default: SQNR.", show_default=False
+        ),
+    ] = None,
+    decoder: options.DecoderName = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar=options.DEVICE_NAME, help="Count the instructions of what helps, too.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A new folder; default: the file's name with .bisect here.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Rank tensors by what is gained when each alone is float, and measure what helps at the first of them.
+
+    Writes a folder: recipe.toml has the lines that help. small.onnx is the smallest part of the model that still shows
+    the loss of the first tensor, small.npz its inputs and small.toml its recipe.
+
+    \b
+    Examples:
+      nmpconv bisect model.onnx model.nmp --data calib/
+      nmpconv bisect model.onnx model.nmp --data calib/ --device sim:mps2-an386
+    """
+    path = output or Path(f"{options.stem(file)}.bisect")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise OutputError("is there already", where=str(path), hint="give another -o, or remove it")
+
+    import nmpconv  # not loaded for --help
+
+    with show.progress() as progress:
+        found = nmpconv.bisect(
+            options.given(model),
+            options.given(file),
+            options.sources(data, "--data"),
+            recipe=recipe,
+            metric=metric,
+            decoder=options.value(decoder),
+            device=device,
+            output=path,
+            progress=progress,
+        )
+    if json:
+        show.as_json(_json(found, path))
+    else:
+        _show(found, path, metric)
+
+
+def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
+    small = None if found.small is None else {"db": found.small.db, "nodes": found.small.nodes, "of": found.small.of}
+    return {
+        "output": str(path),
+        "files": sorted(found.files),
+        "sqnr_db": found.score.db,
+        "agreement": found.score.agreement,
+        "simulated_db": found.simulated_db,
+        "metric": found.metric,
+        "anew_db": found.anew_db,
+        "tensors": [asdict(row) for row in found.rows],
+        "levers": [asdict(lever) for lever in found.levers],
+        "small": small,
+    }
+
+
+def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
+    show.table(
+        (">gain dB", ">metric", "what", ">bits", ">e", "", "name"),
+        [
+            [
+                f"{row.db:+.2f}",
+                "" if row.metric is None else f"{row.metric:+.4g}",
+                "weights" if row.table == "ops" else "tensor",
+                str(row.bits),
+                show.span(*row.exponents),
+                _odd(row),
+                row.name,
+            ]
+            for row in found.rows[:SHOWN]
+        ],
+        title="Gain when this alone is float",
+    )
+    show_levers(found.levers)
+    small = found.small
+    show.facts(
+        [
+            ("SQNR", f"{show.decibels(found.score.db)}, simulated {show.decibels(found.simulated_db)}"),
+            (metric or "", "" if found.metric is None else f"{found.metric:.4g}"),
+            ("converted anew", "" if found.anew_db is None else f"{found.anew_db:+.2f} dB: the file was changed since"),
+            ("shown by", "" if small is None else f"{small.nodes} of {small.of} nodes, {small.db:.2f} dB"),
+            ("files", f"{path}: {', '.join(sorted(found.files))}"),
+        ]
+    )
+
+
+def _odd(row: Row) -> str:
+    return f"{row.moved:+d} by name" if row.moved else "changed" if row.edited else ""

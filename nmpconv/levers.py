@@ -1,0 +1,89 @@
+"""What one choice about one tensor would bring, measured: the model is converted with it, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.progress import Progress
+from nmpconv.trial import Converted, Trials, narrow
+
+LEVERS = 3  # that are measured
+PLACE = "a lever"
+
+
+class Proposal(NamedTuple):
+    """table: of a recipe, "tensors" or "ops". said: the whole row, by key; nothing of the name is said otherwise."""
+
+    table: str
+    name: str
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A row of a recipe (see `Proposal`), and what comes of it: dB and points of agreement more, in parts of what the
+    model takes without it the work (`nmpconv.trial`) and, where it ran on a device, instructions; bytes more. metric:
+    how much more of that, where one was asked for."""
+
+    table: str
+    name: str
+    said: Mapping[str, Any]
+    db: float
+    agreement: float | None
+    metric: float | None
+    work: float
+    ram: int
+    flash: int
+    instructions: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What it does, for a person."""
+        bits = self.said.get("bits", self.said.get("weight_bits"))
+        of = "weights" if self.table == "ops" else "tensor"
+        return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
+
+
+def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> list[Proposal]:
+    """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
+    graph, choices = trials.fitter.graph, trials.fitter.choices
+    named = {group[0]: narrow(graph, choices, base.ranged, group) for group in grid_groups(base.ranged)}
+    found = [Proposal("tensors", names[0], {"bits": 16}) for first in shares if (names := named.get(first))]
+    return found[:LEVERS]
+
+
+def measured(
+    trials: Trials, choices: Choices, base: Converted, asked: Sequence[Proposal], progress: Progress
+) -> list[tuple[Lever, Converted]]:
+    """Each alone over these choices, which ``base`` was converted by; the best first."""
+    found = []
+    for i, one in enumerate(asked):
+        made = trials.convert(chosen(choices, one), (one.name,))
+        ours, theirs = made.figures, base.figures
+        lever = Lever(
+            *one,
+            db=round(ours.db - theirs.db, 3),
+            agreement=_more(ours.agreement, theirs.agreement),
+            metric=_more(ours.metric, theirs.metric),
+            work=ours.work / theirs.work - 1,
+            ram=ours.ram - theirs.ram,
+            flash=ours.flash - theirs.flash,
+        )
+        found.append((lever, made))
+        progress("levers", i + 1, len(asked))
+    return sorted(found, key=lambda pair: -pair[0].db)
+
+
+def _more(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def chosen(choices: Choices, one: Proposal) -> Choices:
+    """The choices, and this one in place of what they say of its name."""
+    tables = {"tensors": dict(choices.tensors), "ops": dict(choices.ops)}
+    tables[one.table][one.name] = {key: Said(value, PLACE) for key, value in one.said.items()}
+    return Choices(**tables)

@@ -1,0 +1,58 @@
+"""nmpconv bisect, and the levers of a conversion, as a command line shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from nmpconv.errors import ExitCode
+
+CONVERT = ("convert", "model.onnx", "--data", "images", "-o", "c.nmp")
+BISECT = ("bisect", "model.onnx", "c.nmp", "--data", "images")
+
+
+def test_what_is_shown_and_written(cli: Cli) -> None:
+    assert cli(*CONVERT).code == 0
+    ran = cli(*BISECT)
+    assert ran.code == 0, ran.err
+    assert "Gain when this alone is float" in ran.out
+    assert {Path(name).parent.name for name in ran.left} == {"c.bisect"}
+    assert {"recipe.toml"} <= {Path(name).name for name in ran.left}
+    again = cli(*BISECT)
+    assert (again.code, again.left) == (ExitCode.OUTPUT, [])
+    assert "is there already" in again.err
+    found = cli(*BISECT, "-o", "other", "--json").json
+    assert found["files"] == sorted(path.name for path in Path("other").iterdir())
+    assert found["simulated_db"] == pytest.approx(found["sqnr_db"], abs=0.1)
+    gains = [row["db"] for row in found["tensors"]]
+    assert gains == sorted(gains, reverse=True)
+    for name in found["files"]:
+        assert Path("other", name).read_bytes() == Path("c.bisect", name).read_bytes()
+
+
+def test_nothing_is_left_by_what_fails(cli: Cli) -> None:
+    assert cli(*CONVERT).code == 0
+    ran = cli("bisect", "model.onnx", "model.nmp", "--data", "images")
+    assert (ran.code, ran.left) == (ExitCode.INPUT, [])
+    assert "made of another model" in ran.err
+    ran = cli(*BISECT, "--metric", "nothing")
+    assert (ran.code, ran.left) == (ExitCode.USAGE, [])
+
+
+def test_levers_of_a_conversion(cli: Cli) -> None:
+    plain = cli(*CONVERT, "--json").json
+    before = Path("c.nmp").read_bytes()
+    assert plain["levers"] == []
+    ran = cli(*CONVERT, "--report", "r.html", "--json")
+    assert Path("c.nmp").read_bytes() == before
+    levers = ran.json["levers"]
+    assert levers
+    assert all(one["said"] == {"bits": 16} for one in levers)
+    page = Path("r.html").read_text()
+    assert "What would help most" in page
+    assert f"{levers[0]['db']:+.2f} dB" in page
+    assert "What helps" in cli(*CONVERT, "--levers").out
+    assert cli(*CONVERT, "--report", "s.html", "--no-levers").code == 0
+    assert "What would help most" not in Path("s.html").read_text()
