@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, same_function, schedule
+from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, sameness, schedule
 from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
@@ -192,7 +192,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     samples, feeds, fitter = found.samples, found.feeds, found.fitter
     graph, stats, images, choices = fitter.graph, fitter.stats, fitter.images, fitter.choices
     metric = _metric(goal, next((one.size for one in samples.values()), None), options.decoder)
-    same = same_function.compared(model, graph, same_function.pairs(graph, samples, stats, len(feeds)))
+    same = sameness.compared(model, graph, samples, stats, len(feeds))
     recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()

@@ -49,12 +49,12 @@ PARTS: dict[str, set[str]] = {
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
+    "sameness": {"calib", "data", "errors", "frontend", "ir"},
     "advice": {"calib", "data", "fit", "ir", "metrics"},
     "trial": {
         *("accuracy", "calib", "file", "fit", "fixed", "graph", "ir", "measures", "ops", "passes/memory"),
         *("passes/quantize", "run", "targets"),
     },
-    "same_function": {"calib", "data", "errors", "frontend", "ir"},
     "nearly_free": {"calib", "errors", "fit", "ir", "passes/memory", "passes/quantize", "trial"},
     "auto": {
         *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress", "trial"),
@@ -67,7 +67,7 @@ PARTS: dict[str, set[str]] = {
     "pipeline": {
         *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
         *("graph", "ir", "levers", "measures", "nearly_free", "passes/float", "passes/memory", "passes/quantize"),
-        *("progress", "recipes", "report", "same_function", "schedule", "trial"),
+        *("progress", "recipes", "report", "sameness", "schedule", "trial"),
     },
     "bisection": {
         *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir", "levers", "measures"),

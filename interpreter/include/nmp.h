@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define NMP_VERSION "0.1.0"
+#define NMP_VERSION "0.2.0"
 #define NMP_RANK_MAX 6
 #define NMP_THREADS_MAX 256
 

@@ -18,14 +18,14 @@ from nmpconv import recipes
 from nmpconv.bisection.ranking import TENSOR, WEIGHTS, Goal, Row, rank
 from nmpconv.bisection.rebuilt import Rebuilt, rebuild
 from nmpconv.bisection.small import Small, smallest
-from nmpconv.data.samples import Data
+from nmpconv.data.samples import Data, spread
 from nmpconv.errors import InputError
 from nmpconv.file import reader
 from nmpconv.fit import Score
 from nmpconv.levers import LEVERS, Lever, Proposal, measured
 from nmpconv.measures import Measure, open_measure, results
 from nmpconv.passes.quantize.choices import Choices, Said
-from nmpconv.pipeline import finisher, labels_of, spread
+from nmpconv.pipeline import finisher, labels_of
 from nmpconv.progress import Progress
 from nmpconv.trial import Converted, Trial, Trials
 

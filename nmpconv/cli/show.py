@@ -27,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 NOTHING = "-"
+OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
 FOLD = 16  # text columns of a table on a terminal may fold to this width
 SCHEMA = 1  # of what --json prints: raised when a key goes or changes its sense, not when one comes
 
@@ -39,8 +40,8 @@ class Talk:
 
 
 def decorated(stream: TextIO) -> bool:
-    """Whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set."""
-    return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    """Whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
+    return stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF
 
 
 class _Console(Console):

@@ -80,6 +80,7 @@ def test_quiet_and_verbose(cli) -> None:
 
 def test_colours(here: Path) -> None:
     plain, forced = started("ops"), started("ops", FORCE_COLOR="1", TERM="xterm")
+    assert all(started("ops", FORCE_COLOR=off, TERM="xterm").stdout == plain.stdout for off in ("", "0", "false"))
     assert b"\x1b[" not in plain.stdout
     assert b"\x1b[1m" in forced.stdout
     assert b"\xe2\x94\x80" in forced.stdout  # a box

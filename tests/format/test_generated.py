@@ -73,6 +73,7 @@ def test_preprocess_is_the_table() -> None:
 def test_versions_agree(root: Path) -> None:
     header = (root / "interpreter" / "include" / "nmp.h").read_text()
     assert re.findall(r'#define NMP_VERSION "(.*)"', header) == [nmpconv.__version__]
+    assert re.findall(r"^## (\S+)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == nmpconv.__version__
 
 
 def test_flatc_reads_our_file(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:

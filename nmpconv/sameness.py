@@ -1,8 +1,8 @@
-"""Whether the float graph is the function that the user's model is: both run on a few samples."""
+"""Whether the float graph is the function that the user's model is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,17 @@ from nmpconv.errors import VerifyError
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
 
-SAME_IMAGES = 4  # that are compared on
+SAME_IMAGES = 4  # that the two are compared on
 
 
-def compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity | str:
+def compared(
+    model: Path, graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+) -> Parity | str:
     """How close the float graph is to the user's model, or why that is not known.
 
     VerifyError where it is another function, InputError where the user's model cannot be run.
     """
+    pairs = _pairs(graph, samples, stats, count)
     try:
         found = parity.compare(original(read(model), graph), graph, pairs)
     except Refused as error:
@@ -39,7 +42,7 @@ def compared(model: Path, graph: Graph, pairs: Sequence[parity.Pair]) -> Parity 
     return found
 
 
-def pairs(
+def _pairs(
     graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
 ) -> list[parity.Pair]:
     """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
