@@ -70,6 +70,8 @@ def evaluate(
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
     """
+    if net.has_states:
+        raise UsageError("a model with states has no accuracy by samples: each call depends on those before it")
     if AP not in metrics and (decoder is not None or boxes is not None):
         raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
     feed = Feed(net, sources, max_pixels, limit)

@@ -135,6 +135,17 @@ class Value:
 
 
 @dataclass(frozen=True)
+class State:
+    """What an input of the graph holds: in the first call start in every element, in the next ones what an output was.
+
+    The two have one shape and one grid.
+    """
+
+    output: str
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class Node:
     """One op: ``op`` is the name in `nmpconv.ops.OPS`, ``params`` that op's frozen dataclass."""
 
@@ -153,6 +164,7 @@ class Graph:
     source_shapes: the shape of each input and output in the ONNX model.
     given:         grids that the ONNX model has for its tensors (QuantizeLinear), by the name that a value has or will
                    have once the passes have restored the names of ONNX tensors.
+    states:        inputs that the caller does not feed.
     """
 
     name: str
@@ -165,6 +177,7 @@ class Graph:
     pixels: frozenset[str] = frozenset()
     source_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     given: Mapping[str, Given] = field(default_factory=dict)
+    states: Mapping[str, State] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

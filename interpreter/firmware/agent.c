@@ -139,13 +139,18 @@ static void data(agent *a, const frame *f) {
   reply_received(a, f, u.received);
 }
 
+/* Whether input i comes from the host before each run; a state stays in the arena. */
+static int is_fed(const agent *a, uint32_t i) {
+  return nmp_state_of(a->net, i) < 0;
+}
+
 /* Inputs and the ops' ticks lie behind the model. */
 static nmp_status stage(agent *a, uint32_t size, nmp_fault *fault) {
   nmp_view view;
   size_t bytes = 0, at = HEADER + align(size);
   for (uint32_t i = 0; i < a->info.inputs; i++) {
     nmp_input(a->net, i, &view);
-    bytes += view.bytes; /* inputs lie apart in the arena, so the sum is bounded by its size */
+    bytes += is_fed(a, i) ? view.bytes : 0; /* inputs lie apart in the arena, so the sum is bounded by its size */
   }
   size_t needed = at + align(bytes) + (size_t)a->info.ops * 8;
   if (needed > a->board.model_bytes) {
@@ -196,6 +201,7 @@ static void load(agent *a, const frame *f) {
       return;
     }
   }
+  nmp_reset(a->net);
   uint8_t *p = frame_put(payload, a->info.arena_bytes, 4);
   p = frame_put(p, a->info.ops, 4);
   p = frame_put(p, a->info.tensors, 4);
@@ -220,8 +226,10 @@ static void feed(agent *a) {
   nmp_view view;
   for (uint32_t i = 0; i < a->info.inputs; i++) {
     nmp_input(a->net, i, &view);
-    memcpy(view.data, from, view.bytes);
-    from += view.bytes;
+    if (is_fed(a, i)) {
+      memcpy(view.data, from, view.bytes);
+      from += view.bytes;
+    }
   }
 }
 

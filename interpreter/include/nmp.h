@@ -123,6 +123,14 @@ nmp_status nmp_output(nmp_net *net, uint32_t i, nmp_view *view);
 /* Runs all ops. There is no error that depends on data. */
 nmp_status nmp_run(nmp_net *net);
 
+/* A state is an input that takes over the integers of an output once the last op has run: what a call knows of those
+ * before it. nmp_create and nmp_reset set all states to their start. A caller need not write them, and may.
+ */
+nmp_status nmp_reset(nmp_net *net);
+
+/* The output that input i takes over; -1: none, the caller writes it before each run. */
+int32_t nmp_state_of(const nmp_net *net, uint32_t i);
+
 /* Runs ops [first, last); what they wrote can be read with nmp_tensor_at until something overwrites it. Of ops that are
  * run together only the last one writes to the tensors.
  */

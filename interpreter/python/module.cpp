@@ -70,6 +70,10 @@ class Net {
     check(nmp_run_ops(net_, first, last));
   }
 
+  void reset() {
+    check(nmp_reset(net_));
+  }
+
   uint32_t together(uint32_t op) const {
     return nmp_together(net_, op);
   }
@@ -168,6 +172,7 @@ NB_MODULE(_nmp, m) {
       .def("output", &Net::view<nmp_output>)
       .def("tensor", &Net::view<nmp_tensor_at>)
       .def("run_ops", &Net::run_ops)
+      .def("reset", &Net::reset)
       .def("together", &Net::together)
       .def_prop_ro("cpu", &Net::cpu);
 }

@@ -213,7 +213,7 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   nmp_steps_make(&(*net)->model, (*net)->steps, base + at.packed);
   nmp_fuse(&(*net)->model, NULL, (*net)->steps);
 #endif
-  return NMP_OK;
+  return nmp_reset(*net);
 }
 
 nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
@@ -265,7 +265,22 @@ nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last) {
     return NMP_E_ARGUMENT;
   }
   nmp_steps_run(&net->model, STEPS(net), first, last);
+  if (first < last && last == net->model.ops.count) {
+    nmp_states_advance(&net->model);
+  }
   return NMP_OK;
+}
+
+nmp_status nmp_reset(nmp_net *net) {
+  if (net == NULL) {
+    return NMP_E_ARGUMENT;
+  }
+  nmp_states_begin(&net->model);
+  return NMP_OK;
+}
+
+int32_t nmp_state_of(const nmp_net *net, uint32_t i) {
+  return net && i < net->model.inputs.count ? nmp_model_state(&net->model, i) : -1;
 }
 
 uint32_t nmp_together(const nmp_net *net, uint32_t op) {

@@ -87,6 +87,8 @@ def _port_json(port: Port, model: Model) -> dict[str, Any]:
         "exponent": _exponent(tensor),
         "source_shape": list(port.source_shape),
         "pixels": port.pixels,
+        "state": None if port.state is None else model.outputs[port.state].name,
+        "start": port.start,
         "preprocess": None if port.preprocess is None else vars(port.preprocess),
     }
 
@@ -161,6 +163,8 @@ def _show(model: Model, constants: bool) -> None:
 def _port_row(port: Port, model: Model) -> list[str]:
     tensor = model.tensors[port.tensor]
     fed = "pixel - 128" if port.pixels else ""
+    if port.state is not None:
+        fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
     if port.preprocess is not None:
         fed += f" ({_preprocess(port.preprocess)})"
     return [

@@ -54,6 +54,7 @@ class Device:
         self._macs: Sequence[int] = ()
         self._ops = 0
         self._inputs = b""
+        self._keeps = False
         self.name = line.name
         self.hello = self._hello()
         self._link.window = max(1, min(WINDOW, self.hello.ring // 2 // FRAME_BYTES))
@@ -72,9 +73,12 @@ class Device:
             )
         return found
 
-    def load(self, model: bytes, macs: Sequence[int] = ()) -> tuple[Upload, Loaded]:
-        """Sends the model, or what is missing of it, and has it verified. macs: of its ops, for how long to wait."""
-        self._model, self._macs, self._there = model, macs, 0
+    def load(self, model: bytes, macs: Sequence[int] = (), *, keeps: bool = False) -> tuple[Upload, Loaded]:
+        """Sends the model, or what is missing of it, and has it verified. Its states begin anew.
+
+        macs: of its ops, for how long to wait. keeps: it has states, which a reset of the device would lose.
+        """
+        self._model, self._macs, self._there, self._keeps = model, macs, 0, keeps
         crc = zlib.crc32(model)
         for _ in range(RECOVERIES):
             try:
@@ -96,7 +100,12 @@ class Device:
 
     def reload(self) -> None:
         """Sends what a reset of the device has lost of the model."""
-        self.load(self._model, self._macs)
+        self.load(self._model, self._macs, keeps=self._keeps)
+
+    def restart(self) -> None:
+        """The model's states begin anew."""
+        if self._keeps:
+            self.reload()
 
     def set_inputs(self, data: bytes) -> None:
         """The bytes of all inputs, one after another."""
@@ -105,7 +114,9 @@ class Device:
         self._link.ask_all([(Type.INPUT, protocol.numbers(at) + data[at : at + CHUNK]) for at in pieces])
 
     def run(self, last: int | None = None) -> Run:
-        """Runs all ops, or the first ``last``, on the inputs that were set."""
+        """Runs all ops, or the first ``last``, on the inputs that were set. After fewer than all, states are nothing to
+        go on with: `restart`.
+        """
         count = self._ops if last is None else last
         found = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
         if found is None:
@@ -123,10 +134,11 @@ class Device:
         return found[:ops]
 
     def digests(self, tensors: Sequence[int]) -> list[int]:
-        """CRC-32 of one tensor per op, right after the op."""
+        """CRC-32 of one tensor per op, right after the op, from the start of the states."""
         found: list[int] = []
         for first in range(0, len(tensors), DIGESTS_MAX):
             wanted = tensors[first : first + DIGESTS_MAX]
+            self.restart()
             page = self._execute(Type.DIGESTS, protocol.numbers(first, *wanted))
             if len(page) != 4 * len(wanted):
                 raise self._nonsense(Type.DIGESTS)
@@ -147,13 +159,13 @@ class Device:
         self._link.ask(Type.RESET)
 
     def _execute(self, kind: Type, what: bytes) -> bytes:
-        """A request that runs ops; after a reset of the device model and inputs are sent again."""
+        """A request that runs ops. After a reset of the device it is sent again with all it needs, but not states."""
         payload = protocol.numbers(zlib.crc32(self._model), zlib.crc32(self._inputs)) + what
         for _ in range(RECOVERIES):
             try:
                 return self._link.ask(kind, payload, patience=self._patience)
             except Refused as refused:
-                if not refused.forgot:
+                if not refused.forgot or self._keeps:
                     raise
             self.reload()
             self.set_inputs(self._inputs)

@@ -228,6 +228,8 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("preprocess", 2, "table", "Preprocess", 0, False),
         Field("pixels", 3, "scalar", "bool", 0, False),
         Field("source_shape", 4, "vector", "int", 0, False),
+        Field("state", 5, "scalar", "int", -1, False),
+        Field("start", 6, "scalar", "int", 0, False),
     ),
     "Bytes": (Field("data", 0, "vector", "ubyte", 0, False),),
     "TestVector": (

@@ -65,13 +65,18 @@ class Op:
 
 @dataclass(frozen=True)
 class Port:
-    """A graph input or output. pixels: raw pixels - 128 are fed. source_shape: in the ONNX model."""
+    """A graph input or output. pixels: raw pixels - 128 are fed. source_shape: in the ONNX model.
+
+    state: the output, by index, whose integers the input holds in the next call; start: its integers in the first one.
+    """
 
     name: str
     tensor: int
     preprocess: Preprocess | None
     pixels: bool
     source_shape: tuple[int, ...]
+    state: int | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ def read(source: Path | str | bytes | memoryview) -> Model:
 def _model(root: Table, file_bytes: int) -> Model:
     tensors = tuple(_tensor(table) for table in root["tensors"])
     inputs, outputs = (tuple(_port(table, tensors) for table in root[side]) for side in ("inputs", "outputs"))
+    _check_states(inputs, outputs, tensors)
     return Model(
         version=(root["major"], root["minor"]),
         name=root["name"] or "",
@@ -177,7 +183,27 @@ def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
         raise ModelError(f"port {name!r} has the source shape {list(shape)}, its tensor has {size} elements")
     channels = tensors[table["tensor"]].shape[-1:]  # NHWC
     preprocess = None if table["preprocess"] is None else _preprocess(table["preprocess"], name, channels)
-    return Port(name, table["tensor"], preprocess, table["pixels"], shape)
+    state = None if table["state"] == -1 else table["state"]
+    return Port(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"])
+
+
+def _check_states(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
+    """States and their outputs have one shape and one grid."""
+    for port in outputs:
+        if port.state is not None:
+            raise ModelError(f"output {port.name!r} has a state, {port.state}; only inputs have one")
+    for port in inputs:
+        if port.state is None:
+            continue
+        if not 0 <= port.state < len(outputs):
+            raise ModelError(f"input {port.name!r} takes over output {port.state}, there are {len(outputs)}")
+        to, of = tensors[port.tensor], tensors[outputs[port.state].tensor]
+        for key in ("shape", "dtype", "exponents", "origin"):
+            found, wanted = getattr(of, key), getattr(to, key)
+            if found != wanted:
+                raise ModelError(f"state {port.name!r} has the {key} {wanted}, its output {of.name!r} has {found}")
+        if not to.clip_min <= port.start <= to.clip_max:
+            raise ModelError(f"state {port.name!r} starts at {port.start}, not in [{to.clip_min}, {to.clip_max}]")
 
 
 def _preprocess(table: Table, port: str, channels: tuple[int, ...]) -> Preprocess:

@@ -32,6 +32,15 @@ def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = ())
     return found
 
 
+def steps(graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
+    """The outputs of one call after another, from the start of the states; feeds: of each, the inputs that are none."""
+    known = {name: np.full(graph[name].shape, state.start, graph[name].dtype) for name, state in graph.states.items()}
+    for given in feeds:
+        found = run(graph, {**given, **known})
+        yield found
+        known = {name: found[state.output] for name, state in graph.states.items()}
+
+
 def walk(graph: Graph, env: Arrays) -> Iterator[Node]:
     """The nodes in order, with their inputs in env, where the caller puts their outputs.
 

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import InputError
-from nmpconv.ir import Given, Graph, Node, Observed, Preprocess, Quant, Value
+from nmpconv.ir import Given, Graph, Node, Observed, Preprocess, Quant, State, Value
 from nmpconv.ops import OPS
 
 INLINE = 64  # most elements of a constant that stands in the text
 _BARE = re.compile(r"[\w./:;~+-]+(?<!:)")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\]")
-_PORT_KEYS = {"pixels", "source", "preprocess"}
+_PORT_KEYS = {"pixels", "source", "preprocess", "state", "start"}
 
 
 def to_text(graph: Graph) -> str:
@@ -116,11 +116,13 @@ def _params(node: Node) -> str:
 
 
 def _of_port(graph: Graph, name: str) -> dict[str, Any]:
-    how = graph.preprocess.get(name)
+    how, state = graph.preprocess.get(name), graph.states.get(name)
     return {
         "pixels": True if name in graph.pixels else None,
         "source": graph.source_shapes.get(name),
         "preprocess": None if how is None else asdict(how),
+        "state": None if state is None else state.output,
+        "start": None if state is None else state.start or None,
     }
 
 
@@ -180,6 +182,7 @@ class _Parser:
         self._pixels: set[str] = set()
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._given: dict[str, Given] = {}
+        self._states: dict[str, State] = {}
 
     def line(self, text: str) -> None:
         line = _Line(text)
@@ -221,6 +224,7 @@ class _Parser:
             pixels=frozenset(self._pixels),
             source_shapes=self._shapes,
             given=self._given,
+            states=self._states,
         )
 
     def _node(self, name: str, line: _Line) -> None:
@@ -261,6 +265,8 @@ class _Parser:
             self._shapes[name] = a["source"]
         if "preprocess" in a:
             self._preprocess[name] = Preprocess(**{key: _tuples(value) for key, value in a["preprocess"].items()})
+        if "state" in a:
+            self._states[name] = State(a["state"], a.get("start", 0))
 
     def _data(self, name: str, dtype: str, shape: tuple[int, ...], line: _Line) -> np.ndarray:
         line.take("=")

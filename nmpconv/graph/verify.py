@@ -63,6 +63,22 @@ def _known_values(graph: Graph) -> Broken:
             yield name, "has preprocessing but is not an input of the graph"
 
 
+def _states(graph: Graph) -> Broken:
+    for name, state in graph.states.items():
+        if name not in graph.inputs or state.output not in graph.outputs:
+            yield name, f"it is to take over '{state.output}'; a state is an input that takes over an output"
+        elif name in graph.pixels:
+            yield name, "a state that is fed with pixels"
+        elif _kind(graph[name]) != _kind(graph[state.output]):
+            yield name, f"it is {_kind(graph[name])}, what it takes over is {_kind(graph[state.output])}"
+
+
+def _kind(value: Value) -> tuple[object, ...]:
+    """What a state and its output have in common, in every stage."""
+    quant = value.quant
+    return (value.shape, value.dtype, value.origin, *(() if quant is None else (quant.bits, quant.exponents)))
+
+
 def _produced_before_use(graph: Graph) -> Broken:
     known = set(graph.inputs) | {name for name, value in graph.values.items() if value.is_const}
     for node in graph.nodes:
@@ -297,6 +313,15 @@ def _intact(graph: Graph) -> Broken:
             yield name, "the output is overwritten before the end"
 
 
+def _states_apart(graph: Graph) -> Broken:
+    """After the last op a state takes over its output, and the outputs are still there."""
+    for name, state in graph.states.items():
+        for out in graph.outputs:
+            same = out == state.output and graph[out].offset == graph[name].offset
+            if _overlap(graph[name], graph[out]) and not same:
+                yield name, f"the state overlaps the output '{out}'"
+
+
 class _Extents:
     """Tensors that hold what was written. They lie apart, so that their starts are in the order of their ends."""
 
@@ -355,6 +380,7 @@ _STRUCTURE: dict[str, Rule] = {
     "produced before use": _produced_before_use,
     "constants are not computed": _constants_have_no_producer,
     "params are the op's": _params,
+    "states go with outputs": _states,
     "operands fit": _operands,
     "shapes are inferred": _shapes,
     "data is of the type": _data,
@@ -382,5 +408,10 @@ RULES: dict[str, dict[str, Rule]] = {
         "activations have one grid": _activation_grids,
     },
     "INT": _INT,
-    "PLANNED": {**_INT, "offsets are aligned": _places, "nothing is overwritten": _intact},
+    "PLANNED": {
+        **_INT,
+        "offsets are aligned": _places,
+        "nothing is overwritten": _intact,
+        "states lie apart": _states_apart,
+    },
 }

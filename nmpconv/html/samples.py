@@ -105,7 +105,7 @@ def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.nda
     """One sample, op by op; every tensor is counted when it has just been written."""
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
-        _count(net, net.model.inputs[i].tensor, counts)
+        _count(net, port.tensor, counts)
     for number, op in enumerate(net.model.ops):
         net.run_ops(number, number + 1)
         for tensor in op.outputs:
@@ -119,7 +119,7 @@ def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
 
 
 def _output(net: Net) -> np.ndarray:
-    return net.tensor(net.model.outputs[0].tensor)
+    return net.tensor(net.outputs[0].tensor)
 
 
 def _sample(

@@ -84,18 +84,25 @@ def counter(hello: Hello, name: str) -> Counter:
 
 
 def load(device: Device, net: Net, data: bytes) -> tuple[Upload, Loaded]:
-    """Sends a model, whose net runs here, too."""
-    return device.load(data, [op.macs for op in net.model.ops])
+    """Sends a model, whose net runs here, too. States begin anew on both sides."""
+    net.reset()
+    return device.load(data, [op.macs for op in net.model.ops], keeps=net.has_states)
 
 
 def run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
-    """The outputs of one inference on the device, which may be reset meanwhile. inputs: what `Net.run` takes."""
+    """The outputs of one inference on the device, which may be reset meanwhile, where it keeps no states. inputs: what
+    `Net.run` takes.
+    """
     for _ in range(RECOVERIES):
         try:
             return _run(device, net, inputs)
         except Refused as refused:
             if not refused.forgot:
                 raise
+            if net.has_states:
+                raise DeviceError(
+                    "the device was reset and has lost its states", where=device.name, hint="begin the stream again"
+                ) from refused
         device.reload()
     raise DeviceError(f"the device was reset {RECOVERIES} times during a run", where=device.name)
 
@@ -106,12 +113,13 @@ def _run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     found = [device.read(port.tensor, net.model.tensors[port.tensor].nbytes) for port in net.model.outputs]
     if zlib.crc32(b"".join(found)) != digest:
         raise MismatchError("the outputs that were read are not those of the run", where=device.name)
-    return [_array(net, port.tensor, data) for port, data in zip(net.model.outputs, found, strict=True)]
+    made = dict(zip((port.tensor for port in net.model.outputs), found, strict=True))
+    return [_array(net, port.tensor, made[port.tensor]) for port in net.outputs]
 
 
 def verify(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> None:
     """Raises MismatchError where the device's outputs are not, byte for byte, the host's."""
-    for port, got, wanted in zip(net.model.outputs, run(device, net, inputs), net.run(*inputs), strict=True):
+    for port, got, wanted in zip(net.outputs, run(device, net, inputs), net.run(*inputs), strict=True):
         found = difference(port.tensor, got, wanted)
         if found is not None:
             raise MismatchError(
@@ -145,7 +153,9 @@ def measure(
 
 
 def first_difference(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> tuple[int, Difference] | None:
-    """The first op whose output differs, by digests, and where it does; None when all are equal."""
+    """The first op whose output differs, by digests, and where it does; None when all are equal. States begin anew."""
+    net.reset()
+    device.restart()
     device.set_inputs(_bytes(net, inputs))
     tensors = [op.outputs[0] for op in net.model.ops]
     theirs = device.digests(tensors)
@@ -155,6 +165,7 @@ def first_difference(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> 
         net.run_ops(op, op + 1)
         ours = net.tensor(tensor)
         if zlib.crc32(ours.tobytes()) != theirs[op]:
+            device.restart()
             device.run(op + 1)
             got = _array(net, tensor, device.read(tensor, ours.nbytes))
             found = difference(tensor, got, ours)
@@ -177,7 +188,11 @@ def cases(net: Net, seed: int = 0) -> list[Arrays]:
     vectors = [given for given, _ in net.model.test_vectors]
     if vectors:
         return [
-            [np.frombuffer(data, port.dtype).reshape(port.shape) for data, port in zip(given, ports, strict=True)]
+            [
+                np.frombuffer(data, tensor.dtype).reshape(tensor.shape)
+                for data, tensor, port in zip(given, ports, net.model.inputs, strict=True)
+                if port.state is None
+            ]
             for given in vectors
         ]
     rng = np.random.default_rng(seed)
@@ -188,7 +203,7 @@ def _bytes(net: Net, inputs: Sequence[np.ndarray]) -> bytes:
     """The integers of all inputs, one after another."""
     for i, array in enumerate(inputs):
         net.set_input(i, array)
-    return b"".join(net.tensor(port.tensor).tobytes() for port in net.model.inputs)
+    return b"".join(net.tensor(port.tensor).tobytes() for port in net.inputs)
 
 
 def _array(net: Net, tensor: int, data: bytes) -> np.ndarray:

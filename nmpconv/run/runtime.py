@@ -27,6 +27,7 @@ class Port:
     """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
 
     pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
+    tensor: its number in the file.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Port:
     pixels: bool
     labels: tuple[str, ...]
     source_shape: tuple[int, ...]
+    tensor: int
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class Net:
     """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
 
     threads: how many may compute. A forked process may go on using the net.
+
+    States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
+    over is not among ``outputs``, where there is any other output.
     """
 
     def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
@@ -128,18 +133,36 @@ class Net:
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self.model = reader.read(data)
-        self.inputs = [self._port(port) for port in self.model.inputs]
-        self.outputs = [self._port(port) for port in self.model.outputs]
-        self._inputs = [self._net.input(i) for i in range(len(self.inputs))]
-        self._outputs = [self._net.output(i) for i in range(len(self.outputs))]
+        taken = {port.state for port in self.model.inputs}
+        fed = [i for i, port in enumerate(self.model.inputs) if port.state is None]
+        told = [i for i in range(len(self.model.outputs)) if i not in taken] or range(len(self.model.outputs))
+        self.inputs = [self._port(self.model.inputs[i]) for i in fed]
+        self.outputs = [self._port(self.model.outputs[i]) for i in told]
+        self._inputs = [self._net.input(i) for i in fed]
+        self._outputs = [self._net.output(i) for i in told]
 
     @property
     def cpu(self) -> str:
         """The CPU level in use."""
         return str(self._net.cpu)
 
+    @property
+    def has_states(self) -> bool:
+        """Whether a run depends on those before it."""
+        return len(self.inputs) < len(self.model.inputs)
+
+    def reset(self) -> None:
+        """Sets all states to their start, as they were when the net was made."""
+        self._net.reset()
+
+    def states(self) -> dict[str, NDArray[Any]]:
+        """Copies of the states that the next run reads."""
+        ports = enumerate(self.model.inputs)
+        return {port.name: np.array(self._net.input(i)) for i, port in ports if port.state is not None}
+
     def run(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[Any]]:
-        """Integer outputs of one inference. inputs: arrays in the order of `inputs`, or one dict by name.
+        """Integer outputs of one inference; the states are those of the next one then. inputs: arrays in the order of
+        `inputs`, or one dict by name.
 
         Arrays of the port's dtype are taken as they are, uint8 pixels too; floats are rounded half up to the grid
         and saturated. Raises InputError for another dtype or another number of elements.
@@ -220,6 +243,7 @@ class Net:
             port.pixels,
             labels,
             port.source_shape,
+            port.tensor,
         )
 
 

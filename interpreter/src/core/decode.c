@@ -74,3 +74,7 @@ uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op) {
 uint32_t nmp_model_port(fb_vector ports, uint32_t i) {
   return (uint32_t)fb_port_tensor(fb_element(ports, i));
 }
+
+int32_t nmp_model_state(const nmp_model *m, uint32_t i) {
+  return fb_port_state(fb_element(m->inputs, i));
+}

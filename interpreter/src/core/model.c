@@ -279,6 +279,24 @@ static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fa
   return NMP_OK;
 }
 
+static nmp_status check_states(const nmp_model *m, nmp_fault *fault) {
+  nmp_rule rule = NMP_FINE;
+  for (uint32_t i = 0; i < m->outputs.count; i++) {
+    const int32_t state = fb_port_state(fb_element(m->outputs, i));
+    if (state != -1) {
+      rule = NMP_RULE(NMP_E_TENSOR, "state of an output", state, -1);
+      return nmp_fail(fault, -1, nmp_model_port(m->outputs, i), rule);
+    }
+  }
+  for (uint32_t i = 0; i < m->inputs.count && rule.status == NMP_OK; i++) {
+    rule = nmp_state_check(m, i);
+    if (rule.status) {
+      return nmp_fail(fault, -1, nmp_model_port(m->inputs, i), rule);
+    }
+  }
+  return NMP_OK;
+}
+
 nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
   nmp_op op;
@@ -295,6 +313,9 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
   }
   if (status == NMP_OK) {
     status = check_ports(m, m->outputs, fault);
+  }
+  if (status == NMP_OK) {
+    status = check_states(m, fault);
   }
   for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
     status = check_op(m, i, &op, needs, fault);

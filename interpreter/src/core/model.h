@@ -46,6 +46,11 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
 /* core/plan_check.c: every read finds what was produced; everything lies inside the arena. */
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault);
 
+/* states.c: the ports say which inputs are states; the plan is plan_check's. */
+nmp_rule nmp_state_check(const nmp_model *m, uint32_t input);
+void nmp_states_begin(const nmp_model *m);
+void nmp_states_advance(const nmp_model *m);
+
 /* decode.c */
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
@@ -55,6 +60,9 @@ uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
 /* Where the activations that are alive while an op runs end in the arena. */
 uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
 uint32_t nmp_model_port(fb_vector ports, uint32_t i);
+
+/* The output that input i takes over, or -1. */
+int32_t nmp_model_state(const nmp_model *m, uint32_t i);
 
 /* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
 int nmp_spend(nmp_needs *needs, uint64_t steps);

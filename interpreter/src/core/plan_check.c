@@ -176,6 +176,24 @@ static nmp_status check_op(const nmp_model *m, uint32_t op, nmp_needs *needs, nm
   return status == NMP_OK ? check_output(m, op, needs, fault) : status;
 }
 
+/* After the last op a state takes over its output: it touches no output but, at the very same bytes, its own. */
+static nmp_status check_state(const nmp_model *m, uint32_t input, nmp_needs *needs, nmp_fault *fault) {
+  const int32_t own = nmp_model_state(m, input);
+  const uint32_t tensor = nmp_model_port(m->inputs, input);
+  if (own >= 0 && !nmp_spend(needs, m->outputs.count)) {
+    return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+  }
+  for (uint32_t i = 0; own >= 0 && i < m->outputs.count; i++) {
+    const uint32_t output = nmp_model_port(m->outputs, i);
+    const extent to = extent_of(m, tensor), from = extent_of(m, output);
+    const int its_own = output == nmp_model_port(m->outputs, (uint32_t)own) && equal(to, from);
+    if (overlap(to, from) && !its_own) {
+      return nmp_fail(fault, -1, tensor, NMP_RULE(NMP_E_PLAN, "state overlaps output", i, 0));
+    }
+  }
+  return NMP_OK;
+}
+
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
   for (uint32_t i = 0; i < m->tensors.count && status == NMP_OK; i++) {
@@ -189,6 +207,9 @@ nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault
   }
   for (uint32_t i = 0; i < m->outputs.count && status == NMP_OK; i++) {
     status = check_read(m, m->ops.count, nmp_model_port(m->outputs, i), needs, fault);
+  }
+  for (uint32_t i = 0; i < m->inputs.count && status == NMP_OK; i++) {
+    status = check_state(m, i, needs, fault);
   }
   return status;
 }

@@ -104,6 +104,8 @@ static const fb_field fields[] = {
     {FB_KIND_TABLE, FB_PREPROCESS}, /* Port.preprocess */
     {FB_KIND_SCALAR, 1}, /* Port.pixels */
     {FB_KIND_VECTOR, 4}, /* Port.source_shape */
+    {FB_KIND_SCALAR, 4}, /* Port.state */
+    {FB_KIND_SCALAR, 4}, /* Port.start */
     {FB_KIND_VECTOR, 1}, /* Bytes.data */
     {FB_KIND_TABLES, FB_BYTES}, /* TestVector.inputs */
     {FB_KIND_TABLES, FB_BYTES}, /* TestVector.outputs */
@@ -157,11 +159,11 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     82, /* Op */
     89, /* Preprocess */
     97, /* Port */
-    102, /* Bytes */
-    103, /* TestVector */
-    105, /* Entry */
-    107, /* Model */
-    119, /* the end */
+    104, /* Bytes */
+    105, /* TestVector */
+    107, /* Entry */
+    109, /* Model */
+    121, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

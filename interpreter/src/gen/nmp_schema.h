@@ -209,6 +209,14 @@ static inline fb_vector fb_port_source_shape(const uint8_t *table) {
   return fb_get_vector(table, 4);
 }
 
+static inline int32_t fb_port_state(const uint8_t *table) {
+  return fb_i32(table, 5, -1);
+}
+
+static inline int32_t fb_port_start(const uint8_t *table) {
+  return fb_i32(table, 6, 0);
+}
+
 static inline fb_vector fb_bytes_data(const uint8_t *table) {
   return fb_get_vector(table, 0);
 }

@@ -1,7 +1,8 @@
 """Where in the arena each activation lies, so that the arena is small.
 
 A tensor is alive from the op that makes it (a graph input: from before the first) to its last reader (a graph output:
-to the end), both included. Tensors that are alive together lie apart, with three exceptions:
+to the end), both included. A state of the graph is alive from before the first op to the end. Tensors that are alive
+together lie apart, with four exceptions:
 
 1. An op that works in place puts its output on its first input when both have as many elements and bytes and nobody
    needs the input afterwards. The two, and so whole chains, are one buffer. A reshape is an op in place.
@@ -9,6 +10,7 @@ to the end), both included. Tensors that are alive together lie apart, with thre
    claims the whole output early, so it is done only where the arena does not grow.
 3. A convolution may be computed in bands of lines, each written where lines of the input were that nobody needs any
    more. A band is a call of the kernel, so there are as few as the room allows, and none where there is room enough.
+4. What a state takes over lies on the state, where the state has been read when it is written.
 
 Where the arena does not grow, a result is given its place before its op: PCs then write the channels of a concatenation
 without a copy, and run a pointwise convolution together with the one before it.
@@ -144,10 +146,15 @@ def _plan(
 def _buffers(graph: Graph, *, placed: bool, claims: Mapping[str, int] | None = None) -> list[Buffer]:
     """claims: by tensor, an op before its own from which on its place is free."""
     lives = graph.lifetimes()
+    kept = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
+    lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
     lives |= {name: (step, lives[name][1]) for name, step in (claims or {}).items()}
-    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs}
+    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs if name not in kept.values()}
     for i, node in enumerate(graph.nodes):
         (out,) = node.outputs
+        if out in kept:
+            chains[out] = {out: 0, kept[out]: 0}
+            continue
         chain = {out: 0}
         if _in_place(graph, node) and lives[node.inputs[0]][1] == i:
             chain |= chains.pop(node.inputs[0])

@@ -1,0 +1,88 @@
+"""A board keeps the states of a model from one run to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lines
+import nets
+import numpy as np
+import pytest
+
+from nmpconv.device.client import Device
+from nmpconv.device.transport import Program
+from nmpconv.errors import DeviceError
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import steps
+from nmpconv.ir import Graph, State
+from nmpconv.passes.memory import plan_memory
+from nmpconv.run import ondevice
+from nmpconv.run.runtime import load
+
+FRAMES = [np.full((1, 40), value, np.int8) for value in (100, -30, 7, 0, 0, -128)]
+
+
+def echo() -> Graph:
+    """y = x + s / 2; s takes over y."""
+    q = nets.grid(8, -4)
+    values = [
+        nets.active("x", (1, 40), q),
+        nets.active("s", (1, 40), q),
+        nets.constant("half", np.full((1, 1), 64), nets.grid(8, -7)),
+        nets.active("m", (1, 40), q),
+        nets.active("y", (1, 40), q),
+    ]
+    nodes = (nets.node("mul", "s half", "m"), nets.node("add", "x m", "y"))
+    graph = Graph("echo", ("x", "s"), ("y",), nodes, {v.name: v for v in values}, states={"s": State("y", 4)})
+    return plan_memory.run(graph)
+
+
+DATA = to_bytes(echo(), {})
+
+
+def calls(times: int) -> list[np.ndarray]:
+    """What a stream of so many times the frames gives."""
+    return [call["y"] for call in steps(echo(), [{"x": x} for x in FRAMES * times])]
+
+
+WANTED = calls(1)
+
+
+def test_from_run_to_run(line: Program) -> None:
+    net, device = load(DATA), Device(line)
+    for _ in range(2):
+        ondevice.load(device, net, DATA)  # states begin anew
+        for x, y in zip(FRAMES, WANTED, strict=True):
+            np.testing.assert_array_equal(ondevice.run(device, net, [x])[0], y)
+
+
+def test_verified_call_by_call(line: Program) -> None:
+    net, device = load(DATA), Device(line)
+    found = ondevice.measure(device, net, DATA, [[x] for x in FRAMES], runs=2)
+    assert found.verified == len(FRAMES)
+    assert ondevice.first_difference(device, net, [FRAMES[0]]) is None
+
+
+def test_a_bad_line_runs_nothing_twice(agent: Path) -> None:
+    line = lines.Faulty(Program([agent]), 1, lost=0.002, flipped=0.002)
+    net, device = load(DATA), Device(line)
+    ondevice.load(device, net, DATA)
+    for x, y in zip(FRAMES * 5, calls(5), strict=True):
+        np.testing.assert_array_equal(ondevice.run(device, net, [x])[0], y)
+    assert line.faults > 5
+    line.close()
+
+
+def test_a_reset_loses_them(agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, and not hidden as that of a model without states is."""
+    monkeypatch.setenv("NMP_AGENT_MEMORY", str(tmp_path / "memory"))
+    line = Program([agent])
+    net, device = load(DATA), Device(line)
+    ondevice.load(device, net, DATA)
+    ondevice.run(device, net, [FRAMES[0]])
+    device.reset()
+    with pytest.raises(DeviceError, match="was reset and has lost its states"):
+        ondevice.run(device, net, [FRAMES[1]])
+    ondevice.load(device, net, DATA)
+    np.testing.assert_array_equal(ondevice.run(device, net, [FRAMES[0]])[0], WANTED[0])
+    line.close()
