@@ -59,6 +59,8 @@ def integers(seed: str, shape: tuple[int, ...], bits: int, fill: str = "random")
         q = np.random.default_rng(zlib.crc32(seed.encode())).integers(lo, hi, shape, endpoint=True)
     elif fill == "alternating":
         q = np.where(np.arange(int(np.prod(shape))) % 2, lo, hi).reshape(shape)
+    elif fill == "step":  # all 0 but each seventh
+        q = (np.arange(int(np.prod(shape))) % 7 == 0).reshape(shape)
     else:
         q = np.full(shape, lo if fill == "lowest" else hi)
     return q.astype(f"int{bits}")

@@ -186,6 +186,9 @@ class Normalize(Op):
             yield _case(self, name, (3, 50), (1,), (1, 50), (width, width), e_x=e_x, eps=eps)
         for width, fill in product(WIDTHS, FILLS):
             yield _case(self, f"long/int{width}/{fill}", (2, COUNT_MAX), (1,), (1, 1), (width, 16), e_y=-7, fill=fill)
+        for width in WIDTHS:  # V of int16 is below 2^30
+            name = f"nearly constant/int{width}"
+            yield _case(self, name, (2, 50), (1,), (1, 50), (width, width), fill="step", e_x=6, eps=1e-18)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         x, w, b = node.inputs

@@ -206,6 +206,20 @@ def test_result_over_the_input() -> None:
     assert graph["x"].offset == graph[graph.outputs[0]].offset
 
 
+def test_result_over_a_second_operand() -> None:
+    """y3, of twice the channels, lies over y0, which the addition reads row by row: it waits for all of that."""
+    chain = Chain(8).then("requantize").at("x").weigh(CHANNELS).then("add", "y0").weigh(2 * CHANNELS)
+    graph, size = chain.done(), SIDE * SIDE * CHANNELS
+    graph = nets.placed(graph, x=0, y0=size, y1=2 * size, y2=3 * size, y3=size)
+    x = feed(8)
+    wanted = run_reference(graph, {"x": x})["y3"]
+    for cpu in TOGETHER:
+        for threads in (2, 3, 7):
+            loaded = runtime.load(to_bytes(graph, {}), cpu=cpu, threads=threads)
+            assert loaded.steps() == [(0, 1), (1, 3), (3, 4)]
+            np.testing.assert_array_equal(loaded.run(x)[0], wanted, err_msg=f"{cpu}, {threads} threads")
+
+
 def test_single_ops_can_be_read() -> None:
     """Op by op every tensor is written, also between those that a whole run takes together."""
     graph = nets.placed(residual(8)[0])
