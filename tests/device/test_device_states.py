@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import lines
@@ -24,17 +25,13 @@ FRAMES = [np.full((1, 40), value, np.int8) for value in (100, -30, 7, 0, 0, -128
 
 def echo() -> Graph:
     """y = x + s / 2; s takes over y."""
-    q = nets.grid(8, -4)
-    values = [
-        nets.active("x", (1, 40), q),
-        nets.active("s", (1, 40), q),
-        nets.constant("half", np.full((1, 1), 64), nets.grid(8, -7)),
-        nets.active("m", (1, 40), q),
-        nets.active("y", (1, 40), q),
-    ]
-    nodes = (nets.node("mul", "s half", "m"), nets.node("add", "x m", "y"))
-    graph = Graph("echo", ("x", "s"), ("y",), nodes, {v.name: v for v in values}, states={"s": State("y", 4)})
-    return plan_memory.run(graph)
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("x", 1, 40)
+    net.input("s", 1, 40)
+    net.const("half", [[64]], nets.grid(8, -7))
+    net.op("mul", "s half", "m")
+    net.op("add", "x m", "y")
+    return plan_memory.run(replace(net.graph("y"), states={"s": State("y", 4)}))
 
 
 DATA = to_bytes(echo(), {})

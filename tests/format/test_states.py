@@ -18,7 +18,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import steps
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import verify
-from nmpconv.ir import Graph, Observed, State
+from nmpconv.ir import Graph, State
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
@@ -28,24 +28,16 @@ START = 5
 def leaky(bits: int = 8, start: int = START) -> Graph:
     """h = relu-like(s / 2 + x), y = 2 * h + 1: s takes over h. x and s are read before h is made."""
     q, out = nets.grid(bits, -4), nets.grid(16, -4)
-    seen = Observed(-8.0, 8.0, "max")
-    values = [
-        replace(nets.active("x", (1, 20), q), observed=seen),
-        replace(nets.active("s", (1, 20), q), observed=seen),
-        nets.constant("half", np.full((1, 1), 64), nets.grid(8, -7)),
-        replace(nets.active("m", (1, 20), q), observed=seen),
-        replace(nets.active("h", (1, 20), replace(q, lo=-100, hi=100)), observed=seen),
-        nets.constant("w", np.eye(20) * 2, nets.grid(8, 0)),
-        nets.constant("b", np.full(20, 16), nets.grid(16, -4)),
-        replace(nets.active("y", (1, 20), out), observed=seen),
-    ]
-    nodes = (
-        nets.node("mul", "s half", "m"),
-        nets.node("add", "m x", "h"),
-        nets.node("fully_connected", "h w b", "y"),
-    )
-    named = {value.name: value for value in values}
-    return Graph("leaky", ("x", "s"), ("y", "h"), nodes, named, states={"s": State("h", start)})
+    net = nets.Net(grid=q)
+    net.input("x", 1, 20)
+    net.input("s", 1, 20)
+    net.const("half", [[64]], nets.grid(8, -7))
+    net.op("mul", "s half", "m")
+    net.op("add", "m x", "h", quant=replace(q, lo=-100, hi=100))
+    net.const("w", np.eye(20) * 2, nets.grid(8, 0))
+    net.const("b", np.full(20, 16), out)
+    net.op("fully_connected", "h w b", "y", quant=out)
+    return replace(net.graph("y", "h"), name="leaky", states={"s": State("h", start)})
 
 
 def frames(bits: int, count: int = 9) -> list[np.ndarray]:
