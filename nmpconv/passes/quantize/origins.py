@@ -41,7 +41,7 @@ ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the 
 STEPS_DOWN = 3  # exponents below the one that clips nothing
 PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values
 CANDIDATES = 48  # of a free number
-TELLING = 16
+TELLING = 8
 NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this wide
 EXACT_DB = 200.0  # stands for a tensor without error
 
