@@ -24,6 +24,7 @@ from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.work import share
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
+from nmpconv.ops.aligned import TERMS_MAX
 
 __all__ = ["Importer", "OnnxNode", "load"]
 
@@ -62,12 +63,22 @@ def load(
         return _load(path, input_shapes or {}, error.cut)
 
 
+def _readable(graph: Graph) -> Graph:
+    """UnsupportedModel where a tensor has more readers than a file's verifier follows, each back to the maker."""
+    for name, nodes in graph.consumers().items():
+        if len(nodes) > TERMS_MAX and not graph[name].is_const:
+            node = nodes[TERMS_MAX]
+            why = f"{name!r} is read by {len(nodes)} nodes, this is one of them"
+            raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")])
+    return graph
+
+
 def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]) -> Graph:
     """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host."""
     walk = Walk(read(path), str(path), input_shapes, outputs)
     walk.run()
     if not walk.rows:
-        return walk.to.graph(Path(walk.path).stem, walk.outputs)
+        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs))
     cut, lost = walk.cut()
     for _ in range(CUTS_MAX):
         if not cut:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -9,6 +11,8 @@ from onnx_text import build
 
 from nmpconv.errors import ExitCode, UnsupportedModel
 from nmpconv.frontend.onnx import load
+from nmpconv.pipeline import Options, plan
+from nmpconv.run import runtime
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
 
@@ -304,3 +308,18 @@ def test_infinity_does_not_blame_the_training(tmp_path):
 def test_auto_is_the_whole_model_where_that_can_be(tmp_path):
     build("(float[1,4] x) => (y) { y = Relu(x) }", 13, tmp_path / "model.onnx")
     assert load(tmp_path / "model.onnx", outputs=["auto"]).outputs == ("y",)
+
+
+def test_more_readers_than_a_verifier_follows(tmp_path: Path) -> None:
+    """It was the verifier that refused the file, when all was done."""
+    build(chain(1001), 17, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match=r"'x' is read by 1001 nodes.* at most 1000 readers of a tensor"):
+        load(tmp_path / "m.onnx")
+    build(chain(1000), 17, tmp_path / "m.onnx")
+    runtime.load(plan(tmp_path / "m.onnx", Options()).data)
+
+
+def chain(count: int) -> str:
+    """x + x + ..., a node for each sum."""
+    sums = [f"y{i} = Add(y{i - 1}, x)" for i in range(1, count)]
+    return f"(float[1,2] x) => (y{count - 1}) {{ y0 = Relu(x) {' '.join(sums)} }}"
