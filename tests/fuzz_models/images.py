@@ -189,6 +189,26 @@ def resize(net: Net, x: str) -> str:
     return net.add("Resize", x, roi, net.const(np.array([1.0, 1.0, *plane], np.float32)), **attributes)
 
 
+def warp(net: Net, x: str) -> str:
+    """GridSample at constant places, some of them outside, or at those that a layer finds, alone or beside a grid."""
+    net.since(16)
+    count, channels, *plane = net.shape(x)
+    mode = net.among("linear" if net.opset >= 20 else "bilinear", "nearest")
+    padding = net.among("zeros", "border", "reflection")
+    attributes: Attributes = {"mode": mode, "padding_mode": padding, "align_corners": net.among(0, 1)}
+    size = [net.dice.randint(1, 6) for _ in plane] if net.chance(0.5) else plane
+    if net.chance(0.4):
+        places = net.noise.uniform(-1, 1, (count, *size, 2)) * net.among(0.7, 1.0, 1.3, 3.0)
+        return net.add("GridSample", x, net.const(np.asarray(places, np.float32), x), **attributes)
+    flow = net.add("Conv", x, net.weights(2, channels, 1, 1, like=x, spread=channels**-0.5))
+    flow = net.add("Transpose", net.add("Tanh", flow), perm=[0, 2, 3, 1])
+    if net.chance(0.5):
+        down, right = np.meshgrid(*(np.linspace(-1, 1, n) for n in plane), indexing="ij")
+        flow = net.add("Mul", flow, net.const(np.float32(net.among(0.1, 0.5)), x))
+        flow = net.add("Add", flow, net.const(np.asarray(np.stack([right, down], -1)[np.newaxis], np.float32), x))
+    return net.add("GridSample", x, flow, **attributes)
+
+
 def quantized(net: Net, x: str) -> str:
     """QuantizeLinear and DequantizeLinear."""
     net.since(10)
@@ -204,5 +224,5 @@ LINES = (conv, conv_block, conv_block, pool, batch_norm, instance_norm, global_p
 IMAGES = (
     *(conv_block,) * 6,
     *(conv, conv, conv_transpose, pool, pool, batch_norm, global_pool, pad_before, pad_before, instance_norm),
-    *(group_norm, variance_norm, lrn, quantized, shuffle, shuffle, resize, resize, resize),
+    *(group_norm, variance_norm, lrn, quantized, shuffle, shuffle, resize, resize, resize, warp),
 )

@@ -47,6 +47,7 @@ def heads(case: Case) -> tuple[str, ...]:
             above[name] = node is not None and (
                 node.kind in JUMPS
                 or (node.kind == "Cast" and node.attributes["to"] == 9)
+                or (node.kind == "GridSample" and node.attributes["mode"] == "nearest")
                 or any(map(jumps, node.inputs))
             )
         return above[name]
