@@ -16,7 +16,9 @@ DRAWS = 2
 HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
 ROOM_MAX = 16.0
-JUMPING = ("Ceil", "Floor", "Mod", "Round")  # tables with jumps: within PIECE steps of one, a result lies on a slope
+# Tables are linear in pieces of PIECE steps: a jump becomes a slope, and what bends within a few pieces of a wide
+# range, as Asinh and Softplus do near 0, is cut off there.
+BROKEN = ("Asinh", "Ceil", "Floor", "Mod", "Round", "Softplus")
 PIECE = 16.0
 
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.
@@ -98,9 +100,9 @@ def rounded(
     """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids: those of steps, or with HEADROOM.
 
     steps: of tensors to which the converter left more room, up to ROOM_MAX, as it does with few samples, or that share
-    the grid of a larger one. What a table with jumps reads may also be off by a piece of the table, either way.
+    the grid of a larger one. What such a table reads may also be off by a piece of the table, either way.
     """
-    jumping = {node.inputs[0] for node in case.nodes if node.kind in JUMPING and not inputs_only}
+    broken = {node.inputs[0] for node in case.nodes if node.kind in BROKEN and not inputs_only}
 
     ideal = {name: _step(seen) for name, seen in values.items() if seen.dtype.kind == "f" and seen.size}
     # Of tensors whose names passes did not keep: that of the inputs.
@@ -110,7 +112,7 @@ def rounded(
         step = ideal[name]
         step = min(max(step, steps.get(name, step * room)), step * ROOM_MAX / HEADROOM)
         a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
-        parts = {"inverse": 1 / step, "half": 0.5 + (off if name in jumping else 0.0), "step": step}
+        parts = {"inverse": 1 / step, "half": 0.5 + (off if name in broken else 0.0), "step": step}
         nodes = [
             Node("Mul", (source, f"{name}/inverse"), (a,)),
             Node("Add", (a, f"{name}/half"), (b,)),
@@ -121,7 +123,7 @@ def rounded(
 
     found = [
         worst(wanted, _changed(case, values, partial(change, off=off), False, inputs_only=inputs_only))
-        for off in ((-PIECE, 0.0, PIECE) if jumping else (0.0,))
+        for off in ((-PIECE, 0.0, PIECE) if broken else (0.0,))
     ]
     return {name: min(db[name] for db in found) for name in wanted}
 
