@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from float_nets import RELU, Net, feeds, in_bits, observed
+from float_nets import RELU, feeds, in_bits, observed
+from nets import Net
 
 from nmpconv import nearly_free
 from nmpconv.errors import Unsupported
