@@ -102,16 +102,16 @@ def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
 
 def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
     show.table(
-        (">gain dB", ">metric", "what", ">bits", ">e", "", "name"),
+        ("name", ">gain dB", ">metric", "what", ">bits", ">e", ""),
         [
             [
+                row.name,
                 f"{row.db:+.2f}",
                 "" if row.metric is None else f"{row.metric:+.4g}",
                 "weights" if row.table == "ops" else "tensor",
                 str(row.bits),
                 show.span(*row.exponents),
                 _odd(row),
-                row.name,
             ]
             for row in found.rows[:SHOWN]
         ],

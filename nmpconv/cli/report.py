@@ -124,17 +124,17 @@ def show_front(front: Sequence[Candidate]) -> None:
 def show_levers(levers: Sequence[Lever]) -> None:
     """What was measured of each choice, alone."""
     show.table(
-        (">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash", "what", "name"),
+        ("name", "what", ">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash"),
         [
             [
+                one.name,
+                one.words,
                 f"{one.db:+.2f}",
                 "" if one.agreement is None else f"{one.agreement:+.1f}",
                 f"{100 * one.work:+.1f} %",
                 "" if one.instructions is None else f"{100 * one.instructions:+.1f} %",
                 f"{one.ram:+d}",
                 f"{one.flash:+d}",
-                one.words,
-                one.name,
             ]
             for one in levers
         ],

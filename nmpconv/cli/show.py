@@ -116,7 +116,32 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
 
 
 def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
-    drawn = Table(
+    """On a terminal that is too narrow for all columns, parts below each other; each has the first column."""
+    console = _console(sys.stdout)
+
+    def drawn(columns: Sequence[int], title: str) -> Table:
+        return _drawn(title, [names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
+
+    def least(columns: Sequence[int]) -> int:
+        return console.measure(drawn(columns, ""), options=console.options.update(max_width=1000)).minimum
+
+    parts = [[0]]
+    for i in range(1, len(names)):
+        if len(parts[-1]) > 1 and least([*parts[-1], i]) > console.width:
+            parts.append([0])
+        parts[-1].append(i)
+    # Numbers are never cut: a part of two columns that is too wide runs over the edge.
+    console.width = max([console.width, *map(least, parts)])
+    for number, columns in enumerate(parts):
+        console.print(drawn(columns, "" if number else title), crop=False)
+
+
+def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list[str]]:
+    return [[row[i] for i in columns] for row in cells]
+
+
+def _drawn(title: str, names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
+    made = Table(
         title=Text(title) if title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -126,16 +151,12 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
         longest = max(len(row[i]) for row in cells)
         least = None if to_right else min(longest, FOLD)
-        drawn.add_column(
+        made.add_column(
             Text(name), justify="right" if to_right else "left", overflow="fold", no_wrap=to_right, min_width=least
         )
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))
-    console = _console(sys.stdout)
-    # Numbers are never cut: on a terminal too narrow for them, rows run over its edge.
-    least_width = console.measure(drawn, options=console.options.update(max_width=1000)).minimum
-    console.width = max(console.width, least_width)
-    console.print(drawn, crop=False)
+        made.add_row(*(Text(cell) for cell in row))
+    return made
 
 
 def _plain_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
