@@ -1,8 +1,8 @@
 """Candidates: a model that is converted otherwise, and run by the C interpreter on images that nothing was fitted to.
 
 RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors. Work
-is no count of instructions: multiply-accumulates times the bytes of an element of their first input, and the bytes of
-all results.
+is no count of instructions: multiply-accumulates times the bytes of an element of the wider of their two operands, and
+the bytes of all results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nmpconv.file.reader import Tensor
 from nmpconv.file.writer import to_bytes
 from nmpconv.fit import Fitter, Recipe, Score, heads, scored
 from nmpconv.graph.trace import Trace
-from nmpconv.ir import Graph
+from nmpconv.ir import FLOAT, Graph
 from nmpconv.measures import Measure
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
@@ -186,9 +186,11 @@ def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:
 
 
 def work(graph: Graph) -> int:
-    """Multiply-accumulates times the bytes of an element of their first input, and the bytes of all results."""
+    """Multiply-accumulates times the bytes of an element of the wider of their two operands, and the bytes of all
+    results. Operands that are not integers yet do not count."""
     total = 0
     for node in graph.nodes:
         macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
-        total += macs * np.dtype(graph[node.inputs[0]].dtype).itemsize + sum(value.nbytes for value in graph.outs(node))
+        widths = [np.dtype(value.dtype).itemsize for value in graph.ins(node)[:2] if value.dtype != FLOAT]
+        total += macs * max(widths, default=1) + sum(value.nbytes for value in graph.outs(node))
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +179,14 @@ def test_work_counts_bytes() -> None:
 
     assert of(8) == 16 * 27 * 5 + 16 * 5 + 16 * 10 + 32
     assert of(16) == 16 * 27 * 5 + 2 * 16 * 5 + 2 * 16 * 10 + 32
+
+
+def test_work_counts_the_wider_operand() -> None:
+    net = Net()
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "y", 5, 3)
+    graph = on_grids(net.graph("y"), x=(8, -4), y=(8, -4))
+    weight = graph.nodes[0].inputs[1]
+    typed = graph.with_values(*(replace(graph[name], dtype="int8") for name in "xy"))
+    wide = typed.with_values(replace(graph[weight], dtype="int16"))
+    assert (work(typed), work(wide)) == (16 * 27 * 5 + 80, 2 * 16 * 27 * 5 + 80)
