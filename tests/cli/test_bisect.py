@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Cli
 
 from nmpconv.errors import ExitCode
 
@@ -13,7 +12,7 @@ CONVERT = ("convert", "model.onnx", "--data", "images", "-o", "c.nmp")
 BISECT = ("bisect", "model.onnx", "c.nmp", "--data", "images")
 
 
-def test_what_is_shown_and_written(cli: Cli) -> None:
+def test_what_is_shown_and_written(cli) -> None:
     assert cli(*CONVERT).code == 0
     ran = cli(*BISECT)
     assert ran.code == 0, ran.err
@@ -32,7 +31,7 @@ def test_what_is_shown_and_written(cli: Cli) -> None:
         assert Path("other", name).read_bytes() == Path("c.bisect", name).read_bytes()
 
 
-def test_nothing_is_left_by_what_fails(cli: Cli) -> None:
+def test_nothing_is_left_by_what_fails(cli) -> None:
     assert cli(*CONVERT).code == 0
     ran = cli("bisect", "model.onnx", "model.nmp", "--data", "images")
     assert (ran.code, ran.left) == (ExitCode.INPUT, [])
@@ -41,7 +40,7 @@ def test_nothing_is_left_by_what_fails(cli: Cli) -> None:
     assert (ran.code, ran.left) == (ExitCode.USAGE, [])
 
 
-def test_levers_of_a_conversion(cli: Cli) -> None:
+def test_levers_of_a_conversion(cli) -> None:
     plain = cli(*CONVERT, "--json").json
     before = Path("c.nmp").read_bytes()
     assert plain["levers"] == []
