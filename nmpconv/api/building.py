@@ -133,9 +133,8 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> Mea
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
-    converted = convert(
-        found.model, data, report=file.with_suffix(".html"), progress=progress, **_plain(target.options)
-    )
+    options = {"levers": False, **_plain(target.options)}  # four more fits, for who asks for them
+    converted = convert(found.model, data, report=file.with_suffix(".html"), progress=progress, **options)
     machine = target.options.get("target")
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}
