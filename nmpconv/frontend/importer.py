@@ -78,7 +78,8 @@ class Importer:
     def tensor(self, name: str) -> Tensor:
         """What is known of an ONNX tensor."""
         if name in self.constants:
-            return Tensor.of(self.constants[name])
+            found = Tensor.of(self.constants[name])
+            return found._replace(element=self._elements.get(name) or found.element)
         value = self._value_of.get(name)
         return Tensor(self._elements.get(name, 0), self._values[value].shape if value else None)
 
@@ -111,11 +112,15 @@ class Importer:
         )
         results = fold(node, inputs, opset)
         self.constants.update(results)
+        self._elements.update({name: found[name].element for name in results if name in found and found[name].element})
         self._reserved.difference_update(results)
         return True
 
-    def define(self, constants: Mapping[str, np.ndarray]) -> None:
+    def define(self, constants: Mapping[str, np.ndarray], element: int | None = None) -> None:
+        """element: of the type that they pass for, where their numbers are not rounded to it."""
         self.constants.update(constants)
+        if element is not None:
+            self._elements.update(dict.fromkeys(constants, element))
 
     def new_name(self, wish: str) -> str:
         """A name that no ONNX tensor and no value has."""

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 from onnx_text import build
 
-from nmpconv import pipeline, targets
+from nmpconv import pipeline, sameness, targets
 from nmpconv.calib.engine import Refused
 from nmpconv.cli import options
 from nmpconv.errors import ExitCode
@@ -186,7 +186,7 @@ def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise Refused("onnxruntime refuses the model: NOT_IMPLEMENTED")
 
-    monkeypatch.setattr(pipeline.parity, "compare", refuse)
+    monkeypatch.setattr(sameness.parity, "compare", refuse)
     plain = ("--equalize", "none", "--no-zero-points")  # what is not compared with another float graph either
     ran = cli(*CONVERT, *plain)
     assert ran.code == 0
