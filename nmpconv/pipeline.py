@@ -30,6 +30,7 @@ from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.measures import AP, Measure, open_measure
+from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, masks, ranges
@@ -62,9 +63,10 @@ class Options:
     equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
-    `nmpconv.targets`; the memory plan is made for it. preprocess: for image inputs, by input name or one for all.
-    outputs: where to cut the graph. recipe: a file that has these choices, and choices for single tensors and ops.
-    save_recipe: a file to write what was decided to. levers: measure what would help most.
+    `nmpconv.targets`; the memory plan is made for it. stream: "axis=2,hop=4" for a step, see `passes.stream`.
+    preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
+    that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
+    to. levers: measure what would help most.
     """
 
     bits: str = "8"
@@ -80,6 +82,7 @@ class Options:
     drop_channels: bool = True
     max_ram: int | None = None
     target: str | None = None
+    stream: str | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -152,6 +155,7 @@ def calibrated(
     else:
         pictures = _given(imported, options)
     graph = float_passes(imported, pictures, trace)
+    stream.checked(graph, options.stream)  # what is wrong with it is told before the work
     feeds = Feeds(samples, graph.pixels)
     feeds = feeds.subset(range(min(len(feeds), options.max_images or len(feeds))))
 
@@ -224,9 +228,10 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    planned = schedule.planned(slim, options.max_ram, options.target, trace)
+    step = trace(stream.run(slim, options.stream), "INT", "stream")
+    planned = schedule.planned(step, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
-    report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, planned)
+    report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
     report = replace(report, recipe=str(recipe), notes=notes, held_out=score, front=tuple(front))
     told = advice.quality(options.bits, options.widths, len(images), score, report.sqnr_by_head)
     pixels = advice.normalization(graph, samples, [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)])
@@ -266,7 +271,8 @@ def plan(model: Path, options: Options) -> Result:
     fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
     recipe = Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
-    planned = schedule.planned(integer, options.max_ram, options.target, trace)
+    step = trace(stream.run(integer, options.stream), "INT", "stream")
+    planned = schedule.planned(step, options.max_ram, options.target, trace)
     data = to_bytes(planned, _metadata(model, options, recipe, 0))
     report = Report.of(planned)
     sizes = [
@@ -415,11 +421,11 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
 
 
 def _test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[bytes], list[bytes]]]:
-    """Inputs and the reference's outputs of the first samples, or of seeded random integers without samples."""
+    """Inputs and the reference's outputs of the first samples, or of seeded random integers: without any, for steps."""
     rng = np.random.default_rng(0)
     vectors = []
     for i in range(count):
-        if i < len(feeds):
+        if i < len(feeds) and not graph.states:
             x = {name: integers(a, graph[name]) for name, a in feeds[i].items()}
         else:
             x = {n: rng.integers(-128, 128, graph[n].shape).astype(graph[n].dtype) for n in graph.inputs}

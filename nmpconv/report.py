@@ -101,6 +101,7 @@ class Report:
     sqnr_by_head: dB of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would
     be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
+    window_macs: of the whole window, where the file is the step of a stream.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
     at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
     recipe, fitted on two thirds of the images and measured on the others. noise: where that at the heads comes from.
@@ -122,6 +123,7 @@ class Report:
     dropped_channels: int = 0
     dropped_macs: int = 0
     banded_macs: int = 0
+    window_macs: int = 0
     legalized: tuple[Legalized, ...] = ()
     float_db: float | None = None
     float_required_db: float | None = None
@@ -162,10 +164,11 @@ class Report:
         fallen = [layer for layer in self.layers if layer.fall]
         return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
 
-    def of_file(self, slim: Graph, planned: Graph) -> Report:
+    def of_file(self, slim: Graph, step: Graph, planned: Graph) -> Report:
         """The same measurements, with the sizes of the graph that is written.
 
-        slim: the measured graph, from which channels may be gone; planned: in bands where RAM is short.
+        slim: the measured graph, from which channels may be gone; step: that, or what a call of a stream computes;
+        planned: in bands where RAM is short.
         """
         sizes, thin = Report.of(planned), Report.of(slim)
         pairs = list(zip(self.layers, thin.layers, strict=True))
@@ -177,7 +180,8 @@ class Report:
             layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
             dropped_macs=self.macs - thin.macs,
-            banded_macs=sizes.macs - thin.macs,
+            banded_macs=sizes.macs - Report.of(step).macs,
+            window_macs=thin.macs if step.states else 0,
         )
 
     def to_json(self) -> dict[str, Any]:

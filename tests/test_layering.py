@@ -36,7 +36,7 @@ PARTS: dict[str, set[str]] = {
     "frontend": {"errors", "files", "fixed", "ir", "ops"},
     "data": {"errors", "files", "ir"},
     "calib": {"errors", "files", "fixed", "frontend", "graph", "ir", "metrics", "ops", "progress"},
-    "passes": {"errors", "ir", "ops"},
+    "passes": {"errors", "fixed", "ir", "ops"},
     "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
     "passes/quantize": {"calib", "errors", "fixed", "graph", "ir", "ops", "passes"},
     "passes/memory": {"errors", "ir", "ops"},
@@ -66,7 +66,17 @@ PARTS: dict[str, set[str]] = {
     },
     "pipeline": {
         *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
-        *("graph", "ir", "levers", "measures", "nearly_free", "passes/float", "passes/memory", "passes/quantize"),
+        *(
+            "graph",
+            "ir",
+            "levers",
+            "measures",
+            "nearly_free",
+            "passes",
+            "passes/float",
+            "passes/memory",
+            "passes/quantize",
+        ),
         *("progress", "recipes", "report", "sameness", "schedule", "trial"),
     },
     "bisection": {

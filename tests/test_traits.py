@@ -64,6 +64,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/steps.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
+    "passes/stream.py": (17, "how ops go along time; builds slice and concat"),
     "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
 }
 

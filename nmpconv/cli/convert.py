@@ -54,6 +54,14 @@ def command(
         list[str] | None,
         typer.Option(metavar="A,B", help="Cut the model at these tensors; repeatable. auto: where it has to be."),
     ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="axis=A,hop=N",
+            help="Convert to a step that takes the next N frames along axis A of the input, and keeps the rest.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
     expert: Expert,
 ) -> None:
@@ -85,6 +93,7 @@ def command(
         "outputs": options.names(outputs or ()),
         "dry_run": dry_run,
         "target": target and target.value,
+        "stream": stream,
     }
     kept = path if path != options.STREAM else Path(f"{options.stem(model)}.nmp")
     journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is options.Bits.AUTO else None

@@ -51,6 +51,10 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
             ("activations", f"{show.size(report.arena_bytes)}{spare}"),
             ("work", f"{show.scaled(report.macs)}MAC"),
             ("left out", _left_out(report)),
+            (
+                "of a window",
+                f"{show.scaled(report.window_macs)}MAC, as a step of a stream" if report.window_macs else "",
+            ),
             ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
             ("recipe", report.recipe),
             ("considered", "\n".join(report.notes)),
