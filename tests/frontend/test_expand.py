@@ -395,3 +395,12 @@ def test_refused(text, why, tmp_path):
     onnx.save(build(text, 14), tmp_path / "model.onnx")
     with pytest.raises(UnsupportedModel, match=why):
         load(tmp_path / "model.onnx")
+
+
+def test_constants_are_not_rounded_to_float16(tmp_path):
+    """The mean over windows that ceil_mode enlarges is a convolution with 1 / 6."""
+    text = "AveragePool<kernel_shape=[2,3],strides=[3,3],pads=[1,1,0,0],ceil_mode=1,count_include_pad=1>(x)"
+    build(f"(float16[1,1,6,6] x) => (float16[1,1,h,w] y) {{ y = {text} }}", 19, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    (conv,) = (node for node in graph.nodes if node.op == "conv2d")
+    assert set(graph[conv.inputs[1]].data.ravel()) == {np.float32(1 / 6)}
