@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nmpconv.errors import Unsupported
 from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
@@ -48,6 +49,15 @@ class Lever:
         return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
 
 
+def helpful(trials: Trials, choices: Choices, shares: Mapping[str, float], progress: Progress) -> tuple[Lever, ...]:
+    """What 16 bits would bring at the tensors that make most of the noise; the best first. shares: see `proposals`."""
+    try:
+        base = trials.convert(choices)
+    except Unsupported:  # fitted to fewer images it does not fit a given RAM
+        return ()
+    return tuple(lever for lever, _ in measured(trials, choices, base, proposals(trials, base, shares), progress))
+
+
 def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> list[Proposal]:
     """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
@@ -59,10 +69,16 @@ def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> l
 def measured(
     trials: Trials, choices: Choices, base: Converted, asked: Sequence[Proposal], progress: Progress
 ) -> list[tuple[Lever, Converted]]:
-    """Each alone over these choices, which ``base`` was converted by; the best first."""
+    """Each alone over these choices, which ``base`` was converted by; the best first. What does not fit is left out."""
     found = []
+    groups = grid_groups(trials.fitter.graph)
     for i, one in enumerate(asked):
-        made = trials.convert(chosen(choices, one), (one.name,))
+        progress("levers", i + 1, len(asked))
+        grid = next((group for group in groups if one.name in group), [one.name])
+        try:
+            made = trials.convert(chosen(choices, one, grid), (one.name,))
+        except Unsupported:  # it does not fit a given RAM
+            continue
         ours, theirs = made.figures, base.figures
         lever = Lever(
             *one,
@@ -74,7 +90,6 @@ def measured(
             flash=ours.flash - theirs.flash,
         )
         found.append((lever, made))
-        progress("levers", i + 1, len(asked))
     return sorted(found, key=lambda pair: -pair[0].db)
 
 
@@ -82,8 +97,10 @@ def _more(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def chosen(choices: Choices, one: Proposal) -> Choices:
-    """The choices, and this one in place of what they say of its name."""
+def chosen(choices: Choices, one: Proposal, grid: Sequence[str] = ()) -> Choices:
+    """The choices, and this one in place of what they say of its name. grid: the tensors whose width is its own."""
     tables = {"tensors": dict(choices.tensors), "ops": dict(choices.ops)}
+    for name in grid if "bits" in one.said else ():
+        tables["tensors"][name] = {key: said for key, said in tables["tensors"].get(name, {}).items() if key != "bits"}
     tables[one.table][one.name] = {key: Said(value, PLACE) for key, value in one.said.items()}
     return Choices(**tables)

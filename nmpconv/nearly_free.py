@@ -32,7 +32,10 @@ def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
     if not wide:
         return None
     choices = trials.fitter.choices
-    base = trials.convert(choices).figures
+    try:
+        base = trials.convert(choices).figures
+    except Unsupported:  # on other images it may fit
+        return None
     while wide:
         try:
             found = trials.convert(widened(choices, wide, PLACE), tuple(wide)).figures

@@ -200,7 +200,8 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()
-    if options.bits == "8" and options.widths != "strict" and len(images) >= HELD_OUT:
+    narrow = options.bits == "8" and options.widths != "strict" and not options.budget  # which is against 8 bits
+    if narrow and len(images) >= HELD_OUT:
         progress("widths", 0, 1)
         trial = _trial(feeds, samples, images, options)
         free = nearly_free.run(Trials(fitter, recipe, trial), prepared.ranged)
@@ -239,10 +240,8 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     if options.levers and len(images) >= HELD_OUT:
         trial = replace(_trial(feeds, samples, images, options), metadata=_metadata(model, options, recipe, len(feeds)))
         fitter = fitter if recipe.zero_points else fitter.without_zero_points()
-        trials = Trials(fitter, recipe, trial)
-        base = trials.convert(choices)
-        pairs = levers.measured(trials, choices, base, levers.proposals(trials, base, report.noise.shares), progress)
-        report = replace(report, levers=tuple(lever for lever, _ in pairs))
+        found_levers = levers.helpful(Trials(fitter, recipe, trial), choices, report.noise.shares, progress)
+        report = replace(report, levers=found_levers)
     if isinstance(same, str):
         report = replace(report, notes=(same, *notes))
     else:
@@ -324,7 +323,7 @@ def finisher(options: Options) -> Callable[[Graph], Graph]:
 
     def finish(whole: Graph) -> Graph:
         slim = drop_channels.run(whole) if options.drop_channels else whole
-        return schedule.planned(slim, options.max_ram, options.target, Trace())
+        return schedule.planned(stream.run(slim, options.stream), options.max_ram, options.target, Trace())
 
     return finish
 

@@ -95,10 +95,11 @@ def of_conversion(
     converted: Converted, name: str, model: Path, data: Mapping[str, Data], command: str, progress: Progress
 ) -> str:
     """The report of a conversion. model: that was converted, which the samples are compared with; iterators are used up
-    and give no samples."""
+    and give no samples, and a step takes none of them."""
     judged = Judged(0, {}, ())
-    if data and not any(isinstance(one, Iterator) for one in data.values()):
-        judged = judge(converted.load(), data, model, SAMPLES, progress)
+    net = converted.load()
+    if data and not net.has_states and not any(isinstance(one, Iterator) for one in data.values()):
+        judged = judge(net, data, model, SAMPLES, progress)
     subject = of_file(
         name,
         converted.data,

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from nmpconv import recipes
+from nmpconv.calib.exponent import METHODS
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
 from nmpconv.file.reader import Model, Op, Tensor
@@ -27,11 +29,16 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Quant
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize.choices import Choices, Row, Said
-from nmpconv.pipeline import Calibrated, Options, calibrated
+from nmpconv.pipeline import NOT_KEPT, Calibrated, Options, calibrated
 from nmpconv.progress import Progress
 
 OTHER_NUMBERS = 0.02  # by how much the size of a layer's weights may differ, before they are not those of the file
 PLACE = "the file"
+KINDS: dict[str, tuple[type, ...]] = {
+    **{"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)},
+    **{"str | None": (str, NoneType), "int | None": (int, NoneType)},
+}  # by the annotation of an option
+LEGAL = {"bits": ("8", "16", "a16w8"), "widths": ("default", "strict", "precise"), "method": METHODS}
 
 
 @dataclass(frozen=True)
@@ -111,18 +118,37 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
         told = json.loads(file.metadata["config"])
         seen = json.loads(file.metadata["calibration"])
         how, count = Recipe.of(seen["recipe"]), int(seen["images"])
-        known = {one.name for one in fields(Options)}
-        given: dict[str, Any] = {name: value for name, value in told.items() if name in known}
-        given["input_shapes"] = {name: tuple(shape) for name, shape in given["input_shapes"].items()}
-        given["outputs"] = tuple(given["outputs"])
-        options = Options(**given)
-    except (KeyError, ValueError, TypeError, AttributeError):
+        options = _options(told)
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         how = None
     if how is None or not count:
         raise InputError("it does not say how it was converted", where=str(path), hint="convert the model again")
+    if any(port.state is not None for port in file.inputs):
+        hint = "convert without --stream, and bisect that"
+        raise InputError("it has states: its layers are not those of the model", where=str(path), hint=hint)
     looks = {port.name: port.preprocess for port in file.inputs if port.preprocess is not None}
     target = file.metadata.get("target")
     return replace(options, preprocess=looks, target=target, recipe=recipe, max_images=count), how, count
+
+
+def _options(told: Mapping[str, Any]) -> Options:
+    """Those that a file is known to keep, no others: it may be anybody's. ValueError and its like for what is none."""
+    given: dict[str, Any] = {}
+    for one in fields(Options):
+        if one.name in told and one.name not in NOT_KEPT:
+            value, kinds = told[one.name], KINDS.get(str(one.type))
+            legal = LEGAL.get(one.name, (value,))
+            if (kinds is not None and type(value) not in kinds) or value not in legal:
+                raise ValueError(value)
+            given[one.name] = value
+    shapes = {str(name): tuple(shape) for name, shape in given["input_shapes"].items()}
+    if not all(type(size) is int and size > 0 for shape in shapes.values() for size in shape):
+        raise ValueError(shapes)
+    if not all(type(name) is str for name in given["outputs"]):
+        raise ValueError(given["outputs"])
+    if not 50 <= given.get("percentile", 100) <= 100 or (given.get("max_ram") or 1) < 1:
+        raise ValueError(given)
+    return Options(**{**given, "input_shapes": shapes, "outputs": tuple(given["outputs"])})
 
 
 def _widths(fitter: Fitter, file: Model) -> Choices:

@@ -112,12 +112,14 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
     shapes = {name: graph.source_shapes[name] for name in graph.inputs}
     engine = OnnxEngine(proto, shapes, list(dict.fromkeys([*inputs, *outputs])))
     seen: dict[str, list[np.ndarray]] = {name: [] for name in (*inputs, *outputs)}
+    types: dict[str, int] = {}
     count = min(IMAGES, len(known.feeds))
     for i in range(count):
         at = i * len(known.feeds) // count
         sample = {name: model_input(s[at], s.preprocess, shapes[name]) for name, s in known.samples.items()}
         for name, value in engine.run(sample).items():
             seen[name].append(np.asarray(value, np.float32))
+            types[name] = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
     cut = onnx.ModelProto()
     cut.CopyFrom(proto)
     made = [node for node in cut.graph.node if not set(node.output) & set(inputs)]
@@ -128,7 +130,7 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
     constants = [tensor for tensor in proto.graph.initializer if tensor.name in read_]
 
     def info(name: str) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, seen[name][0].shape)
+        return helper.make_tensor_value_info(name, types[name], seen[name][0].shape)
 
     given, wanted = [info(name) for name in inputs], [info(name) for name in outputs]
     part = helper.make_graph(nodes, proto.graph.name or "part", given, wanted, constants)
