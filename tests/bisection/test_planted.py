@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,15 @@ def narrow(converted: nmpconv.Converted) -> list[str]:
     return [name for name in found[1:] if converted.graph[name].quant.bits == 8]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("made", "options"), [(s, FULL if s % 2 else PLAIN) for s in range(4)], indirect=["made"])
+def ten(*seeds: int) -> pytest.MarkDecorator:
+    """Of the ten nets those of one kind of fault; all but the first one take their time."""
+    options = [FULL if seed % 2 else PLAIN for seed in seeds]
+    marks: list[tuple[pytest.MarkDecorator, ...]] = [(), *[(pytest.mark.slow,)] * (len(seeds) - 1)]
+    rows = [pytest.param(*row[:2], marks=row[2]) for row in zip(seeds, options, marks, strict=True)]
+    return pytest.mark.parametrize(("made", "options"), rows, indirect=["made"])
+
+
+@ten(0, 1, 2, 3)
 def test_an_exponent_by_a_recipe(made: tuple[Path, np.ndarray], options: dict, tmp_path: Path) -> None:
     model, data = made
     plain = nmpconv.convert(model, data, **options)
@@ -75,7 +84,7 @@ def test_an_exponent_by_a_recipe(made: tuple[Path, np.ndarray], options: dict, t
     small_shows_it(found, output, name)
 
 
-@pytest.mark.parametrize(("made", "options"), [(s, FULL if s % 2 else PLAIN) for s in (4, 5, 6)], indirect=["made"])
+@ten(5, 4, 6)
 def test_weights_that_lost_bits(made: tuple[Path, np.ndarray], options: dict) -> None:
     model, data = made
     plain = nmpconv.convert(model, data, **options)
@@ -88,7 +97,7 @@ def test_weights_that_lost_bits(made: tuple[Path, np.ndarray], options: dict) ->
     changed_since(found, plain, model, data)
 
 
-@pytest.mark.parametrize(("made", "options"), [(s, FULL if s % 2 else PLAIN) for s in (7, 8, 9)], indirect=["made"])
+@ten(7, 8, 9)
 def test_a_grid_that_was_cut(made: tuple[Path, np.ndarray], options: dict) -> None:
     model, data = made
     plain = nmpconv.convert(model, data, **options)
@@ -163,3 +172,34 @@ def test_what_is_not_the_file_s(made: tuple[Path, np.ndarray], tmp_path: Path) -
         nmpconv.bisect(
             model, to_bytes(plain.graph, {"source_sha256": reader.read(plain.data).metadata["source_sha256"]}), data
         )
+
+
+@pytest.mark.parametrize("made", [2], indirect=True)
+def test_a_file_may_be_anybody_s(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    """What it says of its conversion names no file to write, and has the types of the options."""
+    model, data = made
+    plain = nmpconv.convert(model, data, **PLAIN)
+    told, kept = reader.read(plain.data).metadata, tmp_path / "kept"
+    kept.write_text("precious")
+
+    def saying(**more: object) -> bytes:
+        return to_bytes(plain.graph, {**told, "config": json.dumps({**json.loads(told["config"]), **more})})
+
+    same = nmpconv.bisect(model, plain, data)
+    assert nmpconv.bisect(model, saying(save_profile=str(kept), dump_ir=str(kept)), data).rows == same.rows
+    assert kept.read_text() == "precious"
+    for wrong in ({"percentile": "x"}, {"stream": 7}, {"max_ram": "7"}, {"bits": "banana"}, {"outputs": [[]]}):
+        with pytest.raises(InputError, match="does not say how it was converted"):
+            nmpconv.bisect(model, saying(**wrong), data)
+
+
+@pytest.mark.parametrize("made", [2], indirect=True)
+def test_int8_by_a_recipe_among_16_bits(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    """A lever widens the grid of what the recipe made narrow."""
+    model, data = made
+    name = narrow(nmpconv.convert(model, data, **PLAIN))[0]
+    (tmp_path / "r.toml").write_text(f'[tensors]\n"{name}" = {{ bits = 8 }}\n')
+    wide = nmpconv.convert(model, data, bits=16, recipe=tmp_path / "r.toml")
+    found = nmpconv.bisect(model, wide, data, recipe=tmp_path / "r.toml")
+    assert found.rows[0].name == name
+    assert any(lever.name == name and lever.said == {"bits": 16} and lever.db > 1 for lever in found.levers)

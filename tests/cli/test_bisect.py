@@ -55,3 +55,14 @@ def test_levers_of_a_conversion(cli) -> None:
     assert "What helps" in cli(*CONVERT, "--levers").out
     assert cli(*CONVERT, "--report", "s.html", "--no-levers").code == 0
     assert "What would help most" not in Path("s.html").read_text()
+
+
+def test_a_lever_that_does_not_fit(cli) -> None:
+    """The model does, in the least RAM that it can do with."""
+    ran = cli(*CONVERT, "--json")
+    least = ran.json["arena_bytes"]
+    while (found := cli(*CONVERT, "--max-ram", least * 3 // 4, "--json")).code == 0:
+        least = found.json["arena_bytes"]
+    ran = cli(*CONVERT, "--max-ram", least, "--report", "r.html", "--json")
+    assert (ran.code, ran.left) == (0, ["r.html"])
+    assert all(one["ram"] <= 0 for one in ran.json["levers"])

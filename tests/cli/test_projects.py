@@ -159,6 +159,11 @@ def test_a_missed_gate(project) -> None:
             ExitCode.INPUT,
             "min_top1 of 'b' needs labels",
         ),
+        (
+            PROJECT.replace("[gates]", 'stream = "axis=2,hop=2"\n[gates]'),
+            ExitCode.INPUT,
+            "test has no meaning for the stream",
+        ),
         ("model = [", ExitCode.INPUT, "not a TOML file"),
     ],
 )

@@ -46,3 +46,11 @@ def test_widths_that_nobody_asked_for(widths) -> None:
     again, _ = widths("--recipe", "r.toml")
     assert again == plain
     assert Path("means.nmp").read_bytes() == first
+
+
+def test_a_budget_is_against_8_bits(widths, cli) -> None:
+    widths("--strict")
+    room = Path("means.nmp").stat().st_size + 32
+    ran = cli("convert", "means.onnx", "--data", "x.npy", "--bits", "auto", "--budget", f"flash={room}")
+    assert ran.code == 0
+    assert Path("means.nmp").stat().st_size <= room

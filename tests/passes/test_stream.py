@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,6 +131,17 @@ def test_converted() -> None:
         array[...] = np.frombuffer(data, array.dtype).reshape(net.model.tensors[port.tensor].shape)
     net.run_ops(0, len(net.model.ops))
     assert [net.tensor(port.tensor).tobytes() for port in net.model.outputs] == list(wanted)
+
+
+def test_a_report_and_less_ram(tmp_path: Path) -> None:
+    """Both are of the step: the window would not fit."""
+    model, data, told = build(KEYWORDS, OPSET), windows("keywords", 12), "axis=2,hop=2"
+    whole, found = nmpconv.convert(model, data), nmpconv.convert(model, data, stream=told)
+    page, room = tmp_path / "r.html", found.report.arena_bytes
+    again = nmpconv.convert(model, data, stream=told, max_ram=room, report=page)
+    assert again.report.arena_bytes <= room
+    assert whole.data != again.data
+    assert "What would help most" in page.read_text()
 
 
 def refused(text: str, told: str) -> NmpError:
