@@ -89,6 +89,7 @@ def _choices(data: bytes, model: Model) -> str:
         "NMP_CONV_OVERLAP": int(
             any(_overlap(model.tensors[op.inputs[0]], model.tensors[op.outputs[0]]) for op in convolutions)
         ),
+        "NMP_STATES": int(any(port.state is not None for port in model.inputs)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in _kinds(model)),
     }
     lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())

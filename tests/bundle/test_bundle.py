@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx_text import build
 from zoo_quick import converted
 
+import nmpconv
 from nmpconv import targets
 from nmpconv.cli import main
 from nmpconv.csources import bundle
@@ -123,6 +125,22 @@ def test_without_a_test_vector(tmp_path: Path, model: Path) -> None:
     net = runtime.load(other.data)
     (y,) = net.run(np.zeros(net.inputs[0].shape, net.inputs[0].dtype))
     assert on_host(folder, "gcc").splitlines()[-1] == "y: " + " ".join(map(str, y.ravel()))
+
+
+@pytest.mark.parametrize("vectors", [0, 1])
+def test_a_step_of_a_stream(tmp_path: Path, vectors: int) -> None:
+    """Its states are part of the test vector, and begin as the file says without one."""
+    text = "(float[1,4,12] x) => (y) <float[4,4,3] w, float[4] b> { c = Conv(x, w, b) y = Relu(c) }"
+    windows = np.random.default_rng(0).normal(size=(8, 4, 12)).astype(np.float32)
+    step = nmpconv.convert(build(text, 13), windows, stream="axis=2,hop=2", test_vectors=vectors)
+    (tmp_path / "step.nmp").write_bytes(step.data)
+    ran = on_host(unpack(tmp_path / "step.nmp", tmp_path / "bundle"), "gcc")
+    if vectors:
+        assert ran.endswith(RAN)
+    else:
+        net = step.load()
+        (y,) = net.run(np.zeros(net.inputs[0].shape, net.inputs[0].dtype))
+        assert "y: " + " ".join(map(str, y.ravel()[:16])) in ran
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nets
@@ -13,6 +14,8 @@ from zoo_quick import bench_module, converted
 
 from nmpconv.csources import bundle
 from nmpconv.file.writer import to_bytes
+from nmpconv.ir import State
+from nmpconv.passes.memory import plan_memory
 from nmpconv.targets import INTERPRETER, needs_portable
 
 FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
@@ -96,6 +99,21 @@ def test_what_is_left_out_is_refused(
 ) -> None:
     assert created(own) == FINE
     assert created(make(**{"kernel": 1, **other})) == NOT_BUILT
+
+
+def test_states_are_left_out_where_there_are_none(tmp_path: Path, own: Path, created: Callable[[Path], str]) -> None:
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("s", 1, 8, quant=nets.grid(8, 0))
+    net.const("w", np.eye(8), nets.grid(8, 0))
+    net.const("b", np.full(8, 1), nets.grid(8, 0))
+    net.op("fully_connected", "s w b", "y")
+    graph = net.graph("y")
+    for states, status in (({}, FINE), ({"s": State("y", 0)}, NOT_BUILT)):
+        (tmp_path / "m.nmp").write_bytes(to_bytes(plan_memory.run(replace(graph, states=states)), {}))
+        assert created(tmp_path / "m.nmp") == status
+    built = bundle((tmp_path / "m.nmp").read_bytes())["src/base/build.h"].decode()
+    assert "#define NMP_STATES 1\n" in built
+    assert "#define NMP_STATES 0\n" in bundle(own.read_bytes())["src/base/build.h"].decode()
 
 
 def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:

@@ -76,6 +76,11 @@
 #define NMP_CONV_HARD 1
 #endif
 
+/* 1: inputs may be states. */
+#ifndef NMP_STATES
+#define NMP_STATES 1
+#endif
+
 /* The ops, a part of NMP_OPS (gen/nmp_params.h). */
 #ifndef NMP_BUILD_OPS
 #define NMP_BUILD_OPS NMP_OPS

@@ -4,6 +4,7 @@
  * is written twice, and a read is right when, going back from it, the tensor's producer (or the start, for a graph
  * input) comes before any op whose output touches the tensor's bytes.
  */
+#include "base/build.h"
 #include "core/model.h"
 #include "gen/nmp_schema.h"
 
@@ -208,7 +209,7 @@ nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault
   for (uint32_t i = 0; i < m->outputs.count && status == NMP_OK; i++) {
     status = check_read(m, m->ops.count, nmp_model_port(m->outputs, i), needs, fault);
   }
-  for (uint32_t i = 0; i < m->inputs.count && status == NMP_OK; i++) {
+  for (uint32_t i = 0; NMP_STATES && i < m->inputs.count && status == NMP_OK; i++) {
     status = check_state(m, i, needs, fault);
   }
   return status;

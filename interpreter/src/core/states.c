@@ -1,6 +1,7 @@
 /* States: inputs that hold, from one call to the next, what an output was. */
 #include <string.h>
 
+#include "base/build.h"
 #include "core/model.h"
 #include "gen/nmp_schema.h"
 
@@ -23,6 +24,9 @@ nmp_rule nmp_state_check(const nmp_model *m, uint32_t input) {
   if (output == -1) {
     return NMP_FINE;
   }
+  if (!NMP_STATES) {
+    return NMP_RULE(NMP_E_NOT_BUILT, "states", 1, 0);
+  }
   if (output < -1 || (uint32_t)output >= m->outputs.count) {
     return NMP_RULE(NMP_E_TENSOR, "output of a state", output, (int64_t)m->outputs.count - 1);
   }
@@ -39,7 +43,7 @@ nmp_rule nmp_state_check(const nmp_model *m, uint32_t input) {
 
 void nmp_states_begin(const nmp_model *m) {
   nmp_tensor t;
-  for (uint32_t i = 0; i < m->inputs.count; i++) {
+  for (uint32_t i = 0; NMP_STATES && i < m->inputs.count; i++) {
     if (nmp_model_state(m, i) < 0) {
       continue;
     }
@@ -57,7 +61,7 @@ void nmp_states_begin(const nmp_model *m) {
 
 void nmp_states_advance(const nmp_model *m) {
   nmp_tensor to, from;
-  for (uint32_t i = 0; i < m->inputs.count; i++) {
+  for (uint32_t i = 0; NMP_STATES && i < m->inputs.count; i++) {
     const int32_t output = nmp_model_state(m, i);
     if (output < 0) {
       continue;

@@ -31,7 +31,9 @@ int main(void) {
 #if MODEL_HAS_TEST_VECTOR
     memcpy(view.data, inputs[i], view.bytes);
 #else
-    memset(view.data, 0, view.bytes); /* here go the integers of your input */
+    if (nmp_state_of(net, i) < 0) {     /* a state holds what a call leaves to the next one */
+      memset(view.data, 0, view.bytes); /* here go the integers of your input */
+    }
 #endif
   }
   status = nmp_run(net);
