@@ -59,7 +59,7 @@ PARTS: dict[str, set[str]] = {
     "auto": {
         *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress", "trial"),
     },
-    "levers": {"passes/quantize", "progress", "trial"},
+    "levers": {"errors", "passes/quantize", "progress", "trial"},
     "report": {
         *("calib", "fit", "fixed", "graph", "ir", "levers", "metrics", "ops", "passes/memory", "passes/quantize"),
         "trial",
