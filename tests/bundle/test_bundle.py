@@ -158,7 +158,7 @@ def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool:
     user = tmp_path / "user"
     user.mkdir()
     (user / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.14)\nproject(user C)\nfind_package(nmp 0.1 REQUIRED)\n"
+        "cmake_minimum_required(VERSION 3.14)\nproject(user C)\nfind_package(nmp 0.2 REQUIRED)\n"
         "add_executable(user user.c)\ntarget_link_libraries(user nmp::nmp)\n"
     )
     (user / "user.c").write_text(
