@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -18,9 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.frontend.export import IR_VERSION
 from nmpconv.frontend.importer import MOVES
+from nmpconv.frontend.single import REALS, single_graph
 from nmpconv.ir import Graph
 
-REALS = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 JUMPS = {
     *("ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual"),
     *("Mod", "NonMaxSuppression", "NonZero", "Round", "Shrink", "Sign", "ThresholdedRelu", "TopK"),
@@ -54,7 +54,7 @@ def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
     Inputs and outputs are those of the float graph, in the shapes that the model has them in.
     """
     cut(model, graph.outputs, graph.source_shapes)
-    _single(model.graph)
+    single_graph(model.graph)
     _unrounded(model.graph, graph)
     _lrn_written_out(model.graph)
     del model.graph.value_info[:]
@@ -118,7 +118,7 @@ def behind_jumps(graph: onnx.GraphProto) -> set[str]:
 def _jumps(node: onnx.NodeProto) -> bool:
     if node.op_type == "Cast":
         to = next(attribute.i for attribute in node.attribute if attribute.name == "to")
-        return to not in (TensorProto.FLOAT, *REALS)
+        return to not in REALS
     if node.op_type == "GridSample":
         return any(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
     return node.op_type in JUMPS
@@ -133,29 +133,6 @@ def _replace(field: object, items: Iterable[object]) -> None:
     copies = list(items)
     del field[:]  # type: ignore[attr-defined]
     field.extend(copies)  # type: ignore[attr-defined]
-
-
-def _single(graph: onnx.GraphProto) -> None:  # case 2
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        if value.type.tensor_type.elem_type in REALS:
-            value.type.tensor_type.elem_type = TensorProto.FLOAT
-    for tensor in _tensors(graph):
-        if tensor.data_type in REALS:
-            with np.errstate(over="ignore"):
-                data = numpy_helper.to_array(tensor).astype(np.float32)
-            tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.name in ("to", "dtype", "softmax_precision", "stash_type") and attribute.i in REALS:
-                attribute.i = TensorProto.FLOAT
-        for inner in _subgraphs(node):
-            _single(inner)
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        yield from (attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR)
 
 
 def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx
 
 from nmpconv.errors import UsageError
+from nmpconv.frontend.single import REALS
 
 Dim = int | str
 INTEGERS = (
     *(onnx.TensorProto.UINT8, onnx.TensorProto.INT8, onnx.TensorProto.UINT16, onnx.TensorProto.INT16),
     *(onnx.TensorProto.INT32, onnx.TensorProto.INT64),
 )
-_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
 
 
 def bind(
@@ -34,7 +34,7 @@ def bind(
 
 def is_real(value: onnx.ValueInfoProto) -> bool:
     """Whether its numbers can be read as reals: floats, integers, and truth as 0 and 1."""
-    return value.type.tensor_type.elem_type in (*_FLOATS, *INTEGERS, onnx.TensorProto.BOOL)
+    return value.type.tensor_type.elem_type in (*REALS, *INTEGERS, onnx.TensorProto.BOOL)
 
 
 def flag(name: str, shape: Sequence[Dim]) -> str:

@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.single import HALVES, single_array, single_node
 
 _IR_VERSION = 8
 
@@ -18,10 +19,14 @@ _IR_VERSION = 8
 def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) -> dict[str, np.ndarray]:
     """The node's outputs by ONNX's reference implementation (onnxruntime aborts on some malformed attributes).
 
+    What the model computes in float16 or bfloat16 is computed in float32, as all that is not constant will be.
     Those of `_OWN` are computed here, since that implementation does not agree with onnxruntime about them: before
     opset 14 it normalizes by statistics of the batch, and its LRN adds up other channels.
     """
-    feeds = {name: constants[name] for name in node.input if name}
+    feeds = {name: single_array(constants[name]) for name in node.input if name}
+    single = onnx.NodeProto()
+    single.CopyFrom(node)
+    single_node(single, HALVES)
     if own := _OWN.get(node.op_type):
         arrays = [feeds[name] for name in node.input if name]
         made = zip(node.output, own(OnnxNode.of(node, opset), arrays), strict=False)
@@ -33,7 +38,7 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
         for name, array in feeds.items()
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "fold", inputs, outputs)
+    graph = helper.make_graph([single], "fold", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR_VERSION)
     try:
         results = ReferenceEvaluator(model).run(None, feeds)

@@ -19,6 +19,7 @@ from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import reads
 from nmpconv.frontend.read import DEFAULT_DOMAINS
+from nmpconv.frontend.single import single_array
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams
@@ -220,10 +221,9 @@ class Importer:
         )
 
     def array(self, name: str, what: str) -> np.ndarray:
-        """A constant tensor, float32 for float16; Unsupported if it is computed at run time. what: for the message."""
+        """A constant tensor, float32 for halves; Unsupported if it is computed at run time. what: for the message."""
         if name in self.constants:
-            found = self.constants[name]
-            return found.astype(np.float32) if found.dtype == np.float16 else found
+            return single_array(self.constants[name])
         self[name]  # after an unsupported node: no complaint of its own
         raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
 

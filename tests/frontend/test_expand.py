@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 from onnx_text import build, feeds
 from test_lowering import run
 
@@ -404,3 +405,18 @@ def test_constants_are_not_rounded_to_float16(tmp_path):
     graph = load(tmp_path / "m.onnx")
     (conv,) = (node for node in graph.nodes if node.op == "conv2d")
     assert set(graph[conv.inputs[1]].data.ravel()) == {np.float32(1 / 6)}
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16"])
+def test_halves_are_folded_in_float32(element, tmp_path):
+    """As what is not constant: the model is compared with itself in float32."""
+    code = TensorProto.DataType.Value(element.upper())
+    half = helper.tensor_dtype_to_np_dtype(code)
+    text = f"""({element}[1,2] x) => (y) {{
+      s = Shape(x) n = Cast<to={code}>(s) r = Sqrt(n) c = Mul(r, k) y = Mul(x, c)
+    }}"""
+    k = np.asarray(0.1, half)
+    build(text, 19, tmp_path / "m.onnx", arrays={"k": k})
+    graph = load(tmp_path / "m.onnx")
+    (found,) = (value.data for value in graph.values.values() if value.data is not None)
+    np.testing.assert_array_equal(found.ravel(), np.sqrt(np.float32([1, 2])) * k.astype(np.float32))

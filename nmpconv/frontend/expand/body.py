@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.single import NARROW
 
-NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)  # what models compute in besides float32
 Operand = str | np.ndarray | float
 
 

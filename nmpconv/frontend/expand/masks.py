@@ -11,19 +11,18 @@ Such a row is not masked at all.
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
 
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.frontend.single import REALS
 from nmpconv.ops.softmax import HIDES, MASKED, OPEN
 
-_REALS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
 
 
 def _hides(to: Importer, name: str) -> bool:
-    if not to.is_const(name) or to.tensor(name).element not in _REALS:
+    if not to.is_const(name) or to.tensor(name).element not in REALS:
         return False
     array = to.constants[name].astype(np.float32)
     return bool(array.size and (array <= HIDES).any() and not np.isnan(array).any() and not (array == np.inf).any())

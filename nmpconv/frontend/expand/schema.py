@@ -10,9 +10,10 @@ import onnx.inliner
 from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import NARROW, Body
+from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import OPSET_MAX
+from nmpconv.frontend.single import NARROW
 
 
 def inlined(node: OnnxNode, body: Body) -> None:
