@@ -18,7 +18,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
-from nmpconv.data.samples import Data, Feeds, Samples, open_samples, spread
+from nmpconv.data.samples import Data, Feeds, Samples, spread
 from nmpconv.detection.decoders import Size
 from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
@@ -28,12 +28,13 @@ from nmpconv.frontend.onnx import load
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
+from nmpconv.inputs import open_inputs
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.measures import AP, Measure, open_measure
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import drop_channels, masks, ranges
+from nmpconv.passes.quantize import drop_channels, masks, ranges, states
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
@@ -64,6 +65,7 @@ class Options:
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
     `nmpconv.targets`; the memory plan is made for it. stream: "axis=2,hop=4" for a step, see `passes.stream`.
+    state: "output=input" each, see `passes.quantize.states`.
     preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
     that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
     to. levers: measure what would help most.
@@ -83,6 +85,7 @@ class Options:
     max_ram: int | None = None
     target: str | None = None
     stream: str | None = None
+    state: tuple[str, ...] = ()
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
@@ -149,7 +152,10 @@ def calibrated(
 ) -> Calibrated:
     """The float graph of a model, and what it does on the samples. by_name: the file of options.recipe."""
     imported = _import(model, options, trace)
-    samples = _open(imported, calib, options)
+    look, most = options.preprocess_of, options.max_images
+    samples = open_inputs(
+        imported, calib, look, options.state, limit=most, max_pixels=options.max_pixels, progress=progress
+    )
     if calib:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:
@@ -229,7 +235,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
-    step = trace(stream.run(slim, options.stream), "INT", "stream")
+    step = _step(slim, options, trace)
     planned = schedule.planned(step, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
@@ -270,7 +276,7 @@ def plan(model: Path, options: Options) -> Result:
     fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
     recipe = Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
-    step = trace(stream.run(integer, options.stream), "INT", "stream")
+    step = _step(integer, options, trace)
     planned = schedule.planned(step, options.max_ram, options.target, trace)
     data = to_bytes(planned, _metadata(model, options, recipe, 0))
     report = Report.of(planned)
@@ -323,9 +329,15 @@ def finisher(options: Options) -> Callable[[Graph], Graph]:
 
     def finish(whole: Graph) -> Graph:
         slim = drop_channels.run(whole) if options.drop_channels else whole
-        return schedule.planned(stream.run(slim, options.stream), options.max_ram, options.target, Trace())
+        return schedule.planned(_step(slim, options, Trace()), options.max_ram, options.target, Trace())
 
     return finish
+
+
+def _step(graph: Graph, options: Options, trace: Trace) -> Graph:
+    """What a call computes, where the model keeps something from call to call."""
+    kept = trace(states.run(graph, options.state), "INT", "states")
+    return trace(stream.run(kept, options.stream), "INT", "stream")
 
 
 def _metric(goal: auto.Goal | None, size: Size | None, decoder: str | None) -> tuple[Callable[[], Measure], str] | None:
@@ -361,32 +373,6 @@ def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace)
 def _import(model: Path, options: Options, trace: Trace) -> Graph:
     graph = load(model, input_shapes=options.input_shapes, outputs=options.outputs)
     return trace(replace(graph, labels=options.labels), "FLOAT", "import")
-
-
-def _open(graph: Graph, calib: Mapping[str, Data], options: Options) -> dict[str, Samples]:
-    if not calib:
-        return {}
-    if set(calib) == {""} and len(graph.inputs) == 1:
-        calib = {graph.inputs[0]: calib[""]}
-    for name in calib:
-        if name not in graph.inputs:
-            raise UsageError(
-                f"the model has no input {name!r}; it has {', '.join(graph.inputs)}", hint="give --data INPUT=SOURCE"
-            )
-    missing = [name for name in graph.inputs if name not in calib]
-    if missing:
-        raise UsageError(f"no calibration source for input {missing[0]!r}", hint=f"give --data {missing[0]}=SOURCE")
-    return {
-        name: open_samples(
-            calib[name],
-            graph[name].shape,
-            options.preprocess_of(name),
-            input_name=name,
-            max_pixels=options.max_pixels,
-            limit=options.max_images,
-        )
-        for name in graph.inputs
-    }
 
 
 def _given(graph: Graph, options: Options) -> dict[str, Preprocess]:

@@ -170,7 +170,7 @@ class Report:
         slim: the measured graph, from which channels may be gone; step: that, or what a call of a stream computes;
         planned: in bands where RAM is short.
         """
-        sizes, thin = Report.of(planned), Report.of(slim)
+        sizes, thin, call = Report.of(planned), Report.of(slim), Report.of(step)
         pairs = list(zip(self.layers, thin.layers, strict=True))
         return replace(
             self,
@@ -180,8 +180,8 @@ class Report:
             layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
             dropped_macs=self.macs - thin.macs,
-            banded_macs=sizes.macs - Report.of(step).macs,
-            window_macs=thin.macs if step.states else 0,
+            banded_macs=sizes.macs - call.macs,
+            window_macs=thin.macs if call.macs < thin.macs else 0,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ PARTS: dict[str, set[str]] = {
     "fit": {"calib", "errors", "frontend", "graph", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
     "accuracy": {"calib", "data", "errors", "file", "fixed", "frontend", "measures", "metrics", "progress", "run"},
+    "inputs": {"calib", "data", "errors", "ir", "passes/quantize", "progress"},
     "sameness": {"calib", "data", "errors", "frontend", "ir"},
     "advice": {"calib", "data", "fit", "ir", "metrics"},
     "trial": {
@@ -68,6 +69,7 @@ PARTS: dict[str, set[str]] = {
         *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
         *(
             "graph",
+            "inputs",
             "ir",
             "levers",
             "measures",

@@ -95,9 +95,11 @@ def _check(found: Project, target: Target) -> None:
         if key not in allowed:
             hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"
             raise InputError(f"{key!r} of {target.name!r} is no option", where=str(found.path), hint=hint)
-    if target.options.get("stream") and found.test is not None:
-        hint = "leave it out: calibration data that nothing is fitted to is measured then"
-        raise InputError(f"[data] test has no meaning for the stream {target.name!r}", where=str(found.path), hint=hint)
+    for key in ("stream", "state"):
+        if target.options.get(key) and found.test is not None:
+            hint = "leave it out: calibration data that nothing is fitted to is measured then"
+            what = f"[data] test has no meaning for {target.name!r}, which has a {key}"
+            raise InputError(what, where=str(found.path), hint=hint)
 
 
 def _build(found: Project, plan: _Plan, progress: Progress) -> Built:

@@ -62,6 +62,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OUTPUT=INPUT",
+            help="Keep this output as that input of the next call: a hidden vector; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
     expert: Expert,
 ) -> None:
@@ -94,6 +102,7 @@ def command(
         "dry_run": dry_run,
         "target": target and target.value,
         "stream": stream,
+        "state": state or (),
     }
     kept = path if path != options.STREAM else Path(f"{options.stem(model)}.nmp")
     journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is options.Bits.AUTO else None

@@ -37,7 +37,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
         if limit is not None and len(samples) >= limit:
             break
         where = f"{WHERE}[{number}]"
-        value, label = _pair(item, input_name, where)
+        value, label = pair(item, input_name, where)
         found = list(_samples(value, shape, where))
         samples += found
         if label is not None:
@@ -50,7 +50,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     return Items(samples[:wanted], labels[:wanted] if labels else None, WHERE)
 
 
-def _pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
+def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
     """Cases 3 and 4: what is fed, and its label or None."""
     if isinstance(item, Mapping):
         label = next((item[key] for key in LABELS if key in item and key != input_name), None)

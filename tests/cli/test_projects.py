@@ -162,7 +162,12 @@ def test_a_missed_gate(project) -> None:
         (
             PROJECT.replace("[gates]", 'stream = "axis=2,hop=2"\n[gates]'),
             ExitCode.INPUT,
-            "test has no meaning for the stream",
+            "test has no meaning for 'a', which has a stream",
+        ),
+        (
+            PROJECT.replace("[gates]", 'state = ["y=x"]\n[gates]'),
+            ExitCode.INPUT,
+            "test has no meaning for 'a', which has a state",
         ),
         ("model = [", ExitCode.INPUT, "not a TOML file"),
     ],

@@ -127,6 +127,7 @@ WAYS = {
     ),
     "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
     "drop_channels": Way("INT", "INT"),
+    "states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),
     "bands": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["max_bytes"]), fits),
     "plan_memory": Way(
         "INT", "PLANNED", lambda module, graph, a: module.run(graph, a.get("room"), share=a.get("share", 0.0))

@@ -72,7 +72,7 @@ def _own_grid(graph: Graph) -> Graph:
         fresh = f"{node.name}.output"
         graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, own, None)))
         nodes.append(replace(node, outputs=(fresh,)))
-        graph, steps = _requantized(graph, fresh, fresh, out.name)
+        graph, steps = requantized(graph, fresh, fresh, out.name)
         nodes += steps
     return replace(graph, nodes=tuple(nodes))
 
@@ -91,7 +91,7 @@ def _one_grid(graph: Graph) -> Graph:
                 fresh = f"{node.name}.input{i}"
                 plain = saturating(goal.bits, goal.exponent, None)
                 graph = graph.with_values(replace(value, name=fresh, quant=plain, clamp=None))
-                graph, steps = _requantized(graph, fresh, name, fresh)
+                graph, steps = requantized(graph, fresh, name, fresh)
                 nodes += steps
                 names[i] = fresh
             node = replace(node, inputs=tuple(names))
@@ -99,7 +99,7 @@ def _one_grid(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _requantized(graph: Graph, label: str, x: str, y: str) -> tuple[Graph, list[Node]]:
+def requantized(graph: Graph, label: str, x: str, y: str) -> tuple[Graph, list[Node]]:
     """Requantizes that make y of x, as many as the limits of one shift ask for; both have their grids.
 
     label: the name of the last one.
