@@ -70,35 +70,20 @@ def evaluate(
     label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
     """
-    if net.has_states:
-        raise UsageError("a model with states has no accuracy by samples: each call depends on those before it")
-    if AP not in metrics and (decoder is not None or boxes is not None):
-        raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
+    _check(net, metrics, decoder, boxes)
     feed = Feed(net, sources, max_pixels, limit)
     measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
     truth = None if boxes is None else feed.boxes(boxes)
     count = min(len(feed), limit or len(feed))
     scores = net.outputs[0]
     ranked = sum(dim > 1 for dim in scores.shape) == 1
-    labels = feed.labels if ranked else None
-    if labels is not None:
-        labels = tuple(label + label_offset for label in labels[:count])
-        _check_labels(labels, math.prod(scores.shape))
+    ranks = _Ranks(_classes(feed, count, label_offset, math.prod(scores.shape)) if ranked else None)
     judge = None if reference is None else _Judge(net, reference, feed)
-    ours, theirs = _Hits(), _Hits()
-    agreed = 0
     for i in range(count):
-        sample, floats = feed[i], None
+        sample = feed[i]
         got, heads = infer(net, feed.integers(sample), judge.heads if judge else ())
-        best = top_k(got[0], RANKED)
-        if labels is not None:
-            ours.add(best, labels[i])
-        if judge is not None:
-            floats = judge.add(feed.floats(sample), got, heads)
-            rank = top_k(floats[0], RANKED)
-            agreed += rank[0] == best[0]
-            if labels is not None:
-                theirs.add(rank, labels[i])
+        floats = None if judge is None else judge.add(feed.floats(sample), got, heads)
+        ranks.add(got[0], None if floats is None else floats[0])
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.model.outputs, strict=True)]
             label = feed.labels[i] + label_offset if feed.labels is not None else None
@@ -106,15 +91,23 @@ def evaluate(
         progress("evaluate", i + 1, count)
     return Evaluation(
         n=count,
-        top1=ours.percent(1),
-        top5=ours.percent(RANKED),
-        reference_top1=theirs.percent(1),
-        reference_top5=theirs.percent(RANKED),
-        agreement=100 * agreed / count if judge and ranked else None,
+        top1=ranks.ours.percent(1),
+        top5=ranks.ours.percent(RANKED),
+        reference_top1=ranks.theirs.percent(1),
+        reference_top5=ranks.theirs.percent(RANKED),
+        agreement=100 * ranks.agreed / count if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
         metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
+
+
+def _check(net: Net, metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
+    """UsageError for what cannot be measured, or goes with another metric."""
+    if net.has_states:
+        raise UsageError("a model with states has no accuracy by samples: each call depends on those before it")
+    if AP not in metrics and (decoder is not None or boxes is not None):
+        raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
 
 
 def infer(
@@ -147,6 +140,28 @@ class _Hits:
 
     def percent(self, k: int) -> float | None:
         return 100 * sum(rank < k for rank in self._ranks) / len(self._ranks) if self._ranks else None
+
+
+class _Ranks:
+    """The best classes of the net and of the float model. labels: the right ones. agreed: how often the best one is the
+    same."""
+
+    def __init__(self, labels: Sequence[int] | None) -> None:
+        self._labels, self._count = labels, 0
+        self.ours, self.theirs, self.agreed = _Hits(), _Hits(), 0
+
+    def add(self, ours: np.ndarray, theirs: np.ndarray | None) -> None:
+        """The scores of the next sample; theirs: None without a float model."""
+        label = None if self._labels is None else self._labels[self._count]
+        self._count += 1
+        best = top_k(ours, RANKED)
+        if label is not None:
+            self.ours.add(best, label)
+        if theirs is not None:
+            rank = top_k(theirs, RANKED)
+            self.agreed += rank[0] == best[0]
+            if label is not None:
+                self.theirs.add(rank, label)
 
 
 class _Judge:
@@ -219,10 +234,15 @@ def is_counted(proto: onnx.ModelProto, output: str) -> bool:
     return at in makers and makers[at].op_type in COUNTED
 
 
-def _check_labels(labels: Sequence[int], classes: int) -> None:
+def _classes(feed: Feed, count: int, offset: int, classes: int) -> tuple[int, ...] | None:
+    """The right classes of the first samples; None without labels."""
+    if feed.labels is None:
+        return None
+    labels = tuple(label + offset for label in feed.labels[:count])
     if outside := [label for label in labels if not 0 <= label < classes]:
         raise InputError(
             f"class {outside[0]}; the model has classes 0 to {classes - 1}",
             where="the labels",
             hint="--label-offset N is added to every label",
         )
+    return labels

@@ -28,7 +28,7 @@ IMAGENET = (1000, 1001)  # classes: so many scores are a classifier's, without f
 def quality(
     bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Where SQNR or agreement are poor, and where images are few. bits, widths: of `pipeline.Options`. score: on images
+    """Where SQNR or agreement are poor, and where images are few. bits, widths: of `options.Options`. score: on images
     that nothing was fitted to; where there were none for that, fitted_db counts: dB of the heads on the others."""
     found = []
     if 0 < images < FEW_IMAGES:

@@ -34,43 +34,65 @@ def choose(
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
-    notes: list[str] = []
-    lost: set[tuple[str, bool]] = set()  # equalization, zero points
-    fitters = {True: fitter, False: fitter.without_zero_points()}
-
-    def leave_out(mode: str, error: Unequal, zero_points: bool = True) -> None:
-        lost.add((mode, zero_points))
-        notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
-
-    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
-    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
-    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
-    for tier in (recipes, *([Recipe(mode, gptq) for gptq in roundings] for mode in plainer)):
+    trials = _Trials(fitter, progress)
+    for tier in (recipes, *_plainer(recipes)):
         ranked, scores = list(tier), dict[Recipe, Score]()
         if len(fitter.images) >= HELD_OUT:
-            scores = fitter.scores(tier, lambda done, total: progress("choose", done, total), leave_out)
+            scores = trials.scores(tier)
             ranked = sorted(scores, key=lambda recipe: handicap(recipe, balanced) - scores[recipe].db)
         if len(tier) > 1 and ranked and scores:
-            notes += [_noted(recipe, score) for recipe, score in scores.items()]
+            trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
             if fitter.zero_points and narrow:
                 best, plain = ranked[0], replace(ranked[0], zero_points=False)
-                without = fitters[False].scores(
-                    [plain],
-                    lambda done, total: progress("choose", done, total),
-                    lambda mode, error: leave_out(mode, error, False),
-                )
-                notes += [_noted(recipe, score) for recipe, score in without.items()]
+                without = trials.scores([plain])
+                trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
                 ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
                 scores |= without
         for recipe in ranked:
-            if (recipe.equalize, recipe.zero_points) in lost:
-                continue
-            try:
-                prepared = fitters[recipe.zero_points].prepare(recipe.equalize, fitter.images, trace)
-                return recipe, prepared, (*notes, *prepared.notes), scores.get(recipe)
-            except Unequal as error:
-                leave_out(recipe.equalize, error, recipe.zero_points)
+            if (prepared := trials.prepared(recipe, trace)) is not None:
+                return recipe, prepared, (*trials.notes, *prepared.notes), scores.get(recipe)
     raise AssertionError("equalize none keeps every function")
+
+
+class _Trials:
+    """Recipes, tried. notes: what was considered. An equalization that changes the float function is tried once."""
+
+    def __init__(self, fitter: Fitter, progress: Progress) -> None:
+        self.notes: list[str] = []
+        self._lost: set[tuple[str, bool]] = set()  # equalization, zero points
+        self._fitter, self._progress = fitter, progress
+        self._fitters = {True: fitter, False: fitter.without_zero_points()}
+
+    def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
+        """On held-out images; none of those that change the function. All with zero points, or none."""
+        zero_points = recipes[0].zero_points
+        return self._fitters[zero_points].scores(
+            recipes,
+            lambda done, total: self._progress("choose", done, total),
+            lambda mode, error: self._leave_out(mode, zero_points, error),
+        )
+
+    def prepared(self, recipe: Recipe, trace: Trace) -> Prepared | None:
+        """On all images; None where it changes the function."""
+        if (recipe.equalize, recipe.zero_points) in self._lost:
+            return None
+        try:
+            return self._fitters[recipe.zero_points].prepare(recipe.equalize, self._fitter.images, trace)
+        except Unequal as error:
+            self._leave_out(recipe.equalize, recipe.zero_points, error)
+            return None
+
+    def _leave_out(self, mode: str, zero_points: bool, error: Unequal) -> None:
+        self._lost.add((mode, zero_points))
+        self.notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
+
+
+def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
+    """What follows where none of these keeps the function, one equalization after the other."""
+    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
+    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
+    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
+    return [[Recipe(mode, gptq) for gptq in roundings] for mode in plainer]
 
 
 def _noted(recipe: Recipe, score: Score) -> str:

@@ -16,6 +16,7 @@ from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Data, Feeds, Samples, spread
@@ -31,11 +32,11 @@ from nmpconv.graph.trace import Trace
 from nmpconv.inputs import open_inputs
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.measures import AP, Measure, open_measure
+from nmpconv.options import NOT_KEPT, Options, with_recipe
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, masks, ranges, states
-from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding, integers
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
@@ -46,68 +47,7 @@ from nmpconv.trial import Candidate, Trial, Trials, widened
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 REPORT_IMAGES = 32
-# Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
-# for; the recipe has what came of that.
-NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
-NOT_KEPT |= {"goal", "decoder", "budget", "journal", "levers"}
-NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 HELD_MOST = 200  # images that candidates are measured on
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a person can choose; the command line's flags have the same names.
-
-    bits: "8", "16", "a16w8" or "auto": 8, and 16 where goal and budget (see `nmpconv.auto`) want it. journal: a file
-    that keeps what "auto" has measured. widths: "default", "strict" or "precise". method: "max", "mse", "kl" or
-    "percentile".
-    equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq". bias_bits: 0 for the
-    narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
-    depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
-    `nmpconv.targets`; the memory plan is made for it. stream: "axis=2,hop=4" for a step, see `passes.stream`.
-    state: "output=input" each, see `passes.quantize.states`.
-    preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
-    that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
-    to. levers: measure what would help most.
-    """
-
-    bits: str = "8"
-    widths: str = "default"
-    per_tensor: bool = False
-    method: str = "mse"
-    percentile: float = 99.99
-    equalize: str = "auto"
-    rounding: str = "auto"
-    bias_correction: bool = True
-    bias_bits: int = 0
-    zero_points: bool = True
-    drop_channels: bool = True
-    max_ram: int | None = None
-    target: str | None = None
-    stream: str | None = None
-    state: tuple[str, ...] = ()
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
-    preprocess: Mapping[str, Preprocess] | Preprocess | None = None
-    labels: tuple[str, ...] = ()
-    test_vectors: int = 0
-    dump_ir: Path | None = None
-    load_profile: Path | None = None
-    save_profile: Path | None = None
-    goal: str | None = None
-    decoder: str | None = None
-    budget: tuple[str, ...] = ()
-    journal: Path | None = None
-    recipe: Path | None = None
-    save_recipe: Path | None = None
-    levers: bool = False
-    max_images: int | None = None
-    max_pixels: int | None = None
-
-    def preprocess_of(self, name: str) -> Preprocess | None:
-        if self.preprocess is None or isinstance(self.preprocess, Preprocess):
-            return self.preprocess
-        return self.preprocess.get(name)
 
 
 @dataclass(frozen=True)
@@ -141,6 +81,11 @@ class Calibrated:
     feeds: Feeds
     fitter: Fitter
 
+    @property
+    def size(self) -> Size | None:
+        """Of the pictures of the first input."""
+        return next((one.size for one in self.samples.values()), None)
+
 
 def calibrated(
     model: Path,
@@ -165,13 +110,7 @@ def calibrated(
     feeds = Feeds(samples, graph.pixels)
     feeds = feeds.subset(range(min(len(feeds), options.max_images or len(feeds))))
 
-    if options.load_profile is not None:
-        stats = profiles.load(options.load_profile).stats_for(graph)
-    else:
-        names = [value.name for value in graph.activations()]
-        stats = ranges.run(graph, observe(FloatEngine(graph, names), feeds, names, progress) if calib else {})
-    if options.save_profile is not None:
-        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
+    stats = _statistics(graph, feeds if calib else None, options, progress)
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
@@ -189,80 +128,139 @@ def calibrated(
     return Calibrated(samples, feeds, fitter)
 
 
+def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: Progress) -> dict[str, TensorStats]:
+    """Of the activations: a profile's, of what they are on samples, or of the ranges that a model has."""
+    if options.load_profile is not None:
+        stats = profiles.load(options.load_profile).stats_for(graph)
+    else:
+        names = [value.name for value in graph.activations()]
+        seen = {} if feeds is None else observe(FloatEngine(graph, names), feeds, names, progress)
+        stats = ranges.run(graph, seen)
+    if options.save_profile is not None:
+        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
+    return stats
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What a model is converted by. fitter: of all choices. score: on images that nothing was fitted to. missed: that
+    the goal is. front: of the search for it."""
+
+    fitter: Fitter
+    recipe: Recipe
+    prepared: Prepared
+    score: Score | None
+    notes: tuple[str, ...]
+    missed: tuple[str, ...] = ()
+    front: tuple[Candidate, ...] = ()
+
+    def wider(self, candidate: Candidate, place: str, trial: Trial, trace: Trace) -> _Decided:
+        """With 16 bits for the tensors of a candidate. place: who said so."""
+        fitter = self.fitter.with_choices(widened(self.fitter.choices, candidate.wide, place))
+        prepared = fitter.prepare(self.recipe.equalize, fitter.images, trace) if candidate.wide else self.prepared
+        score = Score(candidate.db, candidate.agreement, len(trial.images))
+        return replace(self, fitter=fitter, prepared=prepared, score=score)
+
+
 def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
-    by_name, options = _by_name(options)
-    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
-    if wanted is None and (options.goal is not None or options.budget):
-        raise UsageError("a goal and a budget are for --bits auto")
-    goal = wanted[0] if wanted else None
-    _metric(goal, (1, 1), options.decoder)  # what is wrong with it is told before the work
+    by_name, options = with_recipe(options)
+    wanted = _wanted(options)
     options = options if wanted is None else replace(options, bits="8")
     trace = Trace(options.dump_ir)
     found = calibrated(model, calib, options, by_name, trace, progress)
-    samples, feeds, fitter = found.samples, found.feeds, found.fitter
-    graph, stats, images, choices = fitter.graph, fitter.stats, fitter.images, fitter.choices
-    metric = _metric(goal, next((one.size for one in samples.values()), None), options.decoder)
-    same = sameness.compared(model, graph, samples, stats, len(feeds))
-    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(images)), progress, trace)
-    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
-    fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    graph, feeds, images = found.fitter.graph, found.feeds, found.fitter.images
+    metric = _metric(wanted[0] if wanted else None, found.size, options.decoder)
+    same = sameness.compared(model, graph, found.samples, found.fitter.stats, len(feeds))
+
+    decided = _recipe_chosen(found.fitter, options, progress, trace)
+    metadata = _metadata(model, options, decided.recipe, len(feeds))
     narrow = options.bits == "8" and options.widths != "strict" and not options.budget  # which is against 8 bits
     if narrow and len(images) >= HELD_OUT:
-        progress("widths", 0, 1)
-        trial = _trial(feeds, samples, images, options)
-        free = nearly_free.run(Trials(fitter, recipe, trial), prepared.ranged)
-        if free is not None:
-            before, after = free
-            notes = (*notes, nearly_free.note(before, after))
-            score = Score(after.db, after.agreement, len(trial.images))
-            choices = widened(choices, after.wide, nearly_free.PLACE)
-            fitter = fitter.with_choices(choices)
-            prepared = fitter.prepare(recipe.equalize, images, trace)
-        progress("widths", 1, 1)
-    front: Sequence[Candidate] = ()
-    missed: tuple[str, ...] = ()
+        decided = _nearly_free(decided, _trial(found, options), progress, trace)
     if wanted is not None:
-        metadata = _metadata(model, options, recipe, len(feeds))
-        trial = replace(_trial(feeds, samples, images, options), metadata=metadata, metric=metric)
-        journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
-        search = auto.Search(fitter, recipe, trial, *wanted, journal, progress)
-        taken, front = search.run()
-        score, missed = Score(taken.db, taken.agreement, len(trial.images)), search.warnings(taken)
-        choices = widened(choices, taken.wide, auto.PLACE)
-        fitter = fitter.with_choices(choices)
-        prepared = fitter.prepare(recipe.equalize, images, trace) if taken.wide else prepared
+        trial = replace(_trial(found, options), metadata=metadata, metric=metric)
+        decided = _searched(decided, trial, wanted, options, progress, trace)
+
     progress("quantize", 0, 1)
-    whole = slim = fitter.quantize(prepared, recipe.gptq, trace)
+    whole = slim = decided.fitter.quantize(decided.prepared, decided.recipe.gptq, trace)
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
     step = _step(slim, options, trace)
     planned = schedule.planned(step, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
-    report = measure(prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
-    report = replace(report, recipe=str(recipe), notes=notes, held_out=score, front=tuple(front))
-    told = advice.quality(options.bits, options.widths, len(images), score, report.sqnr_by_head)
-    pixels = advice.normalization(graph, samples, [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)])
-    report = replace(report, warnings=(*missed, *pixels, *told))
+    report = measure(decided.prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
+    report = _told(report, found, decided, same, options)
     if options.levers and len(images) >= HELD_OUT:
-        trial = replace(_trial(feeds, samples, images, options), metadata=_metadata(model, options, recipe, len(feeds)))
-        fitter = fitter if recipe.zero_points else fitter.without_zero_points()
-        found_levers = levers.helpful(Trials(fitter, recipe, trial), choices, report.noise.shares, progress)
-        report = replace(report, levers=found_levers)
-    if isinstance(same, str):
-        report = replace(report, notes=(same, *notes))
-    else:
-        report = replace(report, float_db=same.db, float_required_db=same.required)
-    vectors = _test_vectors(planned, feeds, options.test_vectors)
-    data = to_bytes(planned, _metadata(model, options, recipe, len(feeds)), vectors)
+        trials = Trials(decided.fitter, decided.recipe, replace(_trial(found, options), metadata=metadata))
+        measured = levers.helpful(trials, decided.fitter.choices, report.noise.shares, progress)
+        report = replace(report, levers=measured)
+    data = to_bytes(planned, metadata, _test_vectors(planned, feeds, options.test_vectors))
     if options.save_recipe is not None:
-        recipes.save(options.save_recipe, _decided(options, graph, prepared, recipe, fitter, choices))
-    return Result(data, replace(report, file_bytes=len(data)), planned, prepared.stats)
+        recipes.save(options.save_recipe, _as_recipe(options, graph, decided))
+    return Result(data, replace(report, file_bytes=len(data)), planned, decided.prepared.stats)
+
+
+def _wanted(options: Options) -> tuple[auto.Goal | None, dict[str, auto.Limit]] | None:
+    """The goal and the limits of --bits auto. What is wrong with them is told before the work."""
+    if options.bits != "auto" and (options.goal is not None or options.budget):
+        raise UsageError("a goal and a budget are for --bits auto")
+    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
+    _metric(wanted[0] if wanted else None, (1, 1), options.decoder)
+    return wanted
+
+
+def _recipe_chosen(fitter: Fitter, options: Options, progress: Progress, trace: Trace) -> _Decided:
+    """The recipe that is best on held-out images."""
+    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(fitter.images)), progress, trace)
+    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
+    fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    return _Decided(fitter, recipe, prepared, score, notes)
+
+
+def _nearly_free(decided: _Decided, trial: Trial, progress: Progress, trace: Trace) -> _Decided:
+    """With 16 bits where they cost next to nothing."""
+    progress("widths", 0, 1)
+    found = nearly_free.run(Trials(decided.fitter, decided.recipe, trial), decided.prepared.ranged)
+    if found is not None:
+        before, after = found
+        wider = decided.wider(after, nearly_free.PLACE, trial, trace)
+        decided = replace(wider, notes=(*decided.notes, nearly_free.note(before, after)))
+    progress("widths", 1, 1)
+    return decided
+
+
+def _searched(
+    decided: _Decided,
+    trial: Trial,
+    wanted: tuple[auto.Goal | None, dict[str, auto.Limit]],
+    options: Options,
+    progress: Progress,
+    trace: Trace,
+) -> _Decided:
+    """With 16 bits where the goal needs them."""
+    journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
+    search = auto.Search(decided.fitter, decided.recipe, trial, *wanted, journal, progress)
+    taken, front = search.run()
+    wider = decided.wider(taken, auto.PLACE, trial, trace)
+    return replace(wider, missed=search.warnings(taken), front=tuple(front))
+
+
+def _told(report: Report, found: Calibrated, decided: _Decided, same: Parity | str, options: Options) -> Report:
+    """With what was decided, and with warnings. same: as `sameness.compared` has it."""
+    fitter, feeds, score = found.fitter, found.feeds, decided.score
+    told = advice.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head)
+    few = [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)]
+    warnings = (*decided.missed, *advice.normalization(fitter.graph, found.samples, few), *told)
+    notes = (same, *decided.notes) if isinstance(same, str) else decided.notes
+    recipe = str(decided.recipe)
+    report = replace(report, recipe=recipe, notes=notes, held_out=score, front=decided.front, warnings=warnings)
+    return report if isinstance(same, str) else replace(report, float_db=same.db, float_required_db=same.required)
 
 
 def plan(model: Path, options: Options) -> Result:
     """What needs no images: a conversion by the statistics of `ranges.assumed`, so its exponents and integers mean
     nothing, but sizes do. No channel is left out, for that is a matter of the integers."""
-    by_name, options = _by_name(options)
+    by_name, options = with_recipe(options)
     trace = Trace(options.dump_ir)
     imported = _import(model, options, trace)
     graph = float_passes(imported, _given(imported, options), trace)
@@ -287,24 +285,9 @@ def plan(model: Path, options: Options) -> Result:
     return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
 
 
-def _by_name(options: Options) -> tuple[recipes.RecipeFile, Options]:
-    """The recipe's file, and the options with what it says; UsageError where a flag says something else."""
-    if options.recipe is None:
-        return recipes.RecipeFile(), options
-    found, plain = recipes.load(options.recipe), Options()
-    for key, value in found.convert.items():
-        given = getattr(options, key)
-        if given not in (getattr(plain, key), value):
-            raise UsageError(
-                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
-            )
-    return found, replace(options, **found.convert)
-
-
-def _trial(
-    feeds: Feeds, samples: Mapping[str, Samples], images: Sequence[Mapping[str, np.ndarray]], options: Options
-) -> Trial:
+def _trial(found: Calibrated, options: Options) -> Trial:
     """Held out: images beyond those that are fitted on, or a third of these where there are too few others."""
+    feeds, images = found.feeds, found.fitter.images
     if len(images) < HELD_OUT:
         raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
     used = spread(len(feeds), len(images))
@@ -314,7 +297,7 @@ def _trial(
         fitted: Sequence[Mapping[str, np.ndarray]] = images
     else:
         held, fitted = used[::3], [image for i, image in enumerate(images) if i % 3]
-    labels = labels_of(samples)
+    labels = labels_of(found.samples)
     known = None if labels is None else [labels[i] for i in held]
     return Trial(feeds.subset(held), known, fitted, finisher(options), target=options.target)
 
@@ -351,15 +334,14 @@ def _metric(goal: auto.Goal | None, size: Size | None, decoder: str | None) -> t
     return lambda: open_measure(text, decoder, size), f"{goal.kind} {decoder or ''}"
 
 
-def _decided(
-    options: Options, graph: Graph, prepared: Prepared, recipe: Recipe, fitter: Fitter, choices: Choices
-) -> str:
+def _as_recipe(options: Options, graph: Graph, decided: _Decided) -> str:
     """The text of a recipe that converts to the same bytes. graph: before equalization."""
+    fitter, prepared, recipe = decided.fitter, decided.prepared, decided.recipe
     rounding = "gptq" if recipe.gptq else "nearest"
     whole = {key: getattr(options, key) for key in recipes.CONVERT if getattr(options, key) is not None}
     whole |= {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
     ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
-    return recipes.to_text(whole, graph, prepared.chosen, prepared.free, ops, choices)
+    return recipes.to_text(whole, graph, prepared.chosen, prepared.free, ops, fitter.choices)
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:

@@ -92,7 +92,7 @@ TABLES = {"convert": CONVERT, "tensors": TENSORS, "ops": OPS}
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """convert: fields of `nmpconv.pipeline.Options`, those that were given. path: for messages."""
+    """convert: fields of `nmpconv.options.Options`, those that were given. path: for messages."""
 
     convert: Mapping[str, Any] = field(default_factory=dict)
     tensors: Sequence[Line] = ()

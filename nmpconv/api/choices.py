@@ -33,7 +33,7 @@ def path(given: str | Path | None) -> Path | None:
 
 
 def widths(bits: str, strict: bool, precise: bool) -> str:
-    """Of `pipeline.Options`."""
+    """Of `options.Options`."""
     if (strict or precise) and (bits not in ("8", "auto") or (strict and precise)):
         raise UsageError("--strict and --precise each refine --bits 8 or auto, not both and no other width")
     return "strict" if strict else "precise" if precise else "default"

@@ -19,6 +19,7 @@ from nmpconv.api.pages import of_conversion
 from nmpconv.data.samples import Data
 from nmpconv.files import write_file
 from nmpconv.ir import Graph
+from nmpconv.options import Options
 from nmpconv.progress import Progress, silent
 from nmpconv.report import Report
 from nmpconv.run.runtime import Net, load
@@ -144,7 +145,7 @@ def convert(
     width, bias = str(bits), str(bias_bits)
     look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
     look |= {"resize": resize, "crop": crop}
-    chosen = pipeline.Options(
+    chosen = Options(
         bits=width,
         goal=goal,
         decoder=decoder,

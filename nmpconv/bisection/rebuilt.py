@@ -28,8 +28,9 @@ from nmpconv.fit import Fitter, Prepared, Recipe
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Quant
 from nmpconv.ops import WEIGHTED
+from nmpconv.options import NOT_KEPT, Options
 from nmpconv.passes.quantize.choices import Choices, Row, Said
-from nmpconv.pipeline import NOT_KEPT, Calibrated, Options, calibrated
+from nmpconv.pipeline import Calibrated, calibrated
 from nmpconv.progress import Progress
 
 OTHER_NUMBERS = 0.02  # by how much the size of a layer's weights may differ, before they are not those of the file

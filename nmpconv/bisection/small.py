@@ -23,7 +23,8 @@ from nmpconv.errors import NmpError
 from nmpconv.files import npz
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
-from nmpconv.pipeline import Options, Result, convert
+from nmpconv.options import Options
+from nmpconv.pipeline import Result, convert
 from nmpconv.progress import silent
 
 SHARE = 0.5  # of the gain in the whole model, that a part must show

@@ -86,25 +86,7 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
 
 
 def _show(timing: Timing, net: Net) -> None:
-    total = sum(op.seconds for op in timing.ops) or 1.0
-    longest = max(op.seconds for op in timing.ops) or 1.0
-    show.table(
-        ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
-        [
-            [
-                str(op.first) if op.count == 1 else f"{op.first}-{op.first + op.count - 1}",
-                op.kind,
-                op.name,
-                show.duration(op.seconds),
-                show.percent(op.seconds / total, 1),
-                show.scaled(op.macs) if op.macs else show.NOTHING,
-                show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
-                show.bar(op.seconds / longest),
-            ]
-            for op in timing.ops
-        ],
-        title="Ops",
-    )
+    _show_ops(timing)
     slices = timing.histogram(BINS)
     most = max(count for _, _, count in slices)
     show.table(
@@ -125,4 +107,26 @@ def _show(timing: Timing, net: Net) -> None:
             ("work", f"{show.scaled(macs)}MAC, {show.scaled(macs / median)}MAC/s"),
             ("arena", show.size(net.arena_bytes)),
         ]
+    )
+
+
+def _show_ops(timing: Timing) -> None:
+    total = sum(op.seconds for op in timing.ops) or 1.0
+    longest = max(op.seconds for op in timing.ops) or 1.0
+    show.table(
+        ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
+        [
+            [
+                str(op.first) if op.count == 1 else f"{op.first}-{op.first + op.count - 1}",
+                op.kind,
+                op.name,
+                show.duration(op.seconds),
+                show.percent(op.seconds / total, 1),
+                show.scaled(op.macs) if op.macs else show.NOTHING,
+                show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
+                show.bar(op.seconds / longest),
+            ]
+            for op in timing.ops
+        ],
+        title="Ops",
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmpconv.cli import options, show
 from nmpconv.errors import MismatchError
+
+if TYPE_CHECKING:
+    from nmpconv.run.ondevice import Difference
+    from nmpconv.run.runtime import Net
 
 NAME = "compare"
 
@@ -37,32 +41,31 @@ def command(
     source = options.given(model)
     net = load(source)
     cases = given(net, options.sources(data, "--data")) if data else ondevice.cases(net)
-    ops = len(net.model.ops)
     with show.progress() as progress, opened(device, progress) as found:
         ondevice.load(found, net, options.content(source))
         for i, case in enumerate(cases):
             first = ondevice.first_difference(found, net, case)
             if first is not None:
-                break
+                raise _mismatch(net, i, *first, where=device)
             progress("compare", i + 1, len(cases))
-    where = None
-    if first is not None:
-        op, difference = first
-        where = {
-            "input": i,
-            "op": op,
-            "name": net.model.ops[op].name,
-            "tensor": net.model.tensors[difference.tensor].name,
-            "differ": difference.count,
-            "values": difference.size,
-            "first": [{"index": k, "device": got, "host": wanted} for k, got, wanted in difference.first],
-        }
-    if first is not None:
-        name = net.model.ops[op].name
-        error = MismatchError(f"input {i}, op {op} {name!r}: {difference}", where=device)
-        error.difference = where
-        raise error
+    ops = len(net.model.ops)
     if json:
         show.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": True})
     else:
         show.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
+
+
+def _mismatch(net: Net, case: int, op: int, difference: Difference, *, where: str) -> MismatchError:
+    """case: which input it was."""
+    name = net.model.ops[op].name
+    error = MismatchError(f"input {case}, op {op} {name!r}: {difference}", where=where)
+    error.difference = {
+        "input": case,
+        "op": op,
+        "name": name,
+        "tensor": net.model.tensors[difference.tensor].name,
+        "differ": difference.count,
+        "values": difference.size,
+        "first": [{"index": k, "device": got, "host": wanted} for k, got, wanted in difference.first],
+    }
+    return error

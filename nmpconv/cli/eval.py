@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmpconv.cli import options, show
+
+if TYPE_CHECKING:
+    from nmpconv.accuracy import Evaluation
 
 NAME = "eval"
 
@@ -72,21 +75,29 @@ def command(
             progress=progress,
         )
     if json:
-        show.as_json(
-            {
-                "n": found.n,
-                "top1": found.top1,
-                "top5": found.top5,
-                "reference_top1": found.reference_top1,
-                "reference_top5": found.reference_top5,
-                "agreement": found.agreement,
-                "sqnr_db": found.mean_sqnr_db,
-                "metrics": dict(found.metrics),
-                "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
-                + [{"name": name, "equal": value} for name, value in found.equal.items()],
-            }
-        )
+        show.as_json(_json(found))
         return
+    _show(found)
+    if found.top1 is None and reference is None and not found.metrics:
+        show.note("there are no labels and no --reference: nothing to compare with")
+
+
+def _json(found: Evaluation) -> dict[str, object]:
+    return {
+        "n": found.n,
+        "top1": found.top1,
+        "top5": found.top5,
+        "reference_top1": found.reference_top1,
+        "reference_top5": found.reference_top5,
+        "agreement": found.agreement,
+        "sqnr_db": found.mean_sqnr_db,
+        "metrics": dict(found.metrics),
+        "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
+        + [{"name": name, "equal": value} for name, value in found.equal.items()],
+    }
+
+
+def _show(found: Evaluation) -> None:
     columns = ("", ">top-1", ">top-5")
     rows = [
         ["quantized", show.rate(found.top1), show.rate(found.top5)],
@@ -103,5 +114,3 @@ def command(
             ("equal", "\n".join(f"{show.rate(value)} of the elements  {name}" for name, value in found.equal.items())),
         ]
     )
-    if found.top1 is None and reference is None and not found.metrics:
-        show.note("there are no labels and no --reference: nothing to compare with")

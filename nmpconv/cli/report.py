@@ -15,60 +15,55 @@ if TYPE_CHECKING:
     from nmpconv.targets import Needs
     from nmpconv.trial import Candidate
 
+COLUMNS = (
+    *("layer", "op", ">in/w/out", ">e in", ">e w", ">e out", ">shift", ">bias", ">bits", ">MACs", ">clipped"),
+    *(">own dB", ">dB"),
+)
+
 
 def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:
     """path: the file that was written, if any; planned: there are no exponents yet."""
     show.table(
-        (
-            "layer",
-            "op",
-            ">in/w/out",
-            ">e in",
-            ">e w",
-            ">e out",
-            ">shift",
-            ">bias",
-            ">bits",
-            ">MACs",
-            ">clipped",
-            ">own dB",
-            ">dB",
-        ),
+        COLUMNS,
         [_row(layer, planned=planned) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
     )
-    spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
     if report.front:
         show_front(report.front)
     show_levers(report.levers)
-    show.facts(
-        [
-            ("model", str(model)),
-            (
-                "file",
-                _file(report, path, planned=planned),
-            ),
-            ("activations", f"{show.size(report.arena_bytes)}{spare}"),
-            ("work", f"{show.scaled(report.macs)}MAC"),
-            ("left out", _left_out(report)),
-            (
-                "of a window",
-                f"{show.scaled(report.window_macs)}MAC, as a step of a stream" if report.window_macs else "",
-            ),
-            ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
-            ("recipe", report.recipe),
-            ("considered", "\n".join(report.notes)),
-            ("float graph", _float(report)),
-            ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in report.sqnr_by_head.items())),
-            ("held out", _held_out(report)),
-            ("given ranges", "" if planned else _legalized(report)),
-            ("costliest", _costliest(report)),
-            ("bias rule", _bias_rule(report)),
-        ]
-    )
+    size, quality = _size(report, path, planned=planned), _quality(report, planned=planned)
+    show.facts([("model", str(model)), *size, *quality])
     for warning in report.warnings:
         show.line(f"warning: {warning}")
     show.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str, str]]:
+    """Bytes and work."""
+    spare = f", at least {show.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
+    window = f"{show.scaled(report.window_macs)}MAC, as a step of a stream" if report.window_macs else ""
+    return [
+        ("file", _file(report, path, planned=planned)),
+        ("activations", f"{show.size(report.arena_bytes)}{spare}"),
+        ("work", f"{show.scaled(report.macs)}MAC"),
+        ("left out", _left_out(report)),
+        ("of a window", window),
+        ("in bands", f"{show.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
+    ]
+
+
+def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
+    """What the integers were chosen by, and how near the float model they are."""
+    return [
+        ("recipe", report.recipe),
+        ("considered", "\n".join(report.notes)),
+        ("float graph", _float(report)),
+        ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in report.sqnr_by_head.items())),
+        ("held out", _held_out(report)),
+        ("given ranges", "" if planned else _legalized(report)),
+        ("costliest", _costliest(report)),
+        ("bias rule", _bias_rule(report)),
+    ]
 
 
 def _held_out(report: Report) -> str:

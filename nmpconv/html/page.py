@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.file.memory import Memory
 from nmpconv.file.reader import Model, Op, Tensor
 from nmpconv.html import charts
 from nmpconv.html.layout import BOX, HEIGHT, layout
@@ -20,6 +21,7 @@ from nmpconv.report import Layer
 BEST_DB, WORST_DB = 60.0, 10.0  # the ends of the colours of SQNR
 TOP_DB = 80.0  # of the chart
 STEEPEST = 3  # layers that are marked
+MEMORY_WIDTH, MEMORY_HEIGHT = 960, 320  # of the memory plan
 
 
 @dataclass(frozen=True)
@@ -227,50 +229,61 @@ def graph(subject: Subject) -> dict[str, Any]:
 
 
 def memory(subject: Subject) -> dict[str, Any] | None:
-    """Tensors as rectangles: steps to the right, bytes upwards; 960 wide."""
+    """Tensors as rectangles: steps to the right, bytes upwards."""
     plan, model = subject.memory, subject.model
     if plan is None:
         return None
+    step = MEMORY_WIDTH / len(plan.steps)
+    peak = plan.steps[plan.peak]
+    return {
+        "rectangles": _tensors(plan, model),
+        "scratch": _scratch(plan, model),
+        "peak_x": round((plan.peak + 0.5) * step, 1),
+        "peak_w": round(step, 1),
+        "peak": plan.peak,
+        "op": model.ops[plan.peak],
+        "alive": [(model.tensors[i].name, model.tensors[i].nbytes) for i in peak.live],
+        "arena": model.arena_bytes,
+        "bound": plan.lower_bound,
+        "with_scratch": plan.with_scratch,
+        "height": MEMORY_HEIGHT,
+        "steps": len(plan.steps),
+    }
+
+
+def _tensors(plan: Memory, model: Model) -> list[dict[str, Any]]:
+    """Activations over the steps that they are alive at."""
     steps, size = len(plan.steps), max(plan.with_scratch, 1)
-    step, height = 960 / steps, 320
+    step = MEMORY_WIDTH / steps
     rectangles = []
     for life in plan.lives:
         tensor = model.tensors[life.tensor]
         start, stop = max(life.first, 0), min(life.last, steps - 1)
-        y, tall = (tensor.offset or 0) / size * height, max(tensor.nbytes / size * height, 1.0)
+        y, tall = (tensor.offset or 0) / size * MEMORY_HEIGHT, max(tensor.nbytes / size * MEMORY_HEIGHT, 1.0)
         rectangles.append(
             {
                 "x": round(start * step, 1),
-                "y": round(height - y - tall, 1),
+                "y": round(MEMORY_HEIGHT - y - tall, 1),
                 "w": round(max((stop - start + 1) * step - 0.6, 0.6), 1),
                 "h": round(tall, 1),
                 "peak": life.alive(plan.peak),
                 "title": f"{tensor.name}: {tensor.nbytes} bytes at {tensor.offset}, steps {life.first} to {life.last}",
             }
         )
-    scratch = []
+    return rectangles
+
+
+def _scratch(plan: Memory, model: Model) -> list[dict[str, Any]]:
+    """What ops need while they run."""
+    step, size = MEMORY_WIDTH / len(plan.steps), max(plan.with_scratch, 1)
+    rectangles = []
     for i, one in enumerate(plan.steps):
         if one.scratch:
-            tall = max(one.scratch / size * height, 0.8)
-            y = height - one.end / size * height - tall
+            tall = max(one.scratch / size * MEMORY_HEIGHT, 0.8)
+            y = MEMORY_HEIGHT - one.end / size * MEMORY_HEIGHT - tall
             box = {"x": round(i * step, 1), "y": round(y, 1), "w": round(max(step - 0.6, 0.6), 1), "h": round(tall, 1)}
-            scratch.append({**box, "title": f"{one.scratch} bytes of scratch of {model.ops[i].name}"})
-    peak = plan.steps[plan.peak]
-    alive = [(model.tensors[i].name, model.tensors[i].nbytes) for i in peak.live]
-    return {
-        "rectangles": rectangles,
-        "scratch": scratch,
-        "peak_x": round((plan.peak + 0.5) * step, 1),
-        "peak_w": round(step, 1),
-        "peak": plan.peak,
-        "op": model.ops[plan.peak],
-        "alive": alive,
-        "arena": model.arena_bytes,
-        "bound": plan.lower_bound,
-        "with_scratch": plan.with_scratch,
-        "height": height,
-        "steps": steps,
-    }
+            rectangles.append({**box, "title": f"{one.scratch} bytes of scratch of {model.ops[i].name}"})
+    return rectangles
 
 
 def activations(subject: Subject) -> Iterator[dict[str, Any]]:

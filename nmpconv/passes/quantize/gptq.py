@@ -48,11 +48,23 @@ def round_weights(
     h[:, index, index] += damp[:, None]
     h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12
     upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2)
+    q = _column_by_column(w.astype(np.float64), upper, step, bias_step, lo, hi)
+    result = np.empty((groups, outs, k), dtype=np.int64)
+    result[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]] = q[:, :, 1:].astype(np.int64)
+    return result
 
-    w = w.astype(np.float64)
-    q = np.zeros((groups, outs, k + 1))
-    for start in range(0, k + 1, BLOCK):
-        end = min(start + BLOCK, k + 1)
+
+def _column_by_column(
+    w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, lo: int, hi: int
+) -> np.ndarray:
+    """Integers [G, O, K+1], the bias first; each rounding error goes into the columns of w, which changes, after it.
+
+    w: [G, O, K+1]. upper: [G, K+1, K+1], the Cholesky factor of the inverse hessian. The others as above.
+    """
+    groups, outs, columns = w.shape
+    q = np.zeros(w.shape)
+    for start in range(0, columns, BLOCK):
+        end = min(start + BLOCK, columns)
         errors = np.zeros((groups, outs, end - start))
         for j in range(start, end):
             scale = np.full((groups, outs), bias_step) if j == 0 else step
@@ -64,7 +76,4 @@ def round_weights(
             errors[:, :, j - start] = error
             w[:, :, j + 1 : end] -= error[:, :, None] * upper[:, None, j, j + 1 : end]
         w[:, :, end:] -= errors @ upper[:, start:end, end:]
-
-    result = np.empty((groups, outs, k), dtype=np.int64)
-    result[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]] = q[:, :, 1:].astype(np.int64)
-    return result
+    return q
