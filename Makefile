@@ -14,6 +14,8 @@ FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -na
 # Every process of a test run computes on one core: on small machines BLAS threads only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Programs that tests start have their bytecode from the first time on, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
 .PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-aarch64 generate wheels clean
@@ -71,6 +73,7 @@ lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --config-file= --follow-imports=silent docs/examples/shapes.py
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/python schema/generate.py --check
 

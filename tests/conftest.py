@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +65,38 @@ def need_tool() -> Callable[..., str]:
         pytest.skip(message)
 
     return find
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """once(name, fill): a folder that `fill` was called with, in one of all processes of the run."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def filled(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = base / name, base / f"{name}.done"
+        with (base / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return filled
+
+
+@pytest.fixture(scope="session")
+def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Library]:
+    """sanitized(): the interpreter under AddressSanitizer and UndefinedBehaviorSanitizer, with all levels of this
+    machine; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""
+
+    def found(*, portable: bool = False) -> Library:
+        compiler, flags = need_tool("gcc", "clang", "clang-16"), [*C99, *WARNINGS, *SANITIZE, *[PORTABLE] * portable]
+        folder = once(f"sanitized{'-portable' * portable}", lambda folder: compiled(root, folder, compiler, *flags))
+        return library(root, folder, compiler, flags)
+
+    return found
 
 
 @pytest.fixture(scope="session")

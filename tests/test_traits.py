@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from op_cases import BY_OP
 
 from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Node, Value
@@ -86,13 +87,7 @@ def test_passes_ask_instead_of_naming_ops() -> None:
     assert found == {path: count for path, (count, _) in NAMED.items()}, "fewer: lower the figure; more: ask a trait"
 
 
-def some(op: Op) -> list[Case]:
-    """About 25 of the cases, evenly chosen."""
-    cases = list(op.cases())
-    return cases[:: max(1, len(cases) // 25)]
-
-
-CASES = {name: some(op) for name, op in OPS.items()}
+CASES = {name: cases[:: max(1, len(cases) // 25)] for name, cases in BY_OP.items()}  # about 25 of each
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -358,7 +353,7 @@ def test_bounds_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("name", "some"), [("mul", "8x16x8/random"), ("gather", "channels")])
 def test_factors_can_fail(name: str, some: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a product of two both have them, of some channels not the first ones."""
-    cases = [case for case in OPS[name].cases() if case.id.startswith(f"{name}/{some}")]
+    cases = [case for case in BY_OP[name] if case.id.startswith(f"{name}/{some}")]
     monkeypatch.setattr(type(OPS[name]), "homogeneous", True)
     monkeypatch.setattr(type(OPS[name]), "factors", Op.factors)
     assert cases
@@ -398,7 +393,7 @@ def test_extremes_are_at_the_corners() -> None:
 
 def test_idle_ops_do_nothing() -> None:
     found = set()
-    for case in (*OPS["requantize"].cases(), *(case for cases in CASES.values() for case in cases)):
+    for case in (*BY_OP["requantize"], *(case for cases in CASES.values() for case in cases)):
         op, node, ins, out = parts(case)
         if ins[0].quant == out.quant and op.idle(node.params, ins[0], out):
             found.add(op.name)

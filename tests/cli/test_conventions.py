@@ -78,16 +78,24 @@ def test_quiet_and_verbose(cli) -> None:
     assert "error: gone.onnx" in cli("convert", "gone.onnx", "-q").err
 
 
-def test_colours(here: Path) -> None:
-    plain, forced = started("ops"), started("ops", FORCE_COLOR="1", TERM="xterm")
-    assert all(started("ops", FORCE_COLOR=off, TERM="xterm").stdout == plain.stdout for off in ("", "0", "false"))
-    assert b"\x1b[" not in plain.stdout
-    assert b"\x1b[1m" in forced.stdout
-    assert b"\xe2\x94\x80" in forced.stdout  # a box
+def test_colours(cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(*flags: str, **environment: str) -> str:
+        with monkeypatch.context() as own:
+            own.delenv("NO_COLOR", raising=False)
+            for name, value in {"TERM": "xterm", "FORCE_COLOR": "", **environment}.items():
+                own.setenv(name, value)
+            return cli("ops", *flags).out
+
+    forced = started("ops", FORCE_COLOR="1", TERM="xterm").stdout.decode()
+    assert shown(FORCE_COLOR="1") == forced
+    plain = shown()
+    assert all(shown(FORCE_COLOR=off) == plain for off in ("0", "false"))
+    assert "\x1b[" not in plain
+    assert "\x1b[1m" in forced
+    assert "─" in forced  # a box
     for env, flags in (({"NO_COLOR": "1"}, ()), ({}, ("--no-color",))):
-        found = started("ops", *flags, FORCE_COLOR="1", TERM="xterm", **env).stdout
-        assert re.search(rb"\x1b\[[\d;]*3\dm", found) is None
-    assert started("ops", "--no-color").stdout == plain.stdout
+        assert re.search(r"\x1b\[[\d;]*3\dm", shown(*flags, FORCE_COLOR="1", **env)) is None
+    assert shown("--no-color") == plain == started("ops").stdout.decode()
 
 
 def test_completion_is_on(here: Path) -> None:

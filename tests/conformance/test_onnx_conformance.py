@@ -34,6 +34,7 @@ QUICK = {
     "spacetodepth": "SpaceToDepth",
     "where": "Where",
 }
+EVERY = 3  # of the cases of each of these operators, how many there are to one that runs in the quick tests
 
 
 def run(cases: Iterable[OnnxCase], folder: Path, record_property) -> list[Outcome]:
@@ -50,7 +51,8 @@ def failures(found: Iterable[Outcome]) -> list[str]:
 
 
 def test_quick_cases(tmp_path, record_property):
-    cases = [case for case in in_scope(tuple(QUICK)) if case.op in QUICK.values()]
+    known = list(in_scope(tuple(QUICK)))
+    cases = [case for op in QUICK.values() for case in [case for case in known if case.op == op][::EVERY]]
     assert {case.op for case in cases} == set(QUICK.values())
     found = run(cases, tmp_path, record_property)
     assert failures(found) == []

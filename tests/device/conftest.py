@@ -9,6 +9,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
+from c_core import Once
 
 from nmpconv.device.transport import Program
 from nmpconv.file.writer import to_bytes
@@ -18,15 +19,35 @@ INPUTS, CLASSES = 2000, 12
 
 
 @pytest.fixture(scope="session")
-def agent(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
+def agent(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
     """The program, with portable kernels as a board has one level; NMP_AGENT_MEMORY names the file that is its model's
     memory."""
     need_tool("gcc")
     need_tool("make")
-    out = tmp_path_factory.mktemp("firmware")
-    command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
-    subprocess.run([*command, "DEFINES=-DNMP_FIXED_CPU=1"], check=True, capture_output=True)
-    return out / "host.elf"
+
+    def make(out: Path) -> None:
+        command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
+        subprocess.run([*command, "DEFINES=-DNMP_FIXED_CPU=1"], check=True, capture_output=True)
+
+    return once("agent", make) / "host.elf"
+
+
+@pytest.fixture(scope="session")
+def firmware(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Path]:
+    """firmware(board): what runs on a board, with all ops; firmware(board, ops): with these."""
+
+    def build(board: str, ops: str = "") -> Path:
+        need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
+        need_tool("qemu-system-riscv32" if board == "rv32" else "qemu-system-arm")
+        name = f"{board}-few" if ops else board
+
+        def make(out: Path) -> None:
+            command = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={out}"]
+            subprocess.run([*command, f"NAME={name}", f"OPS={ops}"], check=True, capture_output=True)
+
+        return once(f"firmware-{name}", make) / f"{name}.elf"
+
+    return build
 
 
 @pytest.fixture

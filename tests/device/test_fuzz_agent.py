@@ -8,39 +8,25 @@ from pathlib import Path
 
 import nets
 import pytest
-from c_core import includes, sources
+from c_core import Library
+from op_cases import BY_OP
 
 from nmpconv.file.writer import to_bytes
-from nmpconv.ops import OPS
-
-# The interpreter as on boards, without the CPU levels of PCs.
-FLAGS = ["-std=c99", "-D_POSIX_C_SOURCE=200112L", "-DNMP_FIXED_CPU=1", "-g", "-O1", "-Wall", "-Wextra", "-Werror"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
 @pytest.fixture(scope="module")
-def fuzzer(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
+def fuzzer(root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Callable[..., Library]) -> Path:
+    """With the interpreter as on boards, without the CPU levels of PCs."""
     c = root / "interpreter"
+    files = [c / "firmware" / "agent.c", c / "firmware" / "frame.c", c / "tests" / "fuzz_agent.c"]
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_agent"
-    files = [*sources(root), c / "firmware" / "agent.c", c / "firmware" / "frame.c", c / "tests" / "fuzz_agent.c"]
-    command = [
-        need_tool("gcc", "clang", "clang-16"),
-        *FLAGS,
-        *SANITIZE,
-        *includes(root),
-        f"-I{c / 'firmware'}",
-        *files,
-        "-o",
-        program,
-    ]
-    subprocess.run(command, check=True)
-    return program
+    return sanitized(portable=True).program(program, f"-I{c / 'firmware'}", *files)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("models")
-    graphs = [nets.small_net(), *(nets.placed(next(iter(op.cases())).graph) for op in OPS.values())]
+    graphs = [nets.small_net(), *(nets.placed(cases[0].graph) for cases in BY_OP.values())]
     for i, graph in enumerate(graphs):
         (folder / f"{i}.nmp").write_bytes(to_bytes(graph, {}))
     return sorted(path for path in folder.iterdir() if path.stat().st_size < 3000)

@@ -12,6 +12,7 @@ from pathlib import Path
 import lines
 import numpy as np
 import pytest
+from c_core import Once
 from zoo_quick import converted
 
 from nmpconv.cli import main
@@ -37,40 +38,21 @@ BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-s
 TARGETS = {"mps2-an386": "cortex-m4", "mps2-an500": "cortex-m4", "mps3-an547": "cortex-m55", "rv32": "rv32"}
 BAD = {"lost": 0.001, "flipped": 0.001}
 LEAST = {"ic": (33792, 49152), "kws": (8640, 16000), "vww": (37248, 55296)}  # activations; without overlaps
-Build = Callable[..., Path]
+Firmware = Callable[..., Path]
 Model = Callable[[str, str], Path]
 
 
 @pytest.fixture(scope="session")
-def model(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """The file of a net at a width, converted once."""
-    made: dict[tuple[str, str], Path] = {}
+def model(zoo: Path, once: Once) -> Model:
+    """The file of a net at a width."""
 
     def find(net: str, bits: str) -> Path:
-        if (net, bits) not in made:
-            folder = tmp_path_factory.mktemp("zoo")
-            made[net, bits] = folder / f"{net}{bits}.nmp"
-            made[net, bits].write_bytes(converted(zoo, NETS[net], bits, folder)[0].data)
-        return made[net, bits]
+        def convert(folder: Path) -> None:
+            (folder / "net.nmp").write_bytes(converted(zoo, NETS[net], bits, folder)[0].data)
+
+        return once(f"zoo-{net}-{bits}", convert) / "net.nmp"
 
     return find
-
-
-@pytest.fixture(scope="session")
-def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Build:
-    """The firmware of a board, built once; with ops, only these."""
-    out = tmp_path_factory.mktemp("firmware")
-
-    def make(board: str, ops: str = "") -> Path:
-        cpu = "riscv" if board == "rv32" else "arm"
-        need_tool("riscv64-unknown-elf-gcc" if cpu == "riscv" else "arm-none-eabi-gcc")
-        need_tool("qemu-system-riscv32" if cpu == "riscv" else "qemu-system-arm")
-        name = f"{board}-few" if ops else board
-        options = [f"BOARD={board}", f"NAME={name}", f"OPS={ops}", f"OUT={out}"]
-        subprocess.run(["make", "-s", "-C", root / "interpreter" / "firmware", *options], check=True)
-        return out / f"{name}.elf"
-
-    return make
 
 
 @contextmanager
@@ -97,9 +79,9 @@ def by_hand(firmware: Path, board: str, monitor: str = "none") -> Iterator[tuple
 @pytest.mark.parametrize("bits", ["8", "16"])
 @pytest.mark.parametrize("net", NETS)
 def test_bench_on_simulated_boards(
-    model: Model, build: Build, monkeypatch: pytest.MonkeyPatch, capsys, net: str, bits: str, board: str
+    model: Model, firmware: Firmware, monkeypatch: pytest.MonkeyPatch, capsys, net: str, bits: str, board: str
 ) -> None:
-    folder = build(board).parent
+    folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])
     command = ["bench", str(model(net, bits)), "--device", f"sim:{board}", "--runs", "2", "--json"]
     assert main(command) == ExitCode.OK
@@ -119,7 +101,7 @@ def test_bench_on_simulated_boards(
 @pytest.mark.parametrize("board", simulator.MACHINES)
 @pytest.mark.parametrize("net", ["ic", "kws", "vww"])
 def test_results_over_their_own_inputs(
-    zoo: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, net: str, board: str
+    zoo: Path, firmware: Firmware, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, net: str, board: str
 ) -> None:
     """The least memory without computing anything twice: the bytes of this machine."""
     least, apart = LEAST[net]
@@ -127,7 +109,7 @@ def test_results_over_their_own_inputs(
     model = tmp_path / f"{net}.nmp"
     model.write_bytes(made.data)
     assert made.report.banded_macs == 0 and made.report.arena_bytes <= least < apart * 0.7
-    folder = build(board).parent
+    folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])
     assert main(["bench", str(model), "--device", f"sim:{board}", "--runs", "1", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["verified"] is True
@@ -135,13 +117,13 @@ def test_results_over_their_own_inputs(
 
 @pytest.mark.parametrize("board", BY_HAND)
 def test_bench_and_compare_on_a_board_started_by_hand(
-    root: Path, model: Model, build: Build, capsys, board: str
+    root: Path, model: Model, firmware: Firmware, capsys, board: str
 ) -> None:
     """With the firmware whose bytes `make size` prints: it has just the ops of these nets."""
     kinds = {op.kind for net in NETS for bits in ("8", "16") for op in load(model(net, bits)).model.ops}
     listed = re.search(r"^MLPERF_TINY := (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
     assert listed is not None and set(listed[1].split()) == kinds
-    with by_hand(build(board, ops=listed[1]), board) as (port, _):
+    with by_hand(firmware(board, ops=listed[1]), board) as (port, _):
         ticks = 0
         for _ in range(5):  # without -icount SysTick runs with the host's clock, and is late where the host is busy
             assert main(["bench", str(model("kws", "8")), "--device", port, "--json"]) == ExitCode.OK
@@ -158,10 +140,10 @@ def test_bench_and_compare_on_a_board_started_by_hand(
         assert fits or "bytes, has 53184" in capsys.readouterr().err
 
 
-def test_resumes_after_a_reset_of_the_board(model: Model, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumes_after_a_reset_of_the_board(model: Model, firmware: Firmware, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine is reset as a button does it: its program starts anew, its RAM stays."""
     path = model("kws", "8")
-    with by_hand(build("mps2-an386"), "mps2-an386", monitor="stdio") as (port, process):
+    with by_hand(firmware("mps2-an386"), "mps2-an386", monitor="stdio") as (port, process):
         had = cut_off(Serial(port), path, 20_000, monkeypatch)
         process.stdin.write(b"system_reset\n")
         upload = use(Serial(port), path)

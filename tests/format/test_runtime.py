@@ -10,7 +10,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
-from c_core import includes, sources
+from c_core import Library
 
 from nmpconv import fixed
 from nmpconv.errors import InputError, ModelError, UsageError
@@ -153,27 +153,10 @@ def test_refusals(data: bytes, tmp_path: Path) -> None:
         runtime.load(flat.pack(root))
 
 
-def test_c_api(root: Path, tmp_path: Path, data: bytes, need_tool: Callable[..., str]) -> None:
+def test_c_api(root: Path, tmp_path: Path, data: bytes, sanitized: Callable[..., Library]) -> None:
     """interpreter/tests/test_nmp.c, and with it that the portable core builds as plain C99 without a warning."""
-    c, path = root / "interpreter", tmp_path / "small.nmp"
+    path = tmp_path / "small.nmp"
     path.write_bytes(data)
-    flags = [
-        "-std=c99",
-        "-Wall",
-        "-Wextra",
-        "-Wconversion",
-        "-Werror",
-        "-pedantic",
-        *includes(root),
-    ]
-    command = [
-        need_tool("gcc", "clang"),
-        *flags,
-        "-D_POSIX_C_SOURCE=200112L",
-        "-DNMP_FIXED_CPU=1",
-        "-O1",
-        c / "tests" / "test_nmp.c",
-    ]
-    subprocess.run([*command, *sources(root), "-o", tmp_path / "test_nmp"], check=True)
-    found = subprocess.run([tmp_path / "test_nmp", path], capture_output=True, text=True)
+    program = sanitized(portable=True).program(tmp_path / "test_nmp", root / "interpreter" / "tests" / "test_nmp.c")
+    found = subprocess.run([program, path], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import nets
 import pytest
-from c_core import includes, sources
+from c_core import Library
+from op_cases import BY_OP
 
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
 
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-FLAGS = ["-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g", "-O1", *SANITIZE]
 SMALL = 6000  # bytes of a seed: in larger ones most mutations hit weights
 PER_OP = 24
 
@@ -23,12 +22,10 @@ Build = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Build:
-    def fuzzer(*flags: str) -> Path:
+def build(root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Callable[..., Library]) -> Build:
+    def fuzzer(*, portable: bool = False) -> Path:
         program = tmp_path_factory.mktemp("fuzz") / "fuzz_model"
-        command = [need_tool("gcc", "clang", "clang-16"), *FLAGS, *flags, *includes(root)]
-        subprocess.run([*command, root / "interpreter/tests/fuzz_model.c", *sources(root), "-o", program], check=True)
-        return program
+        return sanitized(portable=portable).program(program, root / "interpreter/tests/fuzz_model.c")
 
     return fuzzer
 
@@ -38,8 +35,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The small net and some of the small cases of every op."""
     folder = tmp_path_factory.mktemp("seeds")
     (folder / "small_net.nmp").write_bytes(to_bytes(nets.small_net(), {}))
-    for op in OPS.values():
-        cases = list(op.cases())
+    for cases in BY_OP.values():
         for case in cases[:: -(-len(cases) // PER_OP)]:
             data = to_bytes(nets.placed(case.graph), {})
             if len(data) < SMALL:
@@ -62,7 +58,7 @@ def test_every_op_is_among_the_seeds(seeds: list[Path]) -> None:
 
 def test_mutants(build: Build, seeds: list[Path]) -> None:
     """The portable level: the others take a minute and a half to build."""
-    run(build("-DNMP_FIXED_CPU=1"), 3_000, seeds)
+    run(build(portable=True), 3_000, seeds)
 
 
 @pytest.mark.slow

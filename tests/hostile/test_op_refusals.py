@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import op_cases
 import pytest
 
 from nmpconv import _nmp
@@ -52,8 +53,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "no offset": ("lrn/5of16/16x16/random", {"offset": 0}),
     "an offset of 2^62": ("lrn/5of16/16x16/random", {"offset_shift": 31}),
 }
-GRAPHS = {case.id: case.graph for op in OPS.values() for case in op.cases()}
-FIRST = {name: next(case.id for case in op.cases()) for name, op in OPS.items()}
+GRAPHS = {case.id: case.graph for case in op_cases.CASES}
+FIRST = {name: cases[0].id for name, cases in op_cases.BY_OP.items()}
 ALONG = [name for name, op in OPS.items() if "axis" in op.Params.__dataclass_fields__]  # ops along an axis
 
 

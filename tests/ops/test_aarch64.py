@@ -7,36 +7,36 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from c_core import includes, sources
+from c_core import Once, compiled, library
+from op_cases import CASES
 from zoo_quick import HARNESS, converted
 
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ir import Preprocess
-from nmpconv.ops import OPS, Case
+from nmpconv.ops import Case
 from nmpconv.passes.memory import plan_memory
 from nmpconv.pipeline import Options, convert
 
-CASES = [case for op in OPS.values() for case in op.cases()]
 QUICK = 16  # of so many cases one is in the quick tests
 LEVELS = ["portable", "neon", "neondot"]
 MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
 
 
 @pytest.fixture(scope="module")
-def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Callable[..., Path]:
+def build(
+    root: Path, once: Once, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]
+) -> Callable[..., Path]:
     """build(program, *its other files): the program with the whole interpreter, for AArch64."""
     compiler = need_tool("aarch64-linux-gnu-gcc")
     need_tool("qemu-aarch64")
-    folder = root / "interpreter"
-    place = tmp_path_factory.mktemp("aarch64")
-    flags = ["-std=c99", "-D_DEFAULT_SOURCE", "-O2", *includes(root)]
-    subprocess.run([compiler, *flags, "-c", *sources(root)], cwd=place, check=True)
+    flags = ["-std=c99", "-D_DEFAULT_SOURCE", "-O2"]
+    folder = once("aarch64", lambda folder: compiled(root, folder, compiler, *flags))
+    interpreter, place = library(root, folder, compiler, flags), tmp_path_factory.mktemp("aarch64")
 
     def link(name: str, *others: str) -> Path:
-        own = [folder / "tests" / f"{part}.c" for part in (name, *others)]
-        subprocess.run([compiler, "-static", *flags, *own, *place.glob("*.o"), "-o", place / name], check=True)
-        return place / name
+        own = [root / "interpreter" / "tests" / f"{part}.c" for part in (name, *others)]
+        return interpreter.program(place / name, "-static", *own)
 
     return link
 

@@ -7,21 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_core import KERNELS, includes, sources
+from c_core import KERNELS, Once, includes, sources
 
 from nmpconv.run import runtime
 
 
 @pytest.fixture(scope="module")
-def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
-    program = tmp_path_factory.mktemp("kernels") / "check_kernels"
-    folder = root / "interpreter"
-    programs = [folder / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
-    flags = ["-std=c99", "-O2", *includes(root)]
-    subprocess.run(
-        [need_tool("cc", "gcc", "clang"), *flags, *programs, *sources(root, *KERNELS), "-o", program], check=True
-    )
-    return program
+def check_kernels(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
+    programs = [root / "interpreter" / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
+    command = [need_tool("cc", "gcc", "clang"), "-std=c99", "-O2", *includes(root), *programs]
+
+    def build(folder: Path) -> None:
+        subprocess.run([*command, *sources(root, *KERNELS), "-o", folder / "check_kernels"], check=True)
+
+    return once("kernels", build) / "check_kernels"
 
 
 # What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.

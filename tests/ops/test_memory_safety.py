@@ -4,27 +4,23 @@ at every CPU level, and under valgrind, which also knows what is not initialized
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from c_core import includes, sources
+from c_core import C99, Library, Once, compiled, library
+from op_cases import CASES
 from zoo_quick import converted
 
 from nmpconv.file import flat, writer
 from nmpconv.graph import reference
-from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
 pytestmark = pytest.mark.slow
 
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-EXACT = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-DGUARD=0", "-g")
 PROGRAMS = {"test_nmp": ("test_nmp",), "check_kernels": ("check_kernels", "check_conv", "memory")}
 MODELS = {
     "mlperf_ic_resnet8_nhwc": ("8", "16"),
@@ -35,45 +31,43 @@ MODELS = {
 }
 
 
-def build(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> dict[str, Path]:
-    """test_nmp and check_kernels, of objects of their own."""
-    c = root / "interpreter"
-    command = [compiler, *EXACT, *flags, *includes(root)]
-
-    def compiled(source: Path) -> Path:
-        target = folder / f"{source.parent.name}-{source.stem}.o"
-        subprocess.run([*command, "-c", source, "-o", target], check=True)
-        return target
-
-    programs = {name: [c / "tests" / f"{part}.c" for part in parts] for name, parts in PROGRAMS.items()}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sources(root)))
-        for name, own in programs.items():
-            mains = list(pool.map(compiled, own))
-            subprocess.run([compiler, *flags, *mains, *objects, "-o", folder / name], check=True)
-    return {name: folder / name for name in programs}
+def programs(root: Path, folder: Path, library: Library) -> dict[str, Path]:
+    """test_nmp and check_kernels."""
+    c = root / "interpreter" / "tests"
+    return {
+        name: library.program(folder / name, "-DGUARD=0", *(c / f"{part}.c" for part in parts))
+        for name, parts in PROGRAMS.items()
+    }
 
 
 @pytest.fixture(scope="module")
-def sanitized(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> dict[str, Path]:
-    return build(root, tmp_path_factory.mktemp("sanitized"), need_tool("gcc", "clang"), ["-O1", *SANITIZE])
+def sanitized_programs(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Callable[..., Library]
+) -> dict[str, Path]:
+    return programs(root, tmp_path_factory.mktemp("sanitized"), sanitized())
 
 
 @pytest.fixture(scope="module")
-def plain(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> dict[str, Path]:
-    return build(root, tmp_path_factory.mktemp("plain"), need_tool("gcc", "clang"), ["-O1"])
+def plain(
+    root: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    once: Once,
+    need_tool: Callable[..., str],
+) -> dict[str, Path]:
+    compiler = need_tool("gcc", "clang")
+    folder = once("plain", lambda folder: compiled(root, folder, compiler, *C99))
+    return programs(root, tmp_path_factory.mktemp("plain"), library(root, folder, compiler, C99))
 
 
 def files_of_ops(folder: Path) -> list[Path]:
     """Every case of every op as a file with a test vector."""
     files = []
-    for op in OPS.values():
-        for case in op.cases():
-            graph = plan_memory.run(case.graph)
-            wanted = reference.run(case.graph, dict(zip(case.graph.inputs, case.feeds, strict=True)))
-            vector = ([x.tobytes() for x in case.feeds], [wanted[name].tobytes() for name in case.graph.outputs])
-            files.append(folder / f"{case.id.replace('/', '-')}.nmp")
-            files[-1].write_bytes(writer.to_bytes(graph, {}, [vector]))
+    for case in CASES:
+        graph = plan_memory.run(case.graph)
+        wanted = reference.run(case.graph, dict(zip(case.graph.inputs, case.feeds, strict=True)))
+        vector = ([x.tobytes() for x in case.feeds], [wanted[name].tobytes() for name in case.graph.outputs])
+        files.append(folder / f"{case.id.replace('/', '-')}.nmp")
+        files[-1].write_bytes(writer.to_bytes(graph, {}, [vector]))
     return files
 
 
@@ -110,21 +104,21 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-def test_kernels_sanitized(sanitized: dict[str, Path], record_property: Callable[[str, object], None]) -> None:
-    said = run(sanitized["check_kernels"]).splitlines()
+def test_kernels_sanitized(sanitized_programs: dict[str, Path], record_property: Callable[[str, object], None]) -> None:
+    said = run(sanitized_programs["check_kernels"]).splitlines()
     levels = [line.split(",")[0] for line in said[:-1]]
     assert levels == runtime.cpus()
     assert said[-1].endswith(" 0 differ")
     record_property("summary", f"kernels under sanitizers: {', '.join(levels)}")
 
 
-def test_ops_sanitized(sanitized: dict[str, Path], op_files: list[Path]) -> None:
-    assert run(sanitized["test_nmp"], *op_files) == f"passed: {len(op_files)} file(s)\n"
+def test_ops_sanitized(sanitized_programs: dict[str, Path], op_files: list[Path]) -> None:
+    assert run(sanitized_programs["test_nmp"], *op_files) == f"passed: {len(op_files)} file(s)\n"
 
 
 @pytest.mark.zoo
-def test_models_sanitized(sanitized: dict[str, Path], model_files: list[Path]) -> None:
-    assert run(sanitized["test_nmp"], *model_files) == f"passed: {len(model_files)} file(s)\n"
+def test_models_sanitized(sanitized_programs: dict[str, Path], model_files: list[Path]) -> None:
+    assert run(sanitized_programs["test_nmp"], *model_files) == f"passed: {len(model_files)} file(s)\n"
 
 
 @pytest.fixture(scope="module")

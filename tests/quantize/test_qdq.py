@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from op_cases import BY_OP
 
 import nmpconv
 from nmpconv.file import reader
@@ -34,7 +35,7 @@ def narrow(case: Case) -> bool:
 
 
 def chosen(op: str) -> list[Case]:
-    found = [case for case in OPS[op].cases() if narrow(case)]
+    found = [case for case in BY_OP[op] if narrow(case)]
     return found[:: max(1, len(found) // CASES)]
 
 

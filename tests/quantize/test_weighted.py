@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from op_cases import BY_OP
 
-from nmpconv.ops import OPS, Case
+from nmpconv.ops import Case
 from nmpconv.ops.accumulate import accumulate, im2col
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, out_positions, second_moment
 
 SAMPLES = 3
-CONV = [case for case in OPS["conv2d"].cases() if "widths" not in case.id and "shift" not in case.id]
-DENSE = list(OPS["fully_connected"].cases())[:12]
+CONV = [case for case in BY_OP["conv2d"] if "widths" not in case.id and "shift" not in case.id]
+DENSE = BY_OP["fully_connected"][:12]
 
 
 def places(images: int, positions: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The cases of all ops in groups: a pytest item for each of 5000 cases would take longer than the cases."""
+"""The cases of all ops, made once in a process, and in groups: an item for each of 5000 would take longer than they."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from nmpconv.ops import OPS, Case
 
-CASES = [case for op in OPS.values() for case in op.cases()]
+BY_OP = {name: list(op.cases()) for name, op in OPS.items()}
+CASES = [case for cases in BY_OP.values() for case in cases]
 
 
 def grouped(cases: Iterable[Case]) -> dict[str, list[Case]]:
