@@ -78,7 +78,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
         with (base / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
-                folder.mkdir()
+                folder.mkdir(exist_ok=True)
                 fill(folder)
                 done.touch()
         return folder
