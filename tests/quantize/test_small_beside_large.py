@@ -26,3 +26,21 @@ def test_tables_behind_a_split_and_a_concat(tmp_path: Path) -> None:
     turned = net.add("Concat", "t0_1", "t0", axis=1)
     y = net.add("Exp", net.add("Neg", net.add("Abs", turned)))
     assert worst_db(net, tmp_path, y, 300 * np.random.default_rng(8).normal(size=(24, 1, 5, 40))) > 65
+
+
+def test_what_is_put_in_the_place_of_larger_numbers(tmp_path: Path) -> None:
+    """ScatterND over all rows, which is a part of a Concat: 11.2 dB."""
+    net = Net((1, 6))
+    large = net.add("Mul", "x", net.const(3000.0))
+    rows = net.add("Reshape", "x", net.const([6]))
+    y = net.add("ScatterND", large, net.const(np.zeros((1, 1), np.int64)), net.add("Unsqueeze", rows, net.const([0])))
+    assert worst_db(net, tmp_path, y) > 70
+
+
+def test_a_tensor_added_again_and_again(tmp_path: Path) -> None:
+    """Each sum rounds in the same direction: 62.0 dB."""
+    net = Net((1, 12, 6))
+    y = "x"
+    for _ in range(30):
+        y = net.add("Add", y, "x")
+    assert worst_db(net, tmp_path, y) > 75
