@@ -44,3 +44,24 @@ def test_a_tensor_added_again_and_again(tmp_path: Path) -> None:
     for _ in range(30):
         y = net.add("Add", y, "x")
     assert worst_db(net, tmp_path, y) > 75
+
+
+def test_short_columns_over_their_length(tmp_path: Path) -> None:
+    """x / (length + 1e-6) where another column is the long one in each sample: 22.7 dB.
+
+    The sum had a coarser grid than the length, for its reach was told channel by channel.
+    """
+    net = Net((1, 5, 4))
+    length = net.add("ReduceL2", "x", net.const([1]))
+    y = net.add("Div", "x", net.add("Add", length, net.const(1e-6)))
+    x = np.zeros((4, 1, 5, 4))
+    x[:, 0, 2] = np.where(np.eye(4), 1.0, 1e-3)
+    assert worst_db(net, tmp_path, y, x) > 55
+
+
+def test_zeros_over_their_length(tmp_path: Path) -> None:
+    """The length of 0 was divided by itself, which ended the conversion."""
+    net = Net((1, 4, 5))
+    y = net.add("Div", "x", net.add("Add", net.add("ReduceL2", "x", net.const([2])), net.const(1e-6)))
+    x = np.random.default_rng(1).normal(size=(8, 1, 4, 5)) * np.array([1, 0, 2, 1])[:, np.newaxis]
+    assert worst_db(net, tmp_path, y, x) > 60
