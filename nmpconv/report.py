@@ -43,8 +43,8 @@ class Layer:
 
     clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
     sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
-    errors before it; both after the table that is the only reader. fall: by how many dB that is less than at the worst
-    of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
+    errors before it; both after the tables where nothing else reads it. fall: by how many dB that is less than at the
+    worst of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
     """
 
     name: str
@@ -229,7 +229,7 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
 
 
 def _measured(
-    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Function]
+    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Sequence[Function]]
 ) -> tuple[Layer, ...]:
     rows = seen.rows
     env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
@@ -241,7 +241,7 @@ def _measured(
         before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
         reached.update(dict.fromkeys(node.outputs, before))
         if out in rows:
-            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out))
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, ()))
             assert layer.sqnr_cumulative is not None
             if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
                 reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
@@ -250,8 +250,10 @@ def _measured(
     return tuple(result)
 
 
-def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, function: Function | None) -> Layer:
-    """Measured in the float model's own numbers. function: of the table that is the only reader."""
+def _with_errors(
+    layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, functions: Sequence[Function]
+) -> Layer:
+    """Measured in the float model's own numbers. functions: of the tables that are the only readers."""
     quant, origin = _quant(graph, out), graph[out].origin
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
@@ -260,7 +262,9 @@ def _with_errors(layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows
     isolated = np.ldexp(fixed.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent)
     seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
     got = np.ldexp(seen.astype(np.float64), quant.exponent)
-    wanted, isolated, got = (x + origin if function is None else function(x) for x in (wanted, isolated, got))
+    wanted, isolated, got = (
+        np.stack([function(x) for function in functions]) if functions else x + origin for x in (wanted, isolated, got)
+    )
     return replace(
         layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
     )

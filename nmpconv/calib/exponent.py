@@ -25,6 +25,14 @@ Function = Callable[[np.ndarray], np.ndarray]
 Range = tuple[float, float]
 
 
+class Table(NamedTuple):
+    """What is applied next to values with these statistics. limits: the range in which it is wanted."""
+
+    function: Function
+    stats: TensorStats
+    limits: Range
+
+
 class Choice(NamedTuple):
     """expected_sqnr_db: from quantizing this tensor alone, after the function that follows it; inf when exact."""
 
@@ -58,15 +66,13 @@ def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
     return lo, hi
 
 
-def top_exponent(limits: Range, bits: int, function: Function | None = None, factor: float = 1.0) -> int:
+def top_exponent(limits: Range, bits: int, functions: Sequence[Function] = (), factor: float = 1.0) -> int:
     """The smallest exponent that clips nothing of the limits (see `span`) times ``factor``.
 
-    At 16 bits, nothing but where the function that follows is flat.
+    At 16 bits, nothing but where all functions that follow are flat.
     """
-    lo, hi = limits
-    if bits == 16 and function is not None:
-        lo, hi = _bent(function, lo, hi)
-    return smallest_exponent(lo * factor, hi * factor, bits)
+    ends = [_bent(function, *limits) for function in functions if bits == 16] or [limits]
+    return max(smallest_exponent(lo * factor, hi * factor, bits) for lo, hi in ends)
 
 
 def choose(
@@ -75,40 +81,48 @@ def choose(
     method: str = "mse",
     *,
     percentile: float = 99.99,
-    function: Function | None = None,
+    tables: Sequence[Table] = (),
     limits: Range | None = None,
 ) -> Choice:
     """The exponent for a tensor of 8 or 16 bits.
 
     method: "max" clips nothing; "mse" has the least mean squared error; "kl" loses the least information by
             Kullback and Leibler; "percentile" clips what lies beyond this percentile of |x|. 16 bits ignore it.
-    function: what is applied to the values next (a table), of float64 arrays: errors are measured after it.
+    tables: those that read the tensor, or parts of it, where nothing else does: errors are measured after them.
     limits: what the grid is to hold; that of these statistics, where none are given.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is none of {METHODS}")
-    top = top_exponent(span(stats, bits) if limits is None else limits, bits, function)
+    top = top_exponent(span(stats, bits) if limits is None else limits, bits)
+    if bits == 16 and tables:
+        top = min(top, max(top_exponent(t.limits, bits, (t.function,)) for t in tables))
     exponents = _candidates(stats, bits, method, percentile, top)
-    errors = _relative_errors(stats, np.ldexp(1.0, exponents), bits, function)
+    steps = np.ldexp(1.0, exponents)
+    errors = (
+        np.mean([_relative_errors(t.stats, steps, bits, (t.function,)) for t in tables], axis=0)
+        if tables
+        else _relative_errors(stats, steps, bits, ())
+    )
     best = int(np.argmin(errors))
     return Choice(exponents[best], _db(errors[best]))
 
 
 def expected_sqnr_db(
-    stats: TensorStats, exponent: float, bits: int, function: Function | None = None, origin: float = 0.0
+    stats: TensorStats, exponent: float, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
 ) -> float:
     """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`.
 
-    origin: what the integer 0 stands for.
+    functions: what is applied next, each for itself: the mean of the errors after them. origin: what the integer 0
+    stands for.
     """
-    return best_sqnr_db(stats, [exponent], bits, function, origin)
+    return best_sqnr_db(stats, [exponent], bits, functions, origin)
 
 
 def best_sqnr_db(
-    stats: TensorStats, exponents: Sequence[float], bits: int, function: Function | None = None, origin: float = 0.0
+    stats: TensorStats, exponents: Sequence[float], bits: int, functions: Sequence[Function] = (), origin: float = 0.0
 ) -> float:
     """That of the best of these exponents."""
-    return _db(float(_relative_errors(stats, np.array([2.0**e for e in exponents]), bits, function, origin).min()))
+    return _db(float(_relative_errors(stats, np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
 
 
 def _db(error: float) -> float:
@@ -147,20 +161,28 @@ def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
 
 
 def _relative_errors(
-    stats: TensorStats, steps: np.ndarray, bits: int, function: Function | None, origin: float = 0.0
+    stats: TensorStats, steps: np.ndarray, bits: int, functions: Sequence[Function], origin: float = 0.0
 ) -> np.ndarray:
-    """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal."""
-    if function is None:
-        power, errors = _squares(stats, steps, bits, origin)
-    else:
-        reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
-        x, weight = _points(stats, steps.min(), reach)
-        signal = function(x)
-        power = float(weight @ signal**2)
-        levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
-        quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
-        errors = np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
-    return errors / power if power else np.where(errors > 0, np.inf, 0.0)
+    """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal.
+
+    The mean of those after each function, where there are any.
+    """
+    squares = [_squares_after(function, stats, steps, bits, origin) for function in functions]
+    squares = squares or [_squares(stats, steps, bits, origin)]
+    found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _squares_after(
+    function: Function, stats: TensorStats, steps: np.ndarray, bits: int, origin: float
+) -> tuple[float, np.ndarray]:
+    """As `_squares`, of the results of a function."""
+    reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
+    x, weight = _points(stats, steps.min(), reach)
+    signal = function(x)
+    levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
+    quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
+    return float(weight @ signal**2), np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
 
 
 def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,8 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
     feeds = {name: single_array(constants[name]) for name in node.input if name}
     single = onnx.NodeProto()
     single.CopyFrom(node)
-    single_node(single, HALVES)
+    if node.op_type != "Constant":  # whose type the nodes after it are checked with
+        single_node(single, HALVES)
     if own := _OWN.get(node.op_type):
         arrays = [feeds[name] for name in node.input if name]
         made = zip(node.output, own(OnnxNode.of(node, opset), arrays), strict=False)

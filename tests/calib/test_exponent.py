@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.calib.exponent import METHODS, STEPS_DOWN, best_sqnr_db, choose, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.exponent import (
+    METHODS,
+    STEPS_DOWN,
+    Function,
+    Table,
+    best_sqnr_db,
+    choose,
+    expected_sqnr_db,
+    smallest_exponent,
+    span,
+)
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import dequantize, quantize
 
@@ -27,6 +37,10 @@ DISTRIBUTIONS = {
 
 def stats_of(x: np.ndarray) -> TensorStats:
     return TensorStats.of(x.astype(np.float32).reshape(1, -1, 8))
+
+
+def tables(stats: TensorStats, bits: int, *functions: Function) -> list[Table]:
+    return [Table(function, stats, span(stats, bits)) for function in functions]
 
 
 def silu(x: np.ndarray) -> np.ndarray:
@@ -51,7 +65,8 @@ def candidates(x: np.ndarray) -> list[int]:
 @pytest.mark.parametrize("function", [None, silu])
 def test_mse_finds_the_best_measured_exponent(name: str, function) -> None:
     x = DISTRIBUTIONS[name]
-    choice = choose(stats_of(x), 8, function=function)
+    seen = stats_of(x)
+    choice = choose(seen, 8, tables=tables(seen, 8, function) if function else ())
     measured = {e: brute(x, e, 8, function or (lambda v: v)) for e in candidates(x)}
     assert measured[choice.exponent] >= max(measured.values()) - 0.05
     if name != "pixels":
@@ -69,7 +84,7 @@ def test_expected_errors_are_those_measured(name: str, bits: int) -> None:
 
 def test_a_choice_after_a_function_ignores_what_it_flattens() -> None:
     x = np.where(RNG.random(N) < 0.3, RNG.uniform(-60, -20, N), RNG.normal(size=N) * 2)
-    plain, after = choose(stats_of(x), 8), choose(stats_of(x), 8, function=silu)
+    plain, after = choose(seen := stats_of(x), 8), choose(seen, 8, tables=tables(seen, 8, silu))
     assert after.exponent < plain.exponent
     assert brute(x, after.exponent, 8, silu) > brute(x, plain.exponent, 8, silu) + 3
 
@@ -106,9 +121,19 @@ def test_sixteen_bits_keep_room_for_twice_the_range() -> None:
 def test_sixteen_bits_keep_no_room_where_a_function_is_flat() -> None:
     x = stats_of(np.linspace(-40, 14, 80))
     assert choose(x, 16).exponent == -8
-    assert choose(x, 16, function=silu).exponent == -10
-    assert choose(x, 16, function=np.tanh).exponent == -12
-    assert choose(x, 16, function=lambda t: 0 * t).exponent == -8
+    for functions, exponent in (((silu,), -10), ((np.tanh,), -12), ((np.tanh, silu), -10), ((lambda t: 0 * t,), -8)):
+        assert choose(x, 16, tables=tables(x, 16, *functions)).exponent == exponent
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_tables_of_parts_are_measured_on_what_they_read(bits: int) -> None:
+    """Of 10 times normal numbers only the smallest matter behind a tanh; the square reads others."""
+    wide, narrow = RNG.normal(size=N) * 10, RNG.normal(size=N)
+    parts = (*tables(stats_of(wide), bits, np.tanh), *tables(stats_of(narrow), bits, np.square))
+    found = choose(stats_of(np.concatenate([wide, narrow])), bits, tables=parts)
+    assert found.exponent == {8: -5, 16: -11}[bits]
+    both = tables(stats_of(wide), bits, np.tanh, np.square)
+    assert choose(stats_of(wide), bits, tables=both).exponent > found.exponent
 
 
 @pytest.mark.parametrize("spread", [30.0, 3e3, 3e6, 3e30])
@@ -120,7 +145,8 @@ def test_a_function_that_saturates_far_inside_costs_no_memory(spread: float, bit
         seen.append(len(x))
         return np.tanh(x)
 
-    choice = choose(stats_of(RNG.normal(size=N) * spread), bits, function=tanh)
+    stats = stats_of(RNG.normal(size=N) * spread)
+    choice = choose(stats, bits, tables=tables(stats, bits, tanh))
     assert max(seen) <= 1.1e6
     assert bits == 8 or choice.exponent == -12
 
@@ -145,7 +171,7 @@ def test_a_narrow_range_far_from_0_costs_no_memory() -> None:
         return values - 10
 
     step = 2.0**-19
-    found = best_sqnr_db(stats_of(x), [-19 - k for k in range(6)], 8, plain, origin=10.0)
+    found = best_sqnr_db(stats_of(x), [-19 - k for k in range(6)], 8, (plain,), origin=10.0)
     error = np.rint((x - 10) / step) * step - (x - 10)
     assert found == pytest.approx(10 * np.log10(np.square(x - 10).mean() / np.square(error).mean()), abs=0.3)
     assert max(seen) <= 70_000

@@ -420,3 +420,15 @@ def test_halves_are_folded_in_float32(element, tmp_path):
     graph = load(tmp_path / "m.onnx")
     (found,) = (value.data for value in graph.values.values() if value.data is not None)
     np.testing.assert_array_equal(found.ravel(), np.sqrt(np.float32([1, 2])) * k.astype(np.float32))
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16", "double"])
+def test_a_constant_node_has_the_type_of_its_value(element, tmp_path):
+    """ONNX wants one type for both operands; a number folded in float32 was another one."""
+    model = build(f"({element}[1,2] x) => (y) {{ y = Mul(x, k) }}", 19)
+    value = helper.make_tensor("", TensorProto.DataType.Value(element.upper()), [1], [2.0])
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["k"], "c", value=value))
+    onnx.save(model, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    (found,) = (value.data for value in graph.values.values() if value.data is not None)
+    np.testing.assert_array_equal(found.ravel(), np.float32([2]))

@@ -17,8 +17,8 @@ HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
 ROOM_MAX = 16.0
 # Tables are linear in pieces of PIECE steps: a jump becomes a slope, and what bends within a few pieces of a wide
-# range, as Asinh and Softplus do near 0, is cut off there.
-BROKEN = ("Asinh", "Ceil", "Floor", "Mod", "Round", "Softplus")
+# range, as Asinh, Softplus and Softsign do near 0, is cut off there.
+BROKEN = ("Asinh", "Ceil", "Floor", "Mod", "Round", "Softplus", "Softsign")
 PIECE = 16.0
 
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.

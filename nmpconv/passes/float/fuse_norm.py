@@ -5,7 +5,7 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
 
 1. u / sqrt(V), u * V^-0.5 become one normalization of u: `normalize` of x where u = x - mean(x), else `lrn`.
 2. u^2 / V is the square of case 1.
-3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1 and t = mean(u * z) = sqrt(V) / a.
+3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1, 0 of 0, and t = mean(u * z) = sqrt(V) / a.
 4. sum(p * q) / sqrt(V * W), V of p and W of q, is the sum of the product of p / sqrt(V) and q / sqrt(W).
 5. sqrt(V) with b = 0 alone is a * mean(u * z) with z of case 1; one axis after the other where there are too many
    elements for one sum.
@@ -80,13 +80,16 @@ def _shifted(editor: Editor, node: Node, top: str, bottom: str) -> bool:  # case
     if operands is None or power is None or power.root != 0.5 or power.b > FLOOR**2 or operands[1] <= 0:
         return False
     factor = _factor(editor, top, power)
+    power = power._replace(b=max(power.b, NO_NORM))
     z = None if factor is None or power.u not in editor.values else _unit(editor, node, power)
     if z is None:
         return False
-    mean = _mean(editor, node, editor.emit("mul", (power.u, z), at=node), power.axes)
-    rank = len(editor[mean].shape)
-    epsilon = editor.const(f"{node.name}.epsilon", np.full((1,) * rank, operands[1] / power.a))
-    share = editor.emit("divide", (mean, editor.emit("add", (mean, epsilon), at=node)), at=node)
+    mean = _pooled(editor, node, editor.emit("mul", (power.u, z), at=node), power.axes)
+    # Of one shape, the two have one reach and one grid: a rounding of the sum alone would be much of a small mean.
+    epsilon = editor.const(f"{node.name}.epsilon", np.full((1,) * 4, operands[1] / power.a))
+    total = editor.emit("add", (mean, epsilon), at=node)
+    share = editor.emit("divide", (mean, total), at=node, clamp=(0.0, 1.0))
+    share = _kept(editor, node, share, editor[power.u].shape, power.axes)
     scaled = editor.emit("mul", (z, factor), at=node) if factor else z
     _put(editor, node, "mul", (scaled, share))
     return True
@@ -242,15 +245,25 @@ def _unit(editor: Editor, at: Node, power: Power) -> str | None:
 
 def _mean(editor: Editor, at: Node, x: str, axes: tuple[int, ...]) -> str:
     """The mean along these axes, which stay with size 1."""
+    shape = editor[x].shape
+    return _kept(editor, at, _pooled(editor, at, x, axes), shape, axes)
+
+
+def _kept(editor: Editor, at: Node, pooled: str, shape: Sequence[int], axes: tuple[int, ...]) -> str:
+    """What `_pooled` made of a tensor of this shape, with these axes of size 1."""
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return editor.emit("reshape", (pooled,), ReshapeParams(kept), at=at)
+
+
+def _pooled(editor: Editor, at: Node, x: str, axes: tuple[int, ...]) -> str:
+    """The mean along these axes: [1, rows, 1, 1]."""
     shape, rank = editor[x].shape, len(editor[x].shape)
     perm = (*(axis for axis in range(rank) if axis not in axes), *axes)
     rows, count = math.prod(shape[axis] for axis in perm[: rank - len(axes)]), math.prod(shape[axis] for axis in axes)
     if perm != tuple(range(rank)):
         x = editor.emit("transpose", (x,), TransposeParams(perm), at=at)
     x = editor.emit("reshape", (x,), ReshapeParams((1, rows, count, 1)), at=at)
-    x = editor.emit("average_pool", (x,), AveragePoolParams(1, count), at=at)
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return editor.emit("reshape", (x,), ReshapeParams(kept), at=at)
+    return editor.emit("average_pool", (x,), AveragePoolParams(1, count), at=at)
 
 
 def _centred(editor: Editor, name: str) -> tuple[str, tuple[int, ...]] | None:

@@ -1,15 +1,20 @@
-"""Remove what does nothing.
+"""Remove what does nothing, and what can be had with less.
 
 1. An op that leaves every element in its place (`Op.idle`), without a clamp and on one grid; a sum with 0 and a product
    with 1 are such.
 2. A slice of a slice is one slice.
-3. A node that repeats an earlier one: same op, inputs, params and clamp.
-4. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
+3. A slice or a gather that lies within one tensor of a Concat is one of that tensor, which need not share a grid then.
+4. A sum of multiples of one tensor is a multiple: x + x is 2 * x, and c * x + x is (c + 1) * x. In a chain of sums each
+   is rounded in the same way, and the errors add up.
+5. A node that repeats an earlier one: same op, inputs, params and clamp.
+6. Nodes and values that no output of the graph needs (what `Editor.finish` leaves out).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import numpy as np
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
@@ -17,7 +22,7 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _identity, _neutral, _slice, _duplicate)
+    return apply(graph, _identity, _neutral, _slice, _part, _multiple, _duplicate)
 
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
@@ -54,7 +59,55 @@ def _slice(editor: Editor, node: Node) -> bool:  # case 2
     return True
 
 
-def _duplicate(editor: Editor, node: Node) -> bool:  # case 3
+def _part(editor: Editor, node: Node) -> bool:  # case 3
+    above = editor.producer(node.inputs[0]) if node.op in ("slice", "gather") else None
+    if above is None or above.op != "concat" or editor[node.inputs[0]].clamp:
+        return False
+    p, axis = node.params, above.params.axis
+    if node.op == "gather" and p.axis != axis:
+        return False
+    places = p.index if node.op == "gather" else [p.starts[axis] + p.steps[axis] * i for i in (0, p.sizes[axis] - 1)]
+    start = 0
+    for name in above.inputs:
+        stop = start + editor[name].shape[axis]
+        if start <= min(places) and max(places) < stop and not editor[name].is_const:
+            if node.op == "gather":
+                p = replace(p, index=tuple(i - start for i in p.index))
+            else:
+                p = replace(p, starts=tuple(s - start if i == axis else s for i, s in enumerate(p.starts)))
+            editor.set(replace(node, inputs=(name,), params=p))
+            return True
+        start = stop
+    return False
+
+
+def _multiple(editor: Editor, node: Node) -> bool:  # case 4
+    if node.op not in ("add", "sub"):
+        return False
+    first, second = (_factors(editor, name) for name in node.inputs)
+    out = editor[node.outputs[0]]
+    for x in [name for name in first if name in second]:
+        factor = first[x] + second[x] if node.op == "add" else first[x] - second[x]
+        if factor.any() and not editor[x].is_const and editor[x].shape == out.shape:
+            constant = editor.const(f"{node.name}.factor", factor)
+            editor.remove(node)
+            editor.emit("mul", (x, constant), at=node, name=node.name, out=out.name, clamp=out.clamp)
+            return True
+    return False
+
+
+def _factors(editor: Editor, name: str) -> dict[str, np.ndarray]:
+    """The tensors of which this one is a multiple, itself included, and the factors."""
+    found = {name: np.ones((1,) * len(editor[name].shape))}
+    node = editor.producer(name)
+    if node is not None and node.op == "mul" and editor[name].clamp is None:
+        for x, constant in (node.inputs, node.inputs[::-1]):
+            if editor[constant].is_const and editor[x].shape == editor[name].shape:
+                found[x] = editor.data(constant)
+    return found
+
+
+def _duplicate(editor: Editor, node: Node) -> bool:  # case 5
     out = editor[node.outputs[0]]
     for other in editor.users(node.inputs[0]):
         if other is node or (other.op, other.inputs, other.params) != (node.op, node.inputs, node.params):

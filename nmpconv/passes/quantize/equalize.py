@@ -14,7 +14,7 @@ The float function is unchanged; whoever calls this checks that.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -134,8 +134,9 @@ def fill(
             continue
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
         limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
+        able = {n for n in names if n in free and fewest == 8}
         gains = [
-            sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n), n in free and fewest == 8) for n in names)
+            sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
             for f in candidates
         ]
         chosen[root] = float(candidates[int(np.argmax(gains))])
@@ -155,18 +156,18 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
 
 
 def _best_db(
-    stats: TensorStats, limits: Range, factor: float, bits: int, function: Function | None, free: bool
+    stats: TensorStats, limits: Range, factor: float, bits: int, functions: Sequence[Function], free: bool
 ) -> float:
     """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is.
 
     free: it may have an origin.
     """
     if free:
-        return origins.filled_db(stats, factor, function)
-    top = top_exponent(limits, bits, function, factor) - math.log2(factor)
+        return origins.filled_db(stats, factor, functions)
+    top = top_exponent(limits, bits, functions, factor) - math.log2(factor)
     if bits == 16:
         return -20 * math.log10(2) * top
-    return min(max(expected_sqnr_db(stats, top - k, bits, function) for k in range(3)), EXACT_DB)
+    return min(max(expected_sqnr_db(stats, top - k, bits, functions) for k in range(3)), EXACT_DB)
 
 
 def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:

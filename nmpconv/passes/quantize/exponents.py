@@ -3,7 +3,8 @@
 1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
    their own, and so has what only moves their data, unless it brings constants that lie beyond.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
-3. Everything else takes the best exponent for its own statistics, measured after the table where only a table reads it.
+3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
+   they are measured after the tables, each on what it reads.
 
 An exponent or a method that was chosen by name goes before these.
 
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, Range, choose, span
+from nmpconv.calib.exponent import Function, Range, Table, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
@@ -55,9 +56,9 @@ def run(
 ) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
-    functions = tables_after(graph)
+    read = _tables(graph)
     padded = _padded(graph, stats)
-    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
+    moved = {out for node in graph.nodes if _moves(node) for out in node.outputs}
     values: list[Value] = []
     for group in grid_groups(graph):
         width, origin = bits[group[0]], graph[group[0]].origin
@@ -74,11 +75,15 @@ def run(
             ends = [_span(graph[n], stats[n], width) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
-            function = functions.get(group[0])
-            if function is None:
+            tables = [
+                Table(function, less(stats[n], origin), _span(graph[n], stats[n], width))
+                for n in group
+                for function in read.get(n, ())
+            ]
+            if not tables:
                 _check_reach(group, stats, width)
             by = _method(group, method, choices)
-            choice = choose(merged, width, by.name, percentile=by.percentile, function=function, limits=limits)
+            choice = choose(merged, width, by.name, percentile=by.percentile, tables=tables, limits=limits)
             exponent = choice.exponent
             how = "max" if width == 16 else by.name  # 16 bits have headroom instead of a search
         if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
@@ -136,18 +141,33 @@ def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: i
             )
 
 
-def tables_after(graph: Graph) -> dict[str, Function]:
-    """Case 3: the function of the table that is the only reader of a tensor that shares its grid with no other.
+def tables_after(graph: Graph) -> dict[str, tuple[Function, ...]]:
+    """Case 3: the functions of the tables that read a tensor, or what its data is moved to; of no others.
 
-    Its results are the float model's own numbers.
+    Their results are the float model's own numbers.
     """
+    found = {name: dict.fromkeys(functions) for name, functions in _tables(graph).items()}
+    for node in reversed(graph.nodes):
+        for name in node.inputs if _moves(node) else ():
+            if name in found:
+                found[name] |= found.get(node.outputs[0], {})
+    return {name: tuple(functions) for name, functions in found.items() if functions}
+
+
+def _tables(graph: Graph) -> dict[str, list[Function]]:
+    """Of every tensor of the groups that nothing but tables reads: the functions of those that read itself."""
     consumers = graph.consumers()
-    alone = [name for group in grid_groups(graph) for name in group if len(group) == 1]
-    return {
-        name: replace(users[0].params, origin_y=0.0)
-        for name in alone
-        if len(users := consumers[name]) == 1 and users[0].op == "lookup" and name not in graph.outputs
-    }
+    found: dict[str, list[Function]] = {}
+    for group in grid_groups(graph):
+        users = {name: [user for user in consumers[name] if not _moves(user)] for name in group}
+        every = [user for one in users.values() for user in one]
+        if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
+            found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
+    return found
+
+
+def _moves(node: Node) -> bool:
+    return OPS[node.op].grid == "same"
 
 
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:

@@ -9,7 +9,7 @@ sides. Kernels know nothing of it, and in float nothing changes.
 2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
    and the sum is one-sided, the smaller one carries what the sum has.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
-   tensors it moves, measured after the table where one follows alone. It stays 0 unless they gain LEAST_DB each. Of a
+   tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
    long chain of residual sums, TELLING tensors at equal distances stand for all.
 
 Origins that were chosen by name are more such equations, with a constant.
@@ -182,7 +182,7 @@ def _chosen(
         def gain(more: float, number: str = number, names: list[str] = names) -> float:
             """What the tensors have in dB where this number is larger by so much."""
             found = (origins[n] + more * rows[n][number] for n in names)
-            total = sum(_best_db(seen[n], c, functions.get(n)) for n, c in zip(names, found, strict=True))
+            total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, found, strict=True))
             return round(total, 3)  # of equally good ones, noise of floats is not to choose
 
         # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
@@ -230,19 +230,19 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
     return step, first, last
 
 
-def _best_db(stats: TensorStats, origin: float, function: Function | None) -> float:
+def _best_db(stats: TensorStats, origin: float, functions: Sequence[Function]) -> float:
     """What the best int8 grid with this origin reaches."""
     top = smallest_exponent(stats.min - origin, stats.max - origin, 8)
-    return min(best_sqnr_db(stats, [top - k for k in range(STEPS_DOWN + 1)], 8, function, origin), EXACT_DB)
+    return min(best_sqnr_db(stats, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
 
 
-def filled_db(stats: TensorStats, factor: float, function: Function | None) -> float:
+def filled_db(stats: TensorStats, factor: float, functions: Sequence[Function]) -> float:
     """What an int8 grid at one of the ends of the range reaches, of the tensor times a factor."""
     tried = []
     for down in range(STEPS_DOWN):
         step, *ends = _ends(stats, factor, down)
         step /= factor
-        tried += [expected_sqnr_db(stats, math.log2(step), 8, function, z * step) for z in {*ends}]
+        tried += [expected_sqnr_db(stats, math.log2(step), 8, functions, z * step) for z in {*ends}]
     return min(max(tried), EXACT_DB)
 
 
