@@ -41,7 +41,7 @@ PARTS: dict[str, set[str]] = {
     "passes/quantize": {"calib", "errors", "fixed", "graph", "ir", "ops", "passes"},
     "passes/memory": {"errors", "ir", "ops"},
     "file": {"errors", "files", "ir", "ops"},
-    "device": {"errors", "progress"},
+    "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress"},
     "targets": {"run"},
     "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
