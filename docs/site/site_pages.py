@@ -93,6 +93,7 @@ class Commands(Generated):
         shown = "" if default is None or default in (False, ()) else f"Default: `{getattr(default, 'value', default)}`."
         return [names + takes.replace("|", "\\|"), " ".join(part for part in (plain(param.help or ""), shown) if part)]
 
+
 def kind(annotation: Any) -> str:
     """What a flag takes, as --help says it."""
     if inspect.isclass(annotation) and issubclass(annotation, Enum):
@@ -135,7 +136,9 @@ def signature(name: str, value: Any) -> Iterator[str]:
     keywords = [p for p in found.parameters.values() if p.kind is p.KEYWORD_ONLY]
     if keywords:
         given.insert(len(given) - len(keywords), "*")
-    returns = "" if inspect.isclass(value) or found.return_annotation is found.empty else f" -> {found.return_annotation}"
+    returns = (
+        "" if inspect.isclass(value) or found.return_annotation is found.empty else f" -> {found.return_annotation}"
+    )
     whole = f"{name}({', '.join(given)}){returns}"
     yield "```python"
     if len(whole) <= 88:
@@ -169,7 +172,11 @@ def keys(schema: dict[str, Any], before: str = "") -> Iterator[list[str]]:
     """A row for each key, those inside of others after them."""
     for name, inner in schema.get("properties", {}).items():
         always = name in schema.get("required", ())
-        yield [f"`{before}{name}`", types(inner) + ("" if always else ", not always"), plain(inner.get("description", ""))]
+        yield [
+            f"`{before}{name}`",
+            types(inner) + ("" if always else ", not always"),
+            plain(inner.get("description", "")),
+        ]
         yield from keys(inner, f"{before}{name}.")
         yield from keys(inner.get("items", {}), f"{before}{name}[].")
         if isinstance(inner.get("additionalProperties"), dict):

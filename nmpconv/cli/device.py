@@ -68,7 +68,9 @@ def build(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Its name, e.g. mps2-an386.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The file to write; default: where sim:BOARD finds it.", show_default=False),
+        typer.Option(
+            "-o", "--output", help="The file to write; default: where sim:BOARD finds it.", show_default=False
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -104,8 +104,9 @@ def loss(found: list[torch.Tensor], truth: list[torch.Tensor]) -> torch.Tensor:
     for y, t in zip(found, truth, strict=True):
         there = t[:, 0] > 0
         objects = nn.functional.binary_cross_entropy_with_logits(y[:, 4], t[:, 0], reduction="sum")
-        place = nn.functional.smooth_l1_loss(y[:, :4].movedim(1, -1)[there], t[:, 1:5].movedim(1, -1)[there],
-                                             reduction="sum", beta=0.1)
+        place = nn.functional.smooth_l1_loss(
+            y[:, :4].movedim(1, -1)[there], t[:, 1:5].movedim(1, -1)[there], reduction="sum", beta=0.1
+        )
         kinds = nn.functional.one_hot(t[:, 5][there].long(), len(KINDS)).float()
         kind = nn.functional.binary_cross_entropy_with_logits(y[:, 5:].movedim(1, -1)[there], kinds, reduction="sum")
         total = total + objects + 4 * place + kind
@@ -139,8 +140,16 @@ def save(folder: Path, drawn: list[tuple[np.ndarray, list[Box]]]) -> None:
         images.append({"id": i, "file_name": name, "width": SIZE, "height": SIZE})
         for kind, *box in boxes:
             corners = [round(v, 1) for v in box]
-            rows.append({"id": len(rows) + 1, "image_id": i, "category_id": kind, "bbox": corners,
-                         "area": round(box[2] * box[3], 1), "iscrowd": 0})
+            rows.append(
+                {
+                    "id": len(rows) + 1,
+                    "image_id": i,
+                    "category_id": kind,
+                    "bbox": corners,
+                    "area": round(box[2] * box[3], 1),
+                    "iscrowd": 0,
+                }
+            )
     kinds = [{"id": i, "name": name} for i, name in enumerate(KINDS)]
     text = json.dumps({"images": images, "annotations": rows, "categories": kinds}).replace("}, {", "},\n{")
     (folder / "instances.json").write_text(text + "\n")

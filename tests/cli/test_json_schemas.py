@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "model.onnx", "--data", "images", "--target", "cortex-m4", "--report", "r.html"),
         ("convert", "model.onnx", "--dry-run"),
     ],
-    "device-build": [("device", "build", "host", "-o", "again.elf")],
+    "device-build": [],  # done for the others
     "device-info": [("device", "info", "sim:host")],
     "device-list": [("device", "list")],
     "error": [
@@ -43,7 +46,11 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "model.onnx", "--data", "images", "--mean", "1,2"),
         ("convert", "odd.onnx", "--data", "images"),
     ],
-    "eval": [LABELLED, (*LABELLED, "--reference", "model.onnx", "--metric", "psnr"), ("eval", "model.nmp", "--data", "images")],
+    "eval": [
+        LABELLED,
+        (*LABELLED, "--reference", "model.onnx", "--metric", "psnr"),
+        ("eval", "model.nmp", "--data", "images"),
+    ],
     "export": [("export", "made.nmp")],
     "init": [("init", "model.onnx", "-o", "new.toml")],
     "inspect": [("inspect", "model.nmp"), ("inspect", "made.nmp", "--target", "cortex-m4")],
@@ -53,22 +60,46 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-@pytest.fixture
-def printed(cli, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[..., str]) -> Callable[[str], list[Any]]:
-    """printed(command): what it prints with --json, in a folder with the files that it names."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Path:
+    """What the commands name."""
     need_tool("make")
     need_tool("gcc")
-    assert main(["convert", "model.onnx", "--data", "images", "-o", "made.nmp", "-q", "--test-vectors", "1"]) == 0
-    onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), "odd.onnx")
-    pictures = sorted(Path("images").glob("*.png"))
-    rows = [f"{path},{i % cli_files.CLASSES}" for i, path in enumerate(pictures)]
-    Path("labels.csv").write_text("\n".join(["file,label", *rows, ""]))
-    project = 'model = "model.onnx"\n[data]\ncalibration = "images"\ntest = "labels.csv"\n[gates]\nmin_sqnr = {}\n[targets.a]\n'
-    Path("nmpconv.toml").write_text(project.format(5))
-    Path("missed.toml").write_text(project.format(500))
-    assert main(["device", "build", "host", "-o", "host.elf"]) == 0
+    here = tmp_path_factory.mktemp("json")
+    onnx.save(cli_files.onnx_model(), here / "model.onnx")
+    onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), here / "odd.onnx")
+    (here / "model.nmp").write_bytes(cli_files.nmp_bytes())
+    cli_files.images(here / "images")
+    pictures = sorted((here / "images").glob("*.png"))
+    rows = [f"images/{path.name},{i % cli_files.CLASSES}" for i, path in enumerate(pictures)]
+    (here / "labels.csv").write_text("\n".join(["file,label", *rows, ""]))
+    data = '[data]\ncalibration = "images"\ntest = "labels.csv"\n'
+    for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
+        (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
+    vectors = ["--test-vectors", "1", "-q"]
+    assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
+    with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough
+        assert main(["device", "build", "host", "-o", f"{here}/host.elf", "--json"]) == 0
+    (here / "built.json").write_text(said.getvalue())
+    return here
+
+
+@pytest.fixture
+def printed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[[str], list[Any]]:
+    """printed(command): what it prints with --json."""
+    shutil.copytree(folder, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(simulator, "_folders", lambda: [Path.cwd()])
-    return lambda command: [cli(*words, "--json").json for words in COMMANDS[command]]
+
+    def objects(command: str) -> list[Any]:
+        found = [json.loads(Path("built.json").read_text())] if command == "device-build" else []
+        for words in COMMANDS[command]:
+            capsys.readouterr()
+            main([*words, "--json"])
+            found.append(json.loads(capsys.readouterr().out))
+        return found
+
+    return objects
 
 
 def schema_of(values: list[Any], name: str = "") -> dict[str, Any]:
@@ -106,7 +137,9 @@ def with_descriptions(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, 
 
 def without_descriptions(schema: Any) -> Any:
     if isinstance(schema, dict):
-        return {k: without_descriptions(v) for k, v in schema.items() if not (k == "description" and isinstance(v, str))}
+        return {
+            k: without_descriptions(v) for k, v in schema.items() if not (k == "description" and isinstance(v, str))
+        }
     return schema
 
 

@@ -133,8 +133,7 @@ class Shell:
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             timeout=SECONDS,
         )

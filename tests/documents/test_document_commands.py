@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +29,12 @@ ELSEWHERE = {
     r"make -C interpreter/firmware MAIN=": "tests/ops runs this program",
     r"make firmware BOARD=nucleo": "tests/device builds for all boards",
 }
-TOOLS = {r"\bgcc ": "gcc", r"\bcmake ": "cmake", r"device build mps2|sim:mps2": "arm-none-eabi-gcc", r"sim:mps2": "qemu-system-arm"}
+TOOLS = {
+    r"\bgcc ": "gcc",
+    r"\bcmake ": "cmake",
+    r"device build mps2|sim:mps2": "arm-none-eabi-gcc",
+    r"sim:mps2": "qemu-system-arm",
+}
 # Flags of other programs that the documents name.
 FOREIGN = {"--bless"}
 
@@ -164,7 +168,9 @@ def flags() -> set[str]:
 def test_flags_that_documents_name_are_there() -> None:
     known, unknown = flags() | FOREIGN, set()
     for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")):
-        spans = re.findall(r"`((?:nmpconv|convert|eval|run|inspect|bench|report|bundle|bisect|-)[^`]*)`", path.read_text())
+        spans = re.findall(
+            r"`((?:nmpconv|convert|eval|run|inspect|bench|report|bundle|bisect|-)[^`]*)`", path.read_text()
+        )
         named = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)}
         unknown |= {(path.name, flag) for flag in named - known}
     assert unknown == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,9 @@ from pathlib import Path
 import pytest
 
 # What a browser loads without being asked; links that a reader follows are not meant.
-LOADS = re.compile(r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//|<link\b[^>]*\bhref="(?:https?:)?//|url\(["']?(?:https?:)?//|@import""")
+LOADS = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//|<link\b[^>]*\bhref="(?:https?:)?//|url\(["']?(?:https?:)?//|@import"""
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,18 @@ def sphinx() -> None:
 
 
 def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", source / "docs" / "site", source, output]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-c",
+        source / "docs" / "site",
+        source,
+        output,
+    ]
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
 
 
