@@ -86,7 +86,7 @@ PARTS: dict[str, set[str]] = {
         *("metrics", "ops", "passes/quantize", "pipeline", "progress", "recipes", "trial"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
-    "csources": {"errors", "file", "ops", "targets"},
+    "csources": {"file", "files", "ops", "targets"},
     "html": {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
         "targets",

@@ -13,7 +13,9 @@ import pytest
 
 # What a browser loads without being asked; links that a reader follows are not meant.
 LOADS = re.compile(
-    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//|<link\b[^>]*\bhref="(?:https?:)?//|url\(["']?(?:https?:)?//|@import"""
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//"""
+    r"""|<link\b[^>]*\bhref="(?:https?:)?//"""
+    r"""|url\(["']?(?:https?:)?//|@import"""
 )
 
 
