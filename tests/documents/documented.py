@@ -124,8 +124,8 @@ class Shell:
         kept = {name: value for name, value in os.environ.items() if name not in drop}
         self.environment = {**kept, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", **environment}
 
-    def run(self, command: str) -> tuple[int, list[str]]:
-        """The exit code and what was printed; where it failed, also what went to stderr."""
+    def run(self, command: str) -> tuple[int, str, str]:
+        """The exit code, stdout and stderr."""
         place = self.folder.parent / "folder"
         script = f"{command}\ncode=$?\npwd > {shlex.quote(str(place))}\nexit $code"
         ran = subprocess.run(
@@ -138,8 +138,7 @@ class Shell:
             timeout=SECONDS,
         )
         self.folder = Path(place.read_text().strip())
-        said = ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
-        return ran.returncode, said.rstrip("\n").splitlines()
+        return ran.returncode, ran.stdout, ran.stderr
 
 
 def words(line: str) -> list[str]:

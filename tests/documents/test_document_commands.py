@@ -68,7 +68,7 @@ def of_usage(shell: Shell) -> None:
         "nmpconv convert model.onnx --data images --std 255 -q -o model.nmp && cp model.nmp before.nmp",
         "nmpconv convert model.onnx --data images --std 255 --bits 16 -q -o after.nmp",
     ):
-        code, said = shell.run(command)
+        code, *said = shell.run(command)
         assert code == 0, said
 
 
@@ -114,12 +114,13 @@ def shell(tmp_path: Path) -> Shell:
 
 def run(shell: Shell, shown: Shown) -> str:
     """What is wrong, with what the document should show; '' for nothing."""
-    code, said = shell.run(shown.command)
-    found = "\n".join(said)
+    code, out, err = shell.run(shown.command)
+    found = out if code == 0 else f"{out}\n{err}"
     if shown.output is None or not trimmed(shown.output):
         return "" if code == 0 else f"line {shown.line}: {shown.command}\nexit code {code}\n{found}"
     failed = code != 0 and not any("error" in line for line in shown.output)
-    if not failed and is_same(trimmed(shown.output), trimmed(said)):
+    shows = trimmed(shown.output)
+    if not failed and any(is_same(shows, trimmed(said.splitlines())) for said in (out, found)):
         return ""
     return f"line {shown.line}: {shown.command}\nexit code {code}, prints\n{found}\nthe document shows\n" + "\n".join(
         shown.output
