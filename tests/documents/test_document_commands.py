@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from documented import Block, Shell, Shown, blocks, commands, is_same, trimmed
+from onnx_text import build
 
 from nmpconv.cli import app
 
@@ -35,6 +37,10 @@ TOOLS = {
     r"device build mps2|sim:mps2": "arm-none-eabi-gcc",
     r"sim:mps2": "qemu-system-arm",
 }
+GRU = """(float[1,1,4] x, float[1,1,6] h_in) => (float[1,1,6] h_out, float[1,1,3] y)
+  <float[1,18,4] w, float[1,18,6] r, float[1,36] b, float[6,3] o> {
+  s, h_out = GRU<hidden_size=6>(x, w, r, b, , h_in)  y = MatMul(h_out, o)
+}"""
 # Flags of other programs that the documents name.
 FOREIGN = {"--bless"}
 
@@ -62,6 +68,10 @@ def of_usage(shell: Shell) -> None:
     for sample, name in (("boxes", "yolox.onnx"), ("sounds", "keywords.onnx")):
         shutil.copy(SAMPLES / sample / "model.onnx", here / name)
     shutil.copy(SAMPLES / "sounds" / "sounds.py", here)
+    build(GRU, 14, here / "gru.onnx")
+    (here / "sequences").mkdir()
+    for number, steps in enumerate(np.random.default_rng(1).normal(size=(4, 20, 1, 4)).astype(np.float32)):
+        np.save(here / "sequences" / f"{number}.npy", steps)
     for command in (
         "nmpconv convert yolox.onnx --data photos --std 255 -q",
         "python sounds.py data && mv data/calib.npy windows.npy",
