@@ -17,7 +17,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAMS = ("nmpconv", "make", "pip", "python", "python3", "cmake", "gcc", "cd", "apt-get", "sudo", "pytest", "samples")
+PROGRAMS = (
+    ".",
+    "apt-get",
+    "cd",
+    "cmake",
+    "gcc",
+    "make",
+    "nmpconv",
+    "pip",
+    "pytest",
+    "python",
+    "python3",
+    "sudo",
+    "qemu-system-arm",
+)
 SECONDS = 300
 FENCE = re.compile(r"(`{3,})(\S*)$")
 NAMED = re.compile(r"`([\w./-]+)`:$")
@@ -45,11 +59,12 @@ class Block:
 
     @property
     def is_session(self) -> bool:
-        return self.lines[0].startswith("$ ")
+        return bool(self.lines) and self.lines[0].startswith("$ ")
 
     @property
     def is_commands(self) -> bool:
-        return all(command.split()[0] in PROGRAMS for command in joined(self.lines) if command)
+        found = [command.split()[0] for command in joined(self.lines) if command]
+        return bool(found) and all(program in PROGRAMS for program in found)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from documented import Block, Shell, Shown, blocks, commands, is_same, trimmed
 from onnx_text import build
 
 from nmpconv.cli import app
+from nmpconv.cli.options import OLDER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "samples"
@@ -22,7 +23,6 @@ SAMPLES = ROOT / "samples"
 # Commands that run elsewhere, or that no test runs: a pattern, and why.
 ELSEWHERE = {
     r"make (demo|test)$": ".ci/run runs them",
-    r"make docs$": ".ci/run runs it",
     r"make (wheels|models|bench\S*|zoo)\b": "an hour and more; tests/wheels and the tests of bench/ run their parts",
     r"sudo apt-get install ": "changes the machine; .ci/run installs the same packages",
     r"python3 -m venv |\. venv/bin/activate$|pip install ": "tests/wheels installs into new environments",
@@ -168,7 +168,7 @@ def test_what_runs_elsewhere_is_still_in_the_documents() -> None:
 
 
 def flags() -> set[str]:
-    found = {"--version", "--help", "--install-completion", "--debug"}
+    found = {"--version", "--help", "--install-completion", "--debug", *(f"--{name}" for name in OLDER)}
     whole = typer.main.get_command(app)
     for command in whole.commands.values():  # type: ignore[attr-defined]
         for inner in (command, *getattr(command, "commands", {}).values()):
