@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-aarch64 generate wheels clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-aarch64 generate wheels clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ $(VENV)/installed: $(BIN)/python pyproject.toml $(wildcard CMakeLists.txt) $(C_F
 
 $(VENV)/linters: $(BIN)/python pyproject.toml $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+$(VENV)/writers: $(BIN)/python pyproject.toml $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 build: $(VENV)/installed  ## the virtual environment with nmpconv in it
@@ -97,6 +101,10 @@ format: $(VENV)/linters  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(FORMATTED)
+
+docs: $(VENV)/writers  ## build/site: the documents as a site; a broken link is an error
+	$(BIN)/python -m sphinx -W --keep-going --quiet -c docs/site . build/site
+	@echo "build/site/index.html"
 
 generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
 	$(BIN)/python schema/generate.py

@@ -1,4 +1,4 @@
-"""Reading a regular file of a bounded size; writing a file, or a new folder, whole or not at all."""
+"""Reading a regular file of a bounded size; writing a file, or a new folder, whole or not at all; where our own are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv.errors import InputError, OutputError
+from nmpconv.errors import InputError, NmpError, OutputError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,8 +31,17 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+PACKAGE = Path(__file__).resolve().parent
 TEXT_MAX = 2**26  # bytes of a file that a person could have written
 BYTES_MAX = 2**31 - 1  # of any other one: protobuf and .nmp have offsets of 32 bits
+
+
+def interpreter() -> Path:
+    """The folder of the interpreter's sources: in the package when installed, beside it in a checkout."""
+    for folder in (PACKAGE / "interpreter", PACKAGE.parent / "interpreter"):
+        if (folder / "src" / "nmp.c").is_file():
+            return folder
+    raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
 
 
 def read_file(path: Path | str, most: int = BYTES_MAX) -> bytes:

@@ -12,7 +12,7 @@ def main(path: str, *floors: str) -> int:
         result = json.load(file)
     missed = 0
     for key, floor in (item.split("=") for item in floors):
-        value = result.get(key)
+        value = result.get(key, result.get("metrics", {}).get(key))
         passed = value is not None and value >= float(floor)
         missed += not passed
         shown = "missing" if value is None else f"{value:.6g}"

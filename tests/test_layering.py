@@ -41,7 +41,7 @@ PARTS: dict[str, set[str]] = {
     "passes/quantize": {"calib", "errors", "fixed", "graph", "ir", "ops", "passes"},
     "passes/memory": {"errors", "ir", "ops"},
     "file": {"errors", "files", "ir", "ops"},
-    "device": {"errors", "progress"},
+    "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress"},
     "targets": {"run"},
     "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
@@ -88,7 +88,7 @@ PARTS: dict[str, set[str]] = {
         *("metrics", "ops", "options", "passes/quantize", "pipeline", "progress", "recipes", "trial"),
     },
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
-    "csources": {"errors", "file", "ops", "targets"},
+    "csources": {"file", "files", "ops", "targets"},
     "html": {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
         "targets",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,3 +61,32 @@ def listed(json: options.Json = False) -> None:
     rows = [[port, what or "serial port"] for port, what in found.items()]
     rows += [[name, lacks or "ready"] for name, lacks in boards.items()]
     show.table(("device", ""), rows)
+
+
+@app.command("build")
+def build(
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="Its name, e.g. mps2-an386.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="The file to write; default: where sim:BOARD finds it.", show_default=False
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Compile nmpconv's firmware for a board, with this machine's make and the board's compiler.
+
+    \b
+    Examples:
+      nmpconv device build mps2-an386
+      nmpconv device build nucleo-f446re -o firmware.elf
+    """
+    from nmpconv.device import firmware  # not loaded for --help
+
+    if output is not None:
+        options.check_output(output, json=json)
+    path = firmware.build(board, output)
+    if json:
+        show.as_json({"board": board, "output": str(path), "bytes": path.stat().st_size})
+        return
+    show.facts([("board", board), ("firmware", str(path))])

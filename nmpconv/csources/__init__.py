@@ -15,14 +15,13 @@ from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
-from nmpconv.errors import NmpError
 from nmpconv.file._schema import OP_TABLES
 from nmpconv.file.reader import Model, Op, Port, Tensor, read
+from nmpconv.files import interpreter
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.conv2d import is_depthwise
 from nmpconv.targets import MICROCONTROLLERS, most, needs, needs_portable
 
-PACKAGE = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
 # Folders of src/ that a bundle of a model leaves out: levels that pack weights in RAM, and what serves them alone.
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
@@ -48,17 +47,9 @@ def bundle(data: bytes | None, *, tensors: bool = False) -> dict[str, bytes]:
     return {path: text.encode() for path, text in files.items()}
 
 
-def _sources() -> Path:
-    """The interpreter's folder: in the package when installed, beside it in a checkout."""
-    for folder in (PACKAGE / "interpreter", PACKAGE.parent / "interpreter"):
-        if (folder / "src" / "nmp.c").is_file():
-            return folder
-    raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
-
-
 def _interpreter(data: bytes | None, model: Model | None) -> Iterator[tuple[str, str]]:
     """The sources, the public header among them; with a model, no more than it needs on a microcontroller."""
-    root = _sources()
+    root = interpreter()
     yield "nmp.h", (root / "include/nmp.h").read_text()
     src = root / "src"
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))

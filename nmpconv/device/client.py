@@ -69,7 +69,7 @@ class Device:
             raise DeviceError(
                 f"its firmware speaks version {version} of the link, version {protocol.VERSION} is needed",
                 where=self.name,
-                hint="build and flash the firmware of this nmpconv: make firmware BOARD=...",
+                hint="build and flash the firmware of this nmpconv: nmpconv device build ...",
             )
         return found
 

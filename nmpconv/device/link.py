@@ -24,7 +24,7 @@ Request = tuple[Type, bytes]
 
 _HINTS: dict[int, str] = {
     Status.ARENA: "convert the model with fewer bits or for a smaller input",
-    Status.UNKNOWN_OP: "build and flash the firmware of this nmpconv: make firmware BOARD=...",
+    Status.UNKNOWN_OP: "build and flash the firmware of this nmpconv: nmpconv device build ...",
     Status.NOT_BUILT: "build the firmware with this op: make firmware BOARD=..., without OPS or with the op in it",
     Status.NOT_LOADED: "the device was reset meanwhile: start again",
 }

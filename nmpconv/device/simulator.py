@@ -1,4 +1,4 @@
-"""Boards that QEMU simulates: started on firmware that `make firmware` built, and stopped at the end."""
+"""Boards that QEMU simulates: started on firmware that was built for them, and stopped at the end."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def firmware(board: str) -> Path:
     raise DeviceError(
         f"there is no firmware {name}",
         where=f"sim:{board}",
-        hint=f"in a checkout of nmpconv: make firmware BOARD={board} (says which compiler it needs), then start again "
-        "there; or install nmpconv with it: pip install . -C cmake.define.NMP_FIRMWARE=ON",
+        hint=f"nmpconv device build {board}",
     )
 
 
@@ -73,7 +72,7 @@ def missing(board: str) -> str:
     try:
         firmware(board)
     except DeviceError:
-        return f"no firmware: make firmware BOARD={board}"
+        return f"no firmware: nmpconv device build {board}"
     return ""
 
 

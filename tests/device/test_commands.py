@@ -114,7 +114,7 @@ def test_an_op_that_was_not_built_is_refused(
     ("name", "code", "message"),
     [
         ("sim:nothing", ExitCode.USAGE, "there is no simulated board"),
-        ("sim:rv32", ExitCode.DEVICE, "make firmware BOARD=rv32"),
+        ("sim:rv32", ExitCode.DEVICE, "nmpconv device build rv32"),
         ("tcp:here", ExitCode.USAGE, "is not tcp:host:port"),
         ("tcp:127.0.0.1:1", ExitCode.DEVICE, "cannot connect"),
         ("nowhere:115200", ExitCode.DEVICE, "cannot open the port"),
@@ -132,6 +132,22 @@ def test_list_and_info(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sim:rv32" in {board["device"] for board in json.loads(capsys.readouterr().out)["simulated"]}
     assert main(["device", "info", "sim:host", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["board"] == "host"
+
+
+def test_a_missing_compiler_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], need_tool: Callable[..., str]
+) -> None:
+    for tool in ("make", "find", "mkdir", "sh"):
+        (tmp_path / tool).symlink_to(need_tool(tool))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["device", "build", "mps2-an386", "-o", str(tmp_path / "x.elf")]) == ExitCode.DEVICE
+    said = capsys.readouterr().err
+    assert "arm-none-eabi-gcc is missing" in said and "apt-get install gcc-arm-none-eabi" in said
+    (tmp_path / "make").unlink()
+    assert main(["device", "build", "mps2-an386"]) == ExitCode.DEVICE
+    assert "apt-get install make" in capsys.readouterr().err
+    assert main(["device", "build", "nowhere"]) == ExitCode.USAGE
+    assert "there are host, mps2-an386" in capsys.readouterr().err
 
 
 def test_unplugged_and_plugged_in_again(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = 100
 MOST_LINES = {"README.md": 120, "ARCHITECTURE.md": 100}
 
@@ -52,7 +52,7 @@ def test_short_documents_are_short(path: str) -> None:
 
 
 def test_every_decision_is_numbered_once() -> None:
-    numbers = [path.name[:3] for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+    numbers = [path.name[:3] for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
     assert numbers == [f"{number:03}" for number in range(1, len(numbers) + 1)]
 
 

@@ -1,0 +1,211 @@
+"""What the site has besides its documents: the order of pages, links to folders, and what is generated from the code.
+
+Directives:
+    {commands}     every command of `nmpconv` with its flags, from the same definitions as --help
+    {python}       a list of names: each with its signature and docstring
+    {exit-codes}   the codes of `nmpconv.errors`
+    {json}         the keys of every --json, from the schemas in the folder that is named
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import typer
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from nmpconv.cli import app as commands
+from nmpconv.errors import ExitCode
+
+MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_\[\]<>|])")
+
+
+def plain(text: str) -> str:
+    """Text that is no Markdown, but for what is in backticks."""
+    return MARKUP.sub(lambda found: found[1] or f"\\{found[2]}", text)
+
+
+def table(columns: list[str], rows: list[list[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("\n", " ") for cell in row) + " |"
+    yield ""
+
+
+class Generated(SphinxDirective):
+    """Markdown that is made while the site is built."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
+
+    def lines(self) -> Iterator[str]:
+        raise NotImplementedError
+
+
+class Commands(Generated):
+    def lines(self) -> Iterator[str]:
+        whole = typer.main.get_command(commands)
+        for name, command in whole.commands.items():  # type: ignore[attr-defined]
+            yield from self.command(name, command)
+            for inner, of_group in getattr(command, "commands", {}).items():
+                yield from self.command(f"{name} {inner}", of_group)
+
+    def command(self, name: str, command: Any) -> Iterator[str]:
+        text, _, verbatim = inspect.cleandoc(command.help or "").partition("\b\n")
+        yield from (f"## {name}", "", plain(text), "")
+        if getattr(command, "commands", None):
+            return
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join(["nmpconv", name, *(a.metavar or a.name.upper() for a in arguments), "[OPTIONS]"])
+        yield from ("```text", usage, "```", "")
+        if verbatim:
+            shown = [line for line in verbatim.splitlines() if line.strip() not in ("Examples:", "")]
+            yield from ("```text", *(line.removeprefix("  ") for line in shown), "```", "")
+        if arguments:
+            rows = [[f"`{a.metavar or a.name.upper()}`", plain(a.help or "")] for a in arguments]
+            yield from table(["Arguments", "meaning"], rows)
+        panels: dict[str, list[Any]] = {}
+        for param in command.params:
+            if param.param_type_name == "option" and not param.hidden:
+                panels.setdefault(param.rich_help_panel or "Options", []).append(param)
+        for panel, params in panels.items():
+            if panel != "Messages":
+                yield from table([panel, "meaning"], [self.option(param) for param in params])
+
+    def option(self, param: Any) -> list[str]:
+        names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
+        takes = "" if param.is_flag else f" `{param.metavar or kind(param.type_descriptor.annotation)}`"
+        default = param.default
+        shown = "" if default is None or default in (False, ()) else f"Default: `{getattr(default, 'value', default)}`."
+        return [names + takes.replace("|", "\\|"), " ".join(part for part in (plain(param.help or ""), shown) if part)]
+
+
+def kind(annotation: Any) -> str:
+    """What a flag takes, as --help says it."""
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
+        return "|".join(choice.value for choice in annotation)
+    names = {int: "INTEGER", float: "FLOAT", Path: "PATH"}
+    return names.get(annotation, "TEXT")
+
+
+class Python(Generated):
+    def lines(self) -> Iterator[str]:
+        for name in self.content:
+            module, _, last = name.rpartition(".")
+            yield from described(name, getattr(importlib.import_module(module), last))
+
+
+def described(name: str, value: Any) -> Iterator[str]:
+    """A function, or a class with its public methods."""
+    yield from (f"## {name.rpartition('.')[2]}", "")
+    yield from signature(name, value)
+    yield from docstring(value)
+    if not inspect.isclass(value):
+        return
+    for inner, member in vars(value).items():
+        if inner.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
+            continue
+        if not (member.__doc__ or ""):
+            continue
+        yield from (f"### {value.__name__}.{inner}", "")
+        if inspect.isfunction(member):
+            yield from signature(inner, member)
+        yield from docstring(member)
+
+
+def signature(name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value) and not is_dataclass(value):
+        yield from ("```python", f"from {value.__module__} import {value.__name__}" if "." in name else name, "```", "")
+        return
+    found = inspect.signature(value)
+    given = [str(p) for p in found.parameters.values() if p.name != "self"]
+    keywords = [p for p in found.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if keywords:
+        given.insert(len(given) - len(keywords), "*")
+    returns = (
+        "" if inspect.isclass(value) or found.return_annotation is found.empty else f" -> {found.return_annotation}"
+    )
+    whole = f"{name}({', '.join(given)}){returns}"
+    yield "```python"
+    if len(whole) <= 88:
+        yield whole
+    else:
+        yield from (f"{name}(", *(f"    {one}," for one in given), f"){returns}")
+    yield from ("```", "")
+
+
+def docstring(value: Any) -> Iterator[str]:
+    yield from (plain(inspect.getdoc(value) or "").splitlines())
+    yield ""
+
+
+class ExitCodes(Generated):
+    def lines(self) -> Iterator[str]:
+        yield from table(["code", "meaning"], [[str(code.value), code.meaning] for code in ExitCode])
+
+
+class Json(Generated):
+    def lines(self) -> Iterator[str]:
+        [folder] = self.content
+        for path in sorted((Path(self.env.srcdir) / folder).glob("*.json")):
+            self.env.note_dependency(str(path))
+            schema = json.loads(path.read_text(encoding="utf-8"))
+            yield from (f"## {schema['title']}", "", f"[{path.name}](/{folder}/{path.name})", "")
+            yield from table(["key", "type", "meaning"], list(keys(schema)))
+
+
+def keys(schema: dict[str, Any], before: str = "") -> Iterator[list[str]]:
+    """A row for each key, those inside of others after them."""
+    for name, inner in schema.get("properties", {}).items():
+        always = name in schema.get("required", ())
+        yield [
+            f"`{before}{name}`",
+            types(inner) + ("" if always else ", not always"),
+            plain(inner.get("description", "")),
+        ]
+        yield from keys(inner, f"{before}{name}.")
+        yield from keys(inner.get("items", {}), f"{before}{name}[].")
+        if isinstance(inner.get("additionalProperties"), dict):
+            yield from keys(inner["additionalProperties"], f"{before}{name}.*.")
+
+
+def types(schema: dict[str, Any]) -> str:
+    found = schema.get("type", "any")
+    return " or ".join(found) if isinstance(found, list) else found
+
+
+def with_navigation(app: Sphinx, page: str, source: list[str]) -> None:
+    for title, pages in app.config.navigation.get(page, {}).items():
+        fence = ["", "", "```{toctree}", ":hidden:", f":caption: {title}", "", *(f"/{one}" for one in pages), "```", ""]
+        source[0] += "\n".join(line for line in fence if line != ":caption: ")
+
+
+def without_folders(app: Sphinx, page: nodes.document) -> None:
+    """A link to a folder is plain text: a Git host shows folders, the site does not."""
+    here = Path(app.env.doc2path(app.env.docname)).parent
+    for node in list(page.findall(pending_xref)):
+        if (here / node["reftarget"]).is_dir():
+            node.replace_self(node.children)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("navigation", {}, "env")
+    for name, directive in {"commands": Commands, "python": Python, "exit-codes": ExitCodes, "json": Json}.items():
+        app.add_directive(name, directive)
+    app.connect("source-read", with_navigation)
+    app.connect("doctree-read", without_folders)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

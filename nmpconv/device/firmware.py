@@ -1,0 +1,50 @@
+"""Firmware for a board, compiled on this machine from the sources that nmpconv brings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from nmpconv.errors import DeviceError, UsageError
+from nmpconv.files import interpreter, write_file
+
+STOPPED = re.compile(r"\*\*\* (.+?): install (.+?)\.  Stop\.")  # a missing compiler, as the firmware's Makefile says it
+
+
+def build(board: str, output: Path | None = None) -> Path:
+    """Writes the firmware of a board and returns its path. output: the file; None: where simulated boards look for it.
+
+    Raises UsageError for no such board, DeviceError where a tool is missing or fails, OutputError.
+    """
+    sources, where = interpreter() / "firmware", f"the firmware of {board}"
+    boards = sorted(path.parent.name for path in sources.glob("boards/*/board.mk"))
+    if board not in boards:
+        raise UsageError(f"there is no board {board!r}; there are {', '.join(boards)}")
+    make = shutil.which("make")
+    if make is None:
+        raise DeviceError("make is missing", where=where, hint="apt-get install make")
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
+        command = [make, "-s", f"-j{os.cpu_count() or 1}", "-C", str(sources), f"BOARD={board}", f"OUT={folder}"]
+        ran = subprocess.run(command, capture_output=True, text=True, env=inherited, check=False)
+        if ran.returncode:
+            if missing := STOPPED.search(ran.stderr):
+                raise DeviceError(missing[1], where=where, hint=f"apt-get install {missing[2]}")
+            raise DeviceError(f"it does not compile:\n{ran.stderr.strip()}", where=where)
+        data = Path(folder, f"{board}.elf").read_bytes()
+    path = output or _home() / f"{board}.elf"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, data)
+    path.chmod(0o755)
+    return path
+
+
+def _home() -> Path:
+    """Of the installed package, or of the checkout that runs; of the current folder where that is read-only."""
+    beside = interpreter().parent
+    home = beside / "firmware" if (beside / "__init__.py").exists() else beside / "build" / "firmware"
+    return home if os.access(beside, os.W_OK) else Path("build") / "firmware"

@@ -1,0 +1,99 @@
+"""The site: strict about links, whole without a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# What a browser loads without being asked; links that a reader follows are not meant.
+LOADS = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//"""
+    r"""|<link\b[^>]*\bhref="(?:https?:)?//"""
+    r"""|url\(["']?(?:https?:)?//|@import"""
+)
+
+
+@pytest.fixture(scope="module")
+def sphinx() -> None:
+    if importlib.util.find_spec("sphinx") is None:
+        assert not os.environ.get("NMP_CI"), "in CI nothing is optional"
+        pytest.skip("needs the extra docs")
+
+
+def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-c",
+        source / "docs" / "site",
+        source,
+        output,
+    ]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def test_it_asks_nothing_of_the_network(root: Path, tmp_path: Path, sphinx: None) -> None:
+    ran = build(root, tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / "index.html").exists() and (tmp_path / "search.html").exists()
+    asks = {
+        f"{path.relative_to(tmp_path)}: {found}"
+        for path in tmp_path.rglob("*")
+        if path.suffix in (".html", ".css")
+        for found in LOADS.findall(path.read_text(encoding="utf-8"))
+    }
+    assert asks == set()
+
+
+def test_every_document_is_in_it(root: Path, sphinx: None) -> None:
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True).stdout
+    sys.path.insert(0, str(root / "docs" / "site"))
+    try:
+        spec = importlib.util.spec_from_file_location("conf", root / "docs" / "site" / "conf.py")
+        assert spec and spec.loader
+        conf = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(conf)
+    finally:
+        sys.path.pop(0)
+    ours = {name.removesuffix(".md") for name in listed.splitlines() if "/templates/" not in name}
+    assert ours == set(conf.PAGES)
+
+
+CONF = """
+__file__ = {path!r}
+exec(compile(open(__file__).read(), __file__, "exec"))
+navigation, root_doc, include_patterns = {{}}, "index", ["*.md"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("link", "wrong"),
+    [
+        ("[x](gone.md)", "gone.md"),
+        ("[x](other.md#gone)", "gone"),
+        ("[x](gone/)", "gone"),
+        ("[x](other.md#here)", ""),
+        ("[x](folder) [y](folder/) [z](plain.c)", ""),
+    ],
+)
+def test_a_broken_link_ends_the_build(root: Path, tmp_path: Path, sphinx: None, link: str, wrong: str) -> None:
+    source = tmp_path / "source"
+    (source / "docs" / "site").mkdir(parents=True)
+    (source / "folder").mkdir()
+    (source / "plain.c").write_text("")
+    (source / "docs" / "site" / "conf.py").write_text(CONF.format(path=str(root / "docs" / "site" / "conf.py")))
+    (source / "index.md").write_text(f"# Index\n\n{link}\n")
+    (source / "other.md").write_text("---\norphan: true\n---\n\n# Other\n\n## Here\n")
+    ran = build(source, tmp_path / "site")
+    assert (ran.returncode != 0) == bool(wrong), ran.stderr
+    assert wrong in ran.stderr
