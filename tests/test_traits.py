@@ -58,7 +58,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/layout.py": (27, "about transpose and reshape, and the weights of fully_connected"),
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
-    "passes/float/prune.py": (2, "about slice"),
+    "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
     "passes/quantize/masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
