@@ -75,6 +75,8 @@ class Options:
 
 def with_recipe(options: Options) -> tuple[recipes.RecipeFile, Options]:
     """The recipe's file, and the options with what it says; UsageError where a flag says something else."""
+    if options.stream is not None and options.state:
+        raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
     if options.recipe is None:
         return recipes.RecipeFile(), options
     found, plain = recipes.load(options.recipe), Options()

@@ -359,7 +359,8 @@ def _import(model: Path, options: Options, trace: Trace) -> Graph:
 
 def _given(graph: Graph, options: Options) -> dict[str, Preprocess]:
     """Without images: the inputs that could be images are those that preprocessing was given for."""
-    found = {name: options.preprocess_of(name) for name in graph.inputs if len(graph[name].shape) == 4}
+    fed = [name for name in graph.inputs if name not in states.checked(graph, options.state)]
+    found = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
     return {name: with_layout(p, graph[name].shape) for name, p in found.items() if p is not None}
 
 

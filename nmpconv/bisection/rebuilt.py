@@ -125,7 +125,7 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
     if how is None or not count:
         raise InputError("it does not say how it was converted", where=str(path), hint="convert the model again")
     if any(port.state is not None for port in file.inputs):
-        hint = "convert without --stream and --state, and bisect that"
+        hint = "convert without --stream, or with --data for each state, and bisect that"
         raise InputError("it has states: its layers are not those of the model", where=str(path), hint=hint)
     looks = {port.name: port.preprocess for port in file.inputs if port.preprocess is not None}
     target = file.metadata.get("target")

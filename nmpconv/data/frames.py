@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,9 @@ def open_frames(
     """All frames for a model input of ONNX ``shape`` (batch 1), and where sequences begin among them.
 
     What `nmpconv.data.samples.open_samples` takes, but a sample may be a sequence: an array [frames, ...] of the
-    model's input, as a .npy in a folder, a row of a stack [n, frames, ...], or an item of an iterable. Where all
-    samples are single frames, or images, they are one sequence in their order. Labels are not kept. limit: most
-    samples that are taken.
+    model's input, as a .npy in a folder, a row of a stack [n, frames, ...], or an item of an iterable, which may be of
+    pictures, too. Where all samples are single frames, as the images of a folder are, they are one sequence in their
+    order. Labels are not kept. limit: most samples that are taken.
     InputError as there.
     """
     shape = tuple(shape)
@@ -39,28 +40,37 @@ def open_frames(
         data = list(data if limit is None else islice(data, limit))
     named = str(data) if isinstance(data, str | Path) else WHERE
     parts = _parts(data, input_name, shape)
-    if any(one.image(0) is not None or _is_picture(one.array(0), shape, preprocess) for one in parts[:1]):
-        return open_samples(data, shape, preprocess, input_name=input_name, max_pixels=max_pixels, limit=limit), (0,)
+    if any(one.image(0) is not None or _is_picture(one.array(0), shape, preprocess) for one in parts):
+        samples = open_samples(data, shape, preprocess, input_name=input_name, max_pixels=max_pixels)
+        return samples, _starts([len(one) for one in parts])
     sequences = [_frames(one, shape) for one in parts]
     frames = [frame for sequence in sequences for frame in sequence]
     if not frames:
         raise InputError("it holds no frames", where=named)
-    lengths = [len(sequence) for sequence in sequences]
-    starts = (0,) if max(lengths) == 1 else tuple(dict.fromkeys(accumulate(lengths[:-1], initial=0)))
     samples = Samples("array", shape, None, Items(frames, name=named), tuple(range(len(frames))))
     samples[0]  # its shape is told now
-    return samples, starts
+    return samples, _starts([len(sequence) for sequence in sequences])
 
 
 def _parts(data: Data, input_name: str, shape: tuple[int, ...]) -> list[Source]:
     """A source for each sample."""
     if not isinstance(data, str | Path):
         values = [pair(item, input_name, f"{WHERE}[{i}]")[0] for i, item in enumerate(data)]
-        return [gather([value], input_name, shape) for value in values]
+        return [gather(_rows(value, shape), input_name, shape) for value in values]
     source = open_source(Path(data), input_name, shape)
     if source.image(0) is not None:
         return [source]
     return [Items([source.array(i)], name=source.where(i)) for i in range(len(source))]
+
+
+def _rows(value: Any, shape: tuple[int, ...]) -> list[Any]:
+    """The frames of an array [frames, 1, ...], which `gather` would not take for a batch; else the value itself."""
+    return list(value) if tuple(getattr(value, "shape", ()))[1:] == shape else [value]
+
+
+def _starts(lengths: Sequence[int]) -> tuple[int, ...]:
+    """Where sequences of these lengths begin; samples of one frame each are one sequence."""
+    return (0,) if max(lengths) == 1 else tuple(dict.fromkeys(accumulate(lengths[:-1], initial=0)))
 
 
 def _is_picture(array: np.ndarray, shape: tuple[int, ...], preprocess: Preprocess | None) -> bool:

@@ -15,6 +15,7 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 PROGRAMS = (
@@ -190,11 +191,16 @@ def is_same_line(shown: Sequence[str], found: Sequence[str]) -> bool:
 
 def is_same(shown: Sequence[str], found: Sequence[str]) -> bool:
     """Of lines."""
-    if not shown:
-        return not found
-    if shown[0].strip() == "...":
-        return any(is_same(shown[1:], found[i:]) for i in range(len(found) + 1))
-    return bool(found) and is_same_line(words(shown[0]), words(found[0])) and is_same(shown[1:], found[1:])
+
+    @cache
+    def rest(at: int, other: int) -> bool:
+        if at == len(shown):
+            return other == len(found)
+        if shown[at].strip() == "...":
+            return any(rest(at + 1, i) for i in range(other, len(found) + 1))
+        return other < len(found) and is_same_line(words(shown[at]), words(found[other])) and rest(at + 1, other + 1)
+
+    return rest(0, 0)
 
 
 def trimmed(lines: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import nmpconv
 from nmpconv.data.frames import open_frames
 from nmpconv.errors import InputError, UsageError
 from nmpconv.graph.reference import steps
+from nmpconv.ir import Preprocess
 from nmpconv.passes.quantize.rounding import integers
 
 FEATURES, HIDDEN = 6, 8
@@ -86,7 +87,7 @@ def test_a_state_on_another_grid_is_requantized(gru, tmp_path):
 @pytest.mark.parametrize(
     ("state", "data", "why"),
     [
-        (["hn=z"], None, "the model has no input 'z'; it has x, h"),
+        (["hn=z"], None, "the model has no input 'z' that anything reads; it has x, h"),
         (["z=h"], None, "the model has no output 'z'; it has y, hn"),
         (["h"], None, "'h' names no two tensors"),
         (["y=h"], None, r"'y' is \[1, 4\], 'h' is \[1, 1, 8\]"),
@@ -103,6 +104,38 @@ def test_refused(gru, state, data, why):
 def test_without_a_state_every_input_needs_a_source(gru):
     with pytest.raises(UsageError, match="the model has several inputs: x, h; a source names none"):
         nmpconv.convert(gru, walks(1, 4, 0))
+
+
+PAIR = (
+    "(float[1,4] x, float[1,4] h, float[1,4] c) => (hn, cn) { a = Add(x, h) hn = Tanh(a) b = Sub(x, c) cn = Tanh(b) }"
+)
+
+
+@pytest.mark.parametrize(("narrow", "outputs"), [((), 2), (("h",), 4), (("h", "c"), 4)])
+def test_results_do_not_depend_on_grids(narrow, outputs, tmp_path):
+    """A model without other results tells what its states take over."""
+    build(PAIR, 14, tmp_path / "m.onnx")
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("".join(f"[tensors.{name}]\nbits = 8\n" for name in narrow))
+    data = np.random.default_rng(0).normal(size=(4, 10, 1, 4)).astype(np.float32)
+    found = nmpconv.convert(tmp_path / "m.onnx", data, state=["hn=h", "cn=c"], recipe=recipe)
+    assert len(found.graph.outputs) == outputs
+    assert [port.name for port in found.load().outputs] == ["hn", "cn"]
+
+
+def test_states_are_no_images(tmp_path):
+    text = "(float[1,3,8,8] x, float[1,3,8,8] h) => (y, hn) { s = Add(x, h) hn = Tanh(s) y = GlobalAveragePool(hn) }"
+    build(text, 14, tmp_path / "m.onnx")
+    how = {"state": ["hn=h"], "std": [255.0]}
+    assert set(nmpconv.convert(tmp_path / "m.onnx", dry_run=True, **how).graph.states) == {"h"}
+    clips = np.random.default_rng(0).integers(0, 256, (2, 6, 8, 8, 3)).astype(np.uint8)
+    nmpconv.convert(tmp_path / "m.onnx", clips, save_profile=tmp_path / "p.json", **how)
+    assert nmpconv.convert(tmp_path / "m.onnx", load_profile=tmp_path / "p.json", **how).graph.states
+
+
+def test_a_stream_has_no_other_states(gru):
+    with pytest.raises(UsageError, match="a stream keeps states of its own"):
+        nmpconv.convert(gru, walks(1, 4, 0), state=["hn=h"], stream="axis=0,hop=1,input=x")
 
 
 def test_sizes_are_planned_without_data(gru):
@@ -132,6 +165,8 @@ def in_stack(folder):
         (lambda folder: FRAMES, (0, 3)),
         (lambda folder: iter(FRAMES), (0, 3)),
         (lambda folder: ((sequence, 1) for sequence in FRAMES), (0, 3)),
+        (lambda folder: FRAMES[:, :, np.newaxis], (0, 3)),
+        (lambda folder: list(FRAMES[:, :, np.newaxis]), (0, 3)),
         (lambda folder: FRAMES.reshape(6, 4), (0,)),
         (lambda folder: list(FRAMES.reshape(6, 1, 4)), (0,)),
     ],
@@ -140,6 +175,16 @@ def test_sequences_of_every_source(data, starts, tmp_path):
     samples, begin = open_frames(data(tmp_path), (1, 4), None)
     assert begin == starts
     np.testing.assert_array_equal([samples[i].ravel() for i in range(len(samples))], FRAMES.reshape(6, 4))
+
+
+def test_clips_of_pictures_are_sequences():
+    clips = np.random.default_rng(0).integers(0, 256, (2, 5, 8, 8, 3)).astype(np.uint8)
+    look = Preprocess(layout="auto")
+    for data in (clips, list(clips), (clip for clip in clips)):
+        samples, starts = open_frames(data, (1, 3, 8, 8), look)
+        assert (len(samples), starts) == (10, (0, 5))
+        np.testing.assert_array_equal(samples[7], clips[1, 2])
+    assert open_frames(clips[0], (1, 3, 8, 8), look)[1] == (0,)
 
 
 def test_a_sequence_of_another_shape_is_refused():

@@ -1,8 +1,9 @@
 """Inputs that hold what an output was in the call before: the hidden vectors of a recurrent model.
 
 1. Input and output are on one grid: the input takes the output over as it is.
-2. They are on two: a requantize makes what the input takes over. The output is no result of a call any more, unless
-   there is no other.
+2. They are on two: a requantize makes what the input takes over.
+
+What a state takes over is no result of a call any more, unless the model has no other results.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nmpconv.errors import UsageError
-from nmpconv.ir import Graph, Node, State
+from nmpconv.ir import Graph, State
 from nmpconv.passes.quantize.legalize import requantized
 
 FORM = "OUTPUT=INPUT"
@@ -30,7 +31,8 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{text!r} names no two tensors", where="--state", hint=FORM, found=text, allowed=FORM)
         for kind, one, known in (("output", output, graph.outputs), ("input", name, graph.inputs)):
             if one not in known:
-                what = f"the model has no {kind} {one!r}; it has {', '.join(known)}"
+                used = " that anything reads" if kind == "input" else ""
+                what = f"the model has no {kind} {one!r}{used}; it has {', '.join(known)}"
                 raise UsageError(what, where="--state", found=one, allowed=", ".join(known))
         if name in found or output in found.values():
             raise UsageError(f"{text!r}: one of them is a state already", where="--state", hint="name each once")
@@ -47,24 +49,27 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
 
 def run(graph: Graph, texts: Sequence[str]) -> Graph:
     """graph: of integers, before the memory plan. All states start as 0."""
-    for name, output in checked(graph, texts).items():
-        graph = _taken_over(graph, name, output)
+    taken = checked(graph, texts)
+    apart = {output for name, output in taken.items() if _grid(graph, name) != _grid(graph, output)}
+    told = not set(taken.values()) < set(graph.outputs)  # outputs that states take over are results, too
+    for name, output in taken.items():
+        if output in apart or (apart and told):
+            graph, output = _requantized(graph, name, output, told)
+        graph = replace(graph, states={**graph.states, name: State(output)})
     return graph
 
 
-def _taken_over(graph: Graph, name: str, output: str) -> Graph:
-    state, made = graph[name], graph[output]
-    assert state.quant is not None and made.quant is not None
-    outputs = list(graph.outputs)
-    nodes: list[Node] = []
-    if (state.quant.bits, state.quant.exponents) != (made.quant.bits, made.quant.exponents):
-        kept = f"{output}.kept"
-        while kept in graph.values:
-            kept += "_"
-        graph, nodes = requantized(graph.with_values(replace(state, name=kept)), kept, output, kept)
-        if len(outputs) > 1:  # else a call tells the model's only result, too
-            outputs.remove(output)
-        outputs.append(kept)
-        output = kept
-    states = {**graph.states, name: State(output)}
-    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=tuple(outputs), states=states)
+def _grid(graph: Graph, name: str) -> tuple[int, tuple[int, ...]]:
+    quant = graph[name].quant
+    assert quant is not None
+    return quant.bits, tuple(quant.exponents)
+
+
+def _requantized(graph: Graph, name: str, output: str, told: bool) -> tuple[Graph, str]:  # case 2
+    """What the state takes over, a new output. told: beside the old one."""
+    kept = f"{output}.kept"
+    while kept in graph.values:
+        kept += "_"
+    graph, nodes = requantized(graph.with_values(replace(graph[name], name=kept)), kept, output, kept)
+    outputs = (*(other for other in graph.outputs if told or other != output), kept)
+    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=outputs), kept
