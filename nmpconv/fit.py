@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
 from nmpconv.calib.engine import FloatEngine, cpu_count
@@ -17,7 +18,6 @@ from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.export import to_onnx
-from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, mean_db, sqnr_db
@@ -152,7 +152,8 @@ class Fitter:
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        integer = quantize.run(prepared.ranged, self._rounding.with_gptq(gptq), prepared.evidence, self.choices)
+        how = self._rounding.with_gptq(gptq)
+        integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, interpreted.step)
         return trace(integer, "INT", "quantize")
 
     def scores(
@@ -269,7 +270,7 @@ def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[s
         feeds = {
             n: integers(np.concatenate([np.atleast_1d(image[n]) for image in some]), graph[n]) for n in graph.inputs
         }
-        result = run_reference(graph, feeds, keep=names)
+        result = interpreted.run(graph, feeds, names)
         for name in names:
             quant = graph[name].quant
             assert quant is not None

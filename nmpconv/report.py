@@ -16,7 +16,8 @@ from nmpconv.calib.exponent import Function
 from nmpconv.calib.noise import Noise, budget
 from nmpconv.calib.rows import Rows
 from nmpconv.fit import Prepared, Score, heads, integer_outputs
-from nmpconv.graph.reference import step, walk
+from nmpconv.graph.reference import walk
+from nmpconv.interpreted import step
 from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.levers import Lever
 from nmpconv.metrics import sqnr_db
@@ -219,7 +220,7 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
     feeds = [{name: x[i : i + 1] for name, x in fitted.inputs.items()} for i in range(count)]
     wanted = calibration.outputs(ranged, feeds, names)
     ours = integer_outputs(planned, feeds, names)
-    other = bias_rule.outputs(planned, fitted, names)
+    other = bias_rule.outputs(planned, fitted, names, step)
     costs = []
     for name in names:
         quant = _quant(planned, name)

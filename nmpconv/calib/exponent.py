@@ -207,9 +207,20 @@ def _squares(stats: TensorStats, steps: np.ndarray, bits: int, origin: float = 0
     low = np.where(width > 0, low, low - SPIKE * stats.histogram.width)
     width = high - low
     power = float(weight @ ((high**3 - low**3) / (3 * width)))
-    error = (_error_integral(high - origin, steps, bits) - _error_integral(low - origin, steps, bits)) / width
+    error = _at_edges(low - origin, high - origin, steps, bits) / width
     at_zero = -origin - np.clip(np.floor(-origin / steps + 0.5), INT_MIN[bits], INT_MAX[bits]) * steps
     return power, np.maximum(error @ weight + stats.histogram.zeros * at_zero**2, 0.0)
+
+
+def _at_edges(low: np.ndarray, high: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
+    """What `_error_integral` grows by from low to high, [S, n]. Most bins begin where the one before them ends."""
+    ends = np.ones(len(low), bool)
+    ends[:-1] = low[1:] != high[:-1]
+    below = _error_integral(low, steps, bits)
+    above = np.empty_like(below)
+    above[:, :-1] = below[:, 1:]
+    above[:, ends] = _error_integral(high[ends], steps, bits)
+    return above - below
 
 
 def _error_integral(x: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:

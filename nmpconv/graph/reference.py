@@ -6,7 +6,7 @@ dimensions are [N].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,29 +16,7 @@ from nmpconv.ops import OPS, QArray, keeps_batch
 from nmpconv.ops.op import quant_of
 
 Arrays = dict[str, np.ndarray]
-
-
-def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = ()) -> Arrays:
-    """The graph's outputs, and the activations named in keep, for integer inputs by name.
-
-    feeds: arrays of the inputs' dtype, [N * d0, ...].
-    """
-    wanted = {*graph.outputs, *keep}
-    env = {name: np.asarray(feeds[name]) for name in graph.inputs}
-    found = {name: array for name, array in env.items() if name in wanted}
-    for node in walk(graph, env):
-        env.update(step(graph, node, env))
-        found.update((name, env[name]) for name in node.outputs if name in wanted)
-    return found
-
-
-def steps(graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
-    """The outputs of one call after another, from the start of the states; feeds: of each, the inputs that are none."""
-    known = {name: np.full(graph[name].shape, state.start, graph[name].dtype) for name, state in graph.states.items()}
-    for given in feeds:
-        found = run(graph, {**given, **known})
-        yield found
-        known = {name: found[state.output] for name, state in graph.states.items()}
+Step = Callable[[Graph, Node, Mapping[str, np.ndarray]], Arrays]
 
 
 def walk(graph: Graph, env: Arrays) -> Iterator[Node]:
@@ -64,6 +42,29 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     parts = [{v.name: np.split(env[v.name], samples)[i].reshape(v.shape) for v in active} for i in range(samples)]
     results = [_compute(graph, node, part, graph.outs(node)) for part in parts]
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in node.outputs}
+
+
+def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = (), compute: Step = step) -> Arrays:
+    """The graph's outputs, and the activations named in keep, for integer inputs by name.
+
+    feeds: arrays of the inputs' dtype, [N * d0, ...]. compute: of a node what `step` does.
+    """
+    wanted = {*graph.outputs, *keep}
+    env = {name: np.asarray(feeds[name]) for name in graph.inputs}
+    found = {name: array for name, array in env.items() if name in wanted}
+    for node in walk(graph, env):
+        env.update(compute(graph, node, env))
+        found.update((name, env[name]) for name in node.outputs if name in wanted)
+    return found
+
+
+def steps(graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
+    """The outputs of one call after another, from the start of the states; feeds: of each, the inputs that are none."""
+    known = {name: np.full(graph[name].shape, state.start, graph[name].dtype) for name, state in graph.states.items()}
+    for given in feeds:
+        found = run(graph, {**given, **known})
+        yield found
+        known = {name: found[state.output] for name, state in graph.states.items()}
 
 
 def _compute(graph: Graph, node: Node, env: Mapping[str, np.ndarray], outputs: list[Value]) -> Arrays:

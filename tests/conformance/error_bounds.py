@@ -22,7 +22,7 @@ from nmpconv.ops import OPS, QArray
 from nmpconv.ops.grid_sample import PLACE_BITS
 from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize.weighted import gather, matrix, multiply, out_positions
+from nmpconv.passes.quantize.weighted import gather, matrix, out_positions
 
 FLOAT_NOISE = 2.0**-21  # of a value: what float32 weights and results of a case may be off
 INTERVAL = np.linspace(-1.0, 1.0, 65)  # where a function is looked at between x - error and x + error
@@ -149,7 +149,7 @@ def _linear(at: Context, errors: list[Array]) -> Array:
     def product(x: Array, w: Array, pad: Array | None) -> Array:
         positions = np.arange(out_positions(at.graph, at.node))
         rows = gather(at.graph, at.node, x, pad, np.zeros_like(positions), positions)
-        return multiply(rows, shape.split(w)).reshape(at.output.shape)
+        return np.einsum("rgk,gok->rgo", rows, shape.split(w), optimize=True).reshape(at.output.shape)
 
     spread = product(errors[0], np.abs(wanted), pads[1])
     return spread + product(np.abs(at.x[0]), errors[1], None if pads[0] is None else np.abs(pads[0])) + errors[2]

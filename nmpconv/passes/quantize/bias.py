@@ -6,6 +6,8 @@ blind to what the activation removes, the neighbour with the smallest error afte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from nmpconv.fixed import round_half_up, rsh
@@ -17,27 +19,36 @@ def on_output_grid(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Biases [O] that are added after the shift, and the mean squared error [O] after the activation, in output steps.
 
-    sums: integers [R, O]. shift: [O]. wanted, goal: float [R, O] pre-activation and activation, in output steps.
+    sums: integers [R, O] in float64. shift: [O]. wanted, goal: float [R, O] pre-activation and activation, in output
+    steps.
     """
-    shifted = rsh(sums, shift)
-    first = round_half_up((wanted - np.ldexp(sums.astype(np.float64), -shift)).mean(axis=0))
+    scaled = np.ldexp(sums, -shift)
+    first = round_half_up((wanted - scaled).mean(axis=0))
+    shifted = np.floor(scaled + 0.5, out=scaled)  # exact: a sum has less than 48 bits before and behind the point
     candidates = [first + delta for delta in (0, -1, 1)]
-    return _best([(b, shifted + b) for b in candidates], goal, y)
+    return _best(((b, shifted + b) for b in candidates), goal, y)
 
 
 def on_accumulator_grid(
     sums: np.ndarray, shift: np.ndarray, wanted: np.ndarray, goal: np.ndarray, y: Quant
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same for biases that are added to the sums before the shift, by which frameworks with s_x * s_w work."""
+    """The same for biases that are added to the sums before the shift, by which frameworks with s_x * s_w work.
+
+    sums: int64.
+    """
     first = round_half_up((np.ldexp(wanted, shift) - sums).mean(axis=0))
     candidates = [first + round_half_up(np.ldexp(np.float64(delta), shift)) for delta in (0, -1, 1, -0.5, 0.5)]
-    return _best([(b, rsh(sums + b, shift)) for b in candidates], goal, y)
+    return _best(((b, rsh(sums + b, shift).astype(np.float64)) for b in candidates), goal, y)
 
 
-def _best(tried: list[tuple[np.ndarray, np.ndarray]], goal: np.ndarray, y: Quant) -> tuple[np.ndarray, np.ndarray]:
-    """Of each channel, the first of the (bias, unsaturated output) with the smallest error."""
-    biases = np.array([bias for bias, _ in tried])
-    errors = np.array([np.square(np.clip(out, y.lo, y.hi) - goal).mean(axis=0) for _, out in tried])
+def _best(tried: Iterable[tuple[np.ndarray, np.ndarray]], goal: np.ndarray, y: Quant) -> tuple[np.ndarray, np.ndarray]:
+    """Of each channel, the first of the (bias, unsaturated output, which is overwritten) with the smallest error."""
+    biases, errors = [], []
+    for bias, out in tried:
+        np.clip(out, y.lo, y.hi, out=out)
+        out -= goal
+        biases.append(bias)
+        errors.append(np.square(out, out=out).mean(axis=0))
     best = np.argmin(errors, axis=0)
-    at = np.arange(biases.shape[1])
-    return biases[best, at], errors[best, at]
+    at = np.arange(len(best))
+    return np.array(biases)[best, at], np.array(errors)[best, at]

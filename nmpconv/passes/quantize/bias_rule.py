@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
-from nmpconv.graph.reference import step, walk
+from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, weight_shifts
@@ -20,12 +20,12 @@ from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
 
 
-def outputs(graph: Graph, evidence: Evidence, names: Sequence[str]) -> dict[str, np.ndarray]:
+def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = {name: integers(x, graph[name]) for name, x in evidence.inputs.items()}
     kept: dict[str, np.ndarray] = {}
     for node in walk(graph, env):
-        made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else step(graph, node, env)
+        made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else compute(graph, node, env)
         env.update(made)
         kept.update({n: made[n] for n in made if n in names})
     return kept
@@ -37,7 +37,7 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     assert x is not None and w.quant is not None and w.data is not None and y is not None
     rows = evidence.rows[out]
     pad = pad_of(graph, node)
-    split = matrix(graph, node).split(w.data.astype(np.float64))
+    split = matrix(graph, node).split(w.data)
     shift = weight_shifts(x, w.quant, y, w.shape[0])
     sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
     wanted = np.ldexp(rows.values.astype(np.float64), -y.exponent)

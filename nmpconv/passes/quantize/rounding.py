@@ -26,7 +26,7 @@ from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
-from nmpconv.graph.reference import step, walk
+from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import intervals
@@ -39,7 +39,8 @@ from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, o
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 4608  # of a moment: 3x3 pixels of 512 channels, 170 MB
-CHUNK = 2048  # rows unfolded at a time
+CHUNK = 1024  # rows unfolded at a time: sums of so many products of int8 are exact in float32
+PART = 2**16  # numbers that stay in the cache while they are rounded
 DAMPING = 0.1
 
 
@@ -67,8 +68,8 @@ class Rounding:
         )
 
 
-def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTHING) -> Graph:
-    """An integer graph from a float graph whose activations have their quant."""
+def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTHING, compute: Step = step) -> Graph:
+    """An integer graph from a float graph whose activations have their quant. compute: of a node what `step` does."""
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
     result = replace(graph, nodes=(), values=values)
     env = {name: integers(x, values[name]) for name, x in evidence.inputs.items()}
@@ -84,7 +85,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
         result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
         known[node.outputs[0]] = intervals.of_node(result, node, known)
         if evidence.inputs:
-            env.update(step(result, node, env))
+            env.update(compute(result, node, env))
     used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
     return replace(result, values={n: v for n, v in result.values.items() if n in used})
 
@@ -100,7 +101,11 @@ def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
 def integers(x: np.ndarray, value: Value) -> np.ndarray:
     """Real numbers on the grid of a quantized value."""
     quant = _quant(value)
-    return fixed.quantize(x, quant.exponent, quant.lo, quant.hi).astype(quant.dtype)
+    flat = np.ascontiguousarray(x).reshape(-1)
+    q = np.empty(flat.shape, quant.dtype)
+    for i in range(0, len(flat), PART):
+        q[i : i + PART] = fixed.quantize(flat[i : i + PART], quant.exponent, quant.lo, quant.hi)
+    return q.reshape(np.shape(x))
 
 
 def _quant(value: Value) -> Quant:
@@ -219,15 +224,11 @@ class _Layer:
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Case 3: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
-        sums = np.concatenate(
-            [
-                multiply(seen[i : i + CHUNK].astype(np.float64), self.shape.split(q.astype(np.float64)))
-                for i in range(0, len(seen), CHUNK)
-            ]
-        )
+        weights = self.shape.split(q)
+        sums = np.concatenate([multiply(seen[i : i + CHUNK], weights) for i in range(0, len(seen), CHUNK)])
         low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
         goal = np.clip(wanted, low, high) / self.step_y
-        return on_output_grid(sums.astype(np.int64), self.shift, wanted / self.step_y, goal, self.y)
+        return on_output_grid(sums, self.shift, wanted / self.step_y, goal, self.y)
 
     def without_single_steps(self, bias: np.ndarray) -> np.ndarray:
         """The last of case 4."""

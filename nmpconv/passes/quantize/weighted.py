@@ -12,6 +12,7 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
+from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
 from nmpconv.ops.weighted import groups_of
 from nmpconv.ops.window import plane_out
 
@@ -82,20 +83,21 @@ def gather(
 
 
 def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """rows [R, G, K] times weights [G, O/G, K] -> [R, O] in float64; exact for integers while sums stay below 2^53."""
-    product = (
-        np.einsum("rgk,gok->rgo", rows, weights, optimize=True) if weights.shape[0] > 1 else rows[:, 0] @ weights[0].T
-    )
-    return product.reshape(len(rows), -1)
+    """Integers: rows [R, G, K] times weights [G, O/G, K] -> [R, O] in float64, exact while sums stay below 2^53."""
+    groups, outs, k = weights.shape
+    kind = exact_type(accumulator_bound(magnitude(rows), weights.reshape(groups * outs, k)))
+    if outs == 1:
+        product = np.einsum("rgk,gk->rg", rows.astype(kind), weights[:, 0].astype(kind))
+    else:
+        product = accumulate(rows, weights.reshape(groups * outs, k), kind)
+    return product.astype(np.float64)
 
 
 def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
-    """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]."""
-    count, groups, _ = rows.shape
-    for g in range(groups):
-        x = rows[:, g].astype(np.float32)
-        moment[g, 1:, 1:] += x.T @ x
-        total = rows[:, g].sum(axis=0, dtype=np.float64)
-        moment[g, 0, 1:] += total
-        moment[g, 1:, 0] += total
-    moment[:, 0, 0] += count
+    """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]; rows [R, G, K]."""
+    x = np.ascontiguousarray(rows.transpose(1, 0, 2), np.float32)
+    moment[:, 1:, 1:] += np.matmul(x.transpose(0, 2, 1), x)
+    total = rows.sum(axis=0, dtype=np.float64)
+    moment[:, 0, 1:] += total
+    moment[:, 1:, 0] += total
+    moment[:, 0, 0] += len(rows)
