@@ -11,10 +11,9 @@ import numpy as np
 import onnx
 
 from nmpconv import fixed
-from nmpconv.calib.engine import OnnxEngine
+from nmpconv.beside import float_model
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
-from nmpconv.file.reader import Model
 from nmpconv.frontend.read import read as read_onnx
 from nmpconv.measures import AP, open_measure, results
 from nmpconv.metrics import Sqnr, head, top_k
@@ -34,10 +33,12 @@ class Evaluation:
 
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
     final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: their mean. equal: of the
-    latter, the elements that are the reference's. metrics: what was asked for by name.
+    latter, the elements that are the reference's. metrics: what was asked for by name. sequences: of a model with
+    states, how many there were; n is then how many calls were judged.
     """
 
     n: int
+    sequences: int | None = None
     top1: float | None = None
     top5: float | None = None
     reference_top1: float | None = None
@@ -67,45 +68,58 @@ def evaluate(
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
 
-    label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
+    Samples of a net with states are calls. Where a sequence has one label, its last call is judged; else all are. The
+    float model has its states fed back, or, beside a step of a stream, sees the last frames that fill its window; calls
+    before the first full window are not judged then.
+        label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
     """
-    _check(net, metrics, decoder, boxes)
+    _check(metrics, decoder, boxes)
     feed = Feed(net, sources, max_pixels, limit)
     measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
     truth = None if boxes is None else feed.boxes(boxes)
-    count = min(len(feed), limit or len(feed))
+    count = feed.calls(limit)
     scores = net.outputs[0]
     ranked = sum(dim > 1 for dim in scores.shape) == 1
-    ranks = _Ranks(_classes(feed, count, label_offset, math.prod(scores.shape)) if ranked else None)
+    labels = _classes(feed, count, label_offset, math.prod(scores.shape) if ranked else None)
+    ranks = _Ranks(labels is not None and ranked)
     judge = None if reference is None else _Judge(net, reference, feed)
+    judged = 0
     for i in range(count):
-        sample = feed[i]
+        if feed.begins(i):
+            net.reset()
+        sample, wanted = feed[i], labels is None or labels[i] is not None
         got, heads = infer(net, feed.integers(sample), judge.heads if judge else ())
-        floats = None if judge is None else judge.add(feed.floats(sample), got, heads)
-        ranks.add(got[0], None if floats is None else floats[0])
-        for measure in measures.values():
-            shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.model.outputs, strict=True)]
-            label = feed.labels[i] + label_offset if feed.labels is not None else None
-            measure.add(shaped, label if truth is None else truth[i], floats)
+        floats = None if judge is None else judge.run(feed.floats(sample), begins=feed.begins(i), wanted=wanted)
         progress("evaluate", i + 1, count)
+        if not wanted or (judge is not None and floats is None):
+            continue
+        judged += 1
+        if judge is not None and floats is not None:
+            judge.add(floats, got, heads)
+        told = None if floats is None else [floats[port.name] for port in net.outputs]
+        ranks.add(got[0], None if told is None else told[0], None if labels is None else labels[i])
+        for measure in measures.values():
+            shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
+            measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], told)
+    if not judged:
+        raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
     return Evaluation(
-        n=count,
+        n=judged,
+        sequences=None if feed.starts is None else sum(start < count for start in feed.starts),
         top1=ranks.ours.percent(1),
         top5=ranks.ours.percent(RANKED),
         reference_top1=ranks.theirs.percent(1),
         reference_top5=ranks.theirs.percent(RANKED),
-        agreement=100 * ranks.agreed / count if judge and ranked else None,
+        agreement=100 * ranks.agreed / judged if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
         metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
 
 
-def _check(net: Net, metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
-    """UsageError for what cannot be measured, or goes with another metric."""
-    if net.has_states:
-        raise UsageError("a model with states has no accuracy by samples: each call depends on those before it")
+def _check(metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
+    """UsageError for what goes with another metric."""
     if AP not in metrics and (decoder is not None or boxes is not None):
         raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
 
@@ -116,7 +130,7 @@ def infer(
     """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
-    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.model.outputs)])
+    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.outputs)])
     made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
     found: dict[int, np.ndarray] = {}
     done = 0
@@ -126,7 +140,7 @@ def infer(
         done = made.get(tensor, 0)
         found[tensor] = fixed.dequantize(net.tensor(tensor), net.model.tensors[tensor].exponents[0])
     net.run_ops(done, len(net.model.ops))
-    return [found[port.tensor] for port in net.model.outputs], [found[tensor] for tensor in keep]
+    return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
 
 
 class _Hits:
@@ -143,24 +157,22 @@ class _Hits:
 
 
 class _Ranks:
-    """The best classes of the net and of the float model. labels: the right ones. agreed: how often the best one is the
-    same."""
+    """The best classes of the net and of the float model. labelled: there are right ones. agreed: how often the best
+    one is the same."""
 
-    def __init__(self, labels: Sequence[int] | None) -> None:
-        self._labels, self._count = labels, 0
+    def __init__(self, labelled: bool) -> None:
+        self._labelled = labelled
         self.ours, self.theirs, self.agreed = _Hits(), _Hits(), 0
 
-    def add(self, ours: np.ndarray, theirs: np.ndarray | None) -> None:
+    def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
         """The scores of the next sample; theirs: None without a float model."""
-        label = None if self._labels is None else self._labels[self._count]
-        self._count += 1
         best = top_k(ours, RANKED)
-        if label is not None:
+        if label is not None and self._labelled:
             self.ours.add(best, label)
         if theirs is not None:
             rank = top_k(theirs, RANKED)
             self.agreed += rank[0] == best[0]
-            if label is not None:
+            if label is not None and self._labelled:
                 self.theirs.add(rank, label)
 
 
@@ -177,19 +189,17 @@ class _Judge:
                 hint="give the ONNX file that was converted",
             )
         self._where = str(reference)
-        self._outputs = [(port.name, port.tensor) for port in net.model.outputs]
+        self._outputs = [(port.name, port.tensor) for port in net.outputs]
         self._theirs = _onnx_heads(proto, [name for name, _ in self._outputs])
-        self.heads = _heads(net.model)
-        self._engine = OnnxEngine(
-            proto, feed.shapes(), list(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
-        )
+        self.heads = _heads(net)
+        fetch = list(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
+        self.run = float_model(net, feed, proto, fetch, where=str(reference)).run
         self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
         self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
         self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
 
-    def add(self, feeds: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Takes in one sample; the float model's outputs."""
-        floats = self._engine.run(feeds)
+    def add(self, floats: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> None:
+        """Takes in one sample: what `run` gave, and the net's."""
         rows = zip(self._outputs, self._theirs, outputs, self.heads, heads, strict=True)
         for (name, tensor), theirs, output, head_tensor, ours in rows:
             if floats[name].size != output.size:
@@ -205,7 +215,6 @@ class _Judge:
             vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
             cut = vectors and theirs != name and head_tensor != tensor
             self._sqnr[name].add(floats[theirs if cut else name], ours if cut else output)
-        return [floats[name] for name, _ in self._outputs]
 
     def sqnr(self) -> dict[str, float]:
         return {name: ratio.db for name, ratio in self._sqnr.items()}
@@ -214,10 +223,10 @@ class _Judge:
         return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}
 
 
-def _heads(model: Model) -> list[int]:
+def _heads(net: Net) -> list[int]:
     """What the float model is compared with at each output: tensors."""
-    makers = {out: (op.kind, op.inputs[0]) for op in model.ops for out in op.outputs}
-    return [head(port.tensor, makers.get) for port in model.outputs]
+    makers = {out: (op.kind, op.inputs[0]) for op in net.model.ops for out in op.outputs}
+    return [head(port.tensor, makers.get) for port in net.outputs]
 
 
 def _onnx_heads(proto: onnx.ModelProto, outputs: Sequence[str]) -> list[str]:
@@ -234,14 +243,15 @@ def is_counted(proto: onnx.ModelProto, output: str) -> bool:
     return at in makers and makers[at].op_type in COUNTED
 
 
-def _classes(feed: Feed, count: int, offset: int, classes: int) -> tuple[int, ...] | None:
-    """The right classes of the first samples; None without labels."""
+def _classes(feed: Feed, count: int, offset: int, classes: int | None) -> tuple[int | None, ...] | None:
+    """The labels of the first samples; None without labels. classes: what they may be, if that is known."""
     if feed.labels is None:
         return None
-    labels = tuple(label + offset for label in feed.labels[:count])
-    if outside := [label for label in labels if not 0 <= label < classes]:
+    labels = tuple(None if label is None else label + offset for label in feed.labels[:count])
+    outside = [label for label in labels if label is not None and classes is not None and not 0 <= label < classes]
+    if outside:
         raise InputError(
-            f"class {outside[0]}; the model has classes 0 to {classes - 1}",
+            f"class {outside[0]}; the model has classes 0 to {(classes or 0) - 1}",
             where="the labels",
             hint="--label-offset N is added to every label",
         )

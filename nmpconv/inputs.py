@@ -8,10 +8,12 @@ other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.frames import open_frames
 from nmpconv.data.samples import Data, Feeds, Samples, open_samples
 from nmpconv.data.sources import Items
@@ -26,6 +28,7 @@ def open_inputs(
     data: Mapping[str, Data],
     look: Callable[[str], Preprocess | None],
     state: Sequence[str],
+    front: FrontEnd | None = None,
     *,
     limit: int | None,
     max_pixels: int | None,
@@ -34,8 +37,9 @@ def open_inputs(
     """Samples of all inputs, as many of each; {} without data.
 
     graph: the float graph as it was imported. data: a source by input name ('' for the only one that is no state).
-    look: how the images of an input are prepared. state: see `passes.quantize.states.checked`. limit: most samples
-    that are taken of an iterable, and most frames that are fed back. Raises UsageError and InputError.
+    look: how the images of an input are prepared. front: what makes inputs of .wav files. state: see
+    `passes.quantize.states.checked`. limit: most samples that are taken of an iterable, and most frames that are fed
+    back. Raises UsageError and InputError.
     """
     taken = states.checked(graph, state)
     if not data:
@@ -46,11 +50,12 @@ def open_inputs(
     starts: dict[str, tuple[int, ...]] = {}
     for name in fed:
         shape, source = graph[name].shape, data[name]
+        given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit}
         if taken:
-            found = open_frames(source, shape, look(name), input_name=name, max_pixels=max_pixels, limit=limit)
+            found = open_frames(source, shape, look(name), front=front, **given)
             opened[name], starts[name] = found
         else:
-            opened[name] = open_samples(source, shape, look(name), input_name=name, max_pixels=max_pixels, limit=limit)
+            opened[name] = open_samples(source, shape, look(name), ears=ears(front, shape, None), **given)
     if taken:
         first = fed[0]
         for name in fed:

@@ -28,7 +28,7 @@ class Options:
     narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out those that no result
     depends on. max_ram: bytes of activations, or of all of a run where the target is a microcontroller. target: of
     `nmpconv.targets`; the memory plan is made for it. stream: "axis=2,hop=4" for a step, see `passes.stream`.
-    state: "output=input" each, see `passes.quantize.states`.
+    state: "output=input" each, see `passes.quantize.states`. audio: the front end of .wav files, see `data.audio`.
     preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
     that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
     to. levers: measure what would help most.
@@ -49,6 +49,7 @@ class Options:
     target: str | None = None
     stream: str | None = None
     state: tuple[str, ...] = ()
+    audio: str | None = None
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None

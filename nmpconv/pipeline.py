@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, sameness, schedule
+from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, sameness, schedule, streams
 from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
+from nmpconv.data import audio
+from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Data, Feeds, Samples, spread
 from nmpconv.detection.decoders import Size
@@ -98,8 +100,9 @@ def calibrated(
     """The float graph of a model, and what it does on the samples. by_name: the file of options.recipe."""
     imported = _import(model, options, trace)
     look, most = options.preprocess_of, options.max_images
+    front = _front_end(options)
     samples = open_inputs(
-        imported, calib, look, options.state, limit=most, max_pixels=options.max_pixels, progress=progress
+        imported, calib, look, options.state, front, limit=most, max_pixels=options.max_pixels, progress=progress
     )
     if calib:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
@@ -303,8 +306,12 @@ def _trial(found: Calibrated, options: Options) -> Trial:
 
 
 def labels_of(samples: Mapping[str, Samples]) -> Sequence[int] | None:
-    """Of the samples, where any input's have some."""
-    return next((s.labels for s in samples.values() if s.labels is not None), None)
+    """Of the samples, where any input's all have one."""
+    for one in samples.values():
+        found = [label for label in one.labels or () if label is not None]
+        if one.labels and len(found) == len(one.labels):
+            return found
+    return None
 
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:
@@ -354,6 +361,7 @@ def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace)
 
 def _import(model: Path, options: Options, trace: Trace) -> Graph:
     graph = load(model, input_shapes=options.input_shapes, outputs=options.outputs)
+    _check_front_end(graph, options)
     return trace(replace(graph, labels=options.labels), "FLOAT", "import")
 
 
@@ -362,6 +370,20 @@ def _given(graph: Graph, options: Options) -> dict[str, Preprocess]:
     fed = [name for name in graph.inputs if name not in states.checked(graph, options.state)]
     found = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
     return {name: with_layout(p, graph[name].shape) for name, p in found.items() if p is not None}
+
+
+def _front_end(options: Options) -> FrontEnd | None:
+    """What makes inputs of sound."""
+    return None if options.audio is None else audio.parse(options.audio)
+
+
+def _check_front_end(graph: Graph, options: Options) -> None:
+    """UsageError where it does not fit the only input that is fed."""
+    front, taken = _front_end(options), states.checked(graph, options.state)
+    fed = [name for name in graph.inputs if name not in taken]
+    if front is not None and len(fed) == 1:
+        axis = None if options.stream is None else streams.parse(options.stream).axis
+        audio.time_axis(front, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
 
 
 def _affordable(graph: Graph) -> int:

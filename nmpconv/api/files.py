@@ -93,22 +93,22 @@ def bench(
     """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
 
     runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
-    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's, on ``data`` (as for
-    `nmpconv.convert`) or on the test vectors of the file. Raises ModelError, UsageError, InputError; with a device
-    DeviceError, and MismatchError where its outputs are others.
+    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. data: what it runs on, as
+    for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of the file. Raises ModelError,
+    UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are others.
     """
     check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device})
     if device is None:
-        if data is not None:
-            raise UsageError("--data is for --device; without it the inputs are random", where="--data")
-        return benchmark.measure(net_of(model, cpu, threads), runs=runs, warmup=warmup, progress=progress)
+        net = net_of(model, cpu, threads)
+        calls = None if data is None else given(net, sources(data))
+        return benchmark.measure(net, runs=runs, warmup=warmup, sequences=calls, progress=progress)
     if isinstance(model, Net):
         raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
     content = data_of(model)
     net = load(content, cpu=cpu)
-    cases = ondevice.cases(net) if data is None else given(net, sources(data))
+    calls = ondevice.sequences(net) if data is None else given(net, sources(data))
     with opened(device, progress) as found:
-        return ondevice.measure(found, net, content, cases, runs=runs or RUNS_ON_DEVICE, progress=progress)
+        return ondevice.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 
 def bundle(

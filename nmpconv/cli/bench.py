@@ -30,7 +30,12 @@ def command(
     device: options.DeviceName = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]SOURCE", help="Verify a device on these; default: test vectors of the file."),
+        typer.Option(
+            metavar="[NAME=]SOURCE",
+            help="Measure on these, and verify a device on them; default: random inputs, on a device the file's test "
+            "vectors. Of a file with states they are sequences, whose calls follow each other.",
+            show_default=False,
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -44,6 +49,7 @@ def command(
       nmpconv bench model.nmp --runs 500 --cpu portable --json
       nmpconv bench model.nmp --device /dev/ttyUSB0
       nmpconv bench model.nmp --device sim:mps2-an386
+      nmpconv bench step.nmp --device sim:mps2-an386 --data speech.wav
     """
     if device is not None:
         from nmpconv.cli.bench_device import bench
@@ -53,8 +59,9 @@ def command(
     import nmpconv  # not loaded for --help
 
     net = nmpconv.load(options.given(model), cpu=cpu, threads=threads)
+    chosen = options.sources(data or (), "--data") or None
     with show.progress() as progress:
-        timing = nmpconv.bench(net, runs=runs, warmup=warmup, data=data or None, progress=progress)
+        timing = nmpconv.bench(net, runs=runs, warmup=warmup, data=chosen, progress=progress)
     if json:
         show.as_json(_json(timing, net))
     else:

@@ -40,7 +40,8 @@ def command(
 
     source = options.given(model)
     net = load(source)
-    cases = given(net, options.sources(data, "--data")) if data else ondevice.cases(net)
+    chosen = options.sources(data or (), "--data")
+    cases = [case for calls in given(net, chosen) for case in calls] if data else ondevice.cases(net)
     with show.progress() as progress, opened(device, progress) as found:
         ondevice.load(found, net, options.content(source))
         for i, case in enumerate(cases):

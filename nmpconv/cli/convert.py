@@ -70,6 +70,15 @@ def command(
             show_default=False,
         ),
     ] = None,
+    audio: Annotated[
+        str | None,
+        typer.Option(
+            metavar="rate=HZ,window=N,hop=N,bands=N",
+            help="How sound becomes the input, so that .wav files can be given: logarithms of energies in mel bands, "
+            "of windows of so many samples; or rate=HZ for the samples themselves.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
     expert: Expert,
 ) -> None:
@@ -103,6 +112,7 @@ def command(
         "target": target and target.value,
         "stream": stream,
         "state": state or (),
+        "audio": audio,
     }
     kept = path if path != options.STREAM else Path(f"{options.stem(model)}.nmp")
     journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is options.Bits.AUTO else None

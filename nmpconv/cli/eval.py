@@ -49,7 +49,8 @@ def command(
     """Measure accuracy on labelled data, and agreement and SQNR against the float model.
 
     Preprocessing is the file's own. The SQNR is taken at the input of a final Softmax where there is one, over the
-    whole set. Of an output that is indices or truth, elements are counted that are equal to the float model's.
+    whole set. A file with states takes sequences: one with a label is judged by its last call, others by all of them.
+    Of an output that is indices or truth, elements are counted that are equal to the float model's.
 
     \b
     Examples:
@@ -85,6 +86,7 @@ def command(
 def _json(found: Evaluation) -> dict[str, object]:
     return {
         "n": found.n,
+        "sequences": found.sequences,
         "top1": found.top1,
         "top5": found.top5,
         "reference_top1": found.reference_top1,
@@ -107,7 +109,8 @@ def _show(found: Evaluation) -> None:
         show.table(columns, rows if found.reference_top1 is not None else rows[:1])
     show.facts(
         [
-            ("samples", str(found.n)),
+            ("samples", str(found.n) if found.sequences is None else ""),
+            ("sequences", "" if found.sequences is None else f"{found.sequences}, {found.n} call(s) judged"),
             ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
             ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in found.sqnr.items())),
             *((name, f"{value:.4g}") for name, value in found.metrics.items()),

@@ -16,7 +16,7 @@ import typer
 from nmpconv.errors import InputError, OutputError, UsageError
 from nmpconv.files import read_file, write_file
 
-SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, or one image"
+SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
 STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
 STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # of files; other samples are images, whatever they are called
 OLDER = {"calib": "data", "calib-limit": "limit", "input": "data"}  # what flags were called before 0.2.0
@@ -150,7 +150,7 @@ def content(source: Path | bytes) -> bytes:
 
 @contextmanager
 def samples(values: Sequence[str]) -> Iterator[list[str]]:
-    """[NAME=]SOURCE, with a temporary file in place of a - for stdin, which holds an image, a .npy or a .npz."""
+    """[NAME=]SOURCE, with a temporary file in place of a - for stdin: an image, a .npy, a .npz or a .wav."""
     streams = [value for value in values if value.rpartition("=")[2] == str(STREAM)]
     if len(streams) > 1:
         raise UsageError(f"{len(streams)} sources are stdin; one can be", where="SOURCE")
@@ -158,7 +158,8 @@ def samples(values: Sequence[str]) -> Iterator[list[str]]:
         yield list(values)
         return
     data = content(given(STREAM))
-    suffix = next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")
+    wave = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+    suffix = ".wav" if wave else next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / f"stdin{suffix}"
         path.write_bytes(data)

@@ -46,11 +46,14 @@ def command(
 ) -> None:
     """Run a model: the best classes of each image, or all outputs as arrays.
 
+    A file with states takes sequences: each source is one, or a stack of them, and its calls follow each other.
+
     \b
     Examples:
       nmpconv run model.nmp cat.jpg dog.jpg --top 3
       nmpconv run detector.nmp photos/ -o boxes.npz
       nmpconv run model.nmp left=l.npy right=r.npy
+      nmpconv run step.nmp speech.wav
     """
     from nmpconv.run.runtime import load
 
@@ -62,24 +65,57 @@ def command(
         options.check_output(path, model, json=json)
     with options.samples(inputs) as values:
         feeds = _feeds(net, values, max_pixels)
-        samples = [feed.integers(feed[i]) for feed in feeds for i in range(len(feed))]
-        files = [_named(file, values, inputs) for feed in feeds for file in feed.paths]
-    results = [net.run(sample) for sample in samples] if device is None else _on_device(source, net, device, samples)
+        sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
+        files = [_named(file, values, inputs) for feed in feeds for file, _, _ in feed.sequences]
+    results = _here(net, sequences) if device is None else _on_device(source, net, device, sequences)
     if path is not None:
         options.write(path, _npz(net, results, raw))
-    best = [_best(net, result, top) if ranked else [] for result in results]
+    found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
-        found = [
-            {"file": file, "top": rows} if ranked else {"file": file} for file, rows in zip(files, best, strict=True)
-        ]
         show.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
         return
     with show.on_stderr(path == options.STREAM):
-        for file, rows in zip(files, best, strict=True):
-            cells = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in rows]
-            show.table((">class", "label", ">score"), cells, title=file)
+        for row in found if ranked else ():
+            _show(row)
         if path is not None:
-            show.line(f"{len(results)} sample(s) -> {path} ({', '.join(port.name for port in net.outputs)})")
+            what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
+            show.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
+
+
+def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
+    """What a sample, or a sequence of calls, gave. top: classes, 0 for a model without."""
+    found: dict[str, Any] = {"file": file}
+    if top:
+        found["top"] = _best(net, calls[-1], top)
+    if net.has_states:
+        found["calls"] = len(calls)
+    if net.has_states and top:
+        found["stretches"] = _stretches([_best(net, call, 1)[0] for call in calls])
+    return found
+
+
+def _stretches(best: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls in a row with one best class; the score is the highest of them."""
+    found: list[dict[str, Any]] = []
+    for i, row in enumerate(best):
+        if found and found[-1]["class"] == row["class"]:
+            found[-1] |= {"last": i, "score": max(found[-1]["score"], row["score"])}
+        else:
+            found.append({"first": i, "last": i, **row})
+    return found
+
+
+def _show(found: dict[str, Any]) -> None:
+    rows = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in found["top"]]
+    columns = [">class", "label", ">score"]
+    if "stretches" in found:
+        heard = found["stretches"]
+        spans = [str(s["first"]) if s["first"] == s["last"] else f"{s['first']}-{s['last']}" for s in heard]
+        rows = [
+            [span, str(s["class"]), s["label"] or "", f"{s['score']:.4f}"] for span, s in zip(spans, heard, strict=True)
+        ]
+        columns = [">calls", ">class", "label", ">score"]
+    show.table(columns, rows, title=found["file"])
 
 
 def _named(file: str, values: Sequence[str], inputs: Sequence[str]) -> str:
@@ -96,17 +132,33 @@ def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed
     return [Feed(net, options.sources(group, "SOURCE"), max_pixels) for group in groups]
 
 
-def _on_device(model: Path | bytes, net: Net, name: str, samples: Sequence[Arrays]) -> list[list[np.ndarray]]:
+Results = list[list[list["np.ndarray"]]]  # outputs, by sequence and call
+
+
+def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
+    results = []
+    for sequence in sequences:
+        net.reset()
+        results.append([net.run(sample) for sample in sequence])
+    return results
+
+
+def _on_device(model: Path | bytes, net: Net, name: str, sequences: Sequence[Sequence[Arrays]]) -> Results:
     """The outputs of every sample, computed by a device."""
     from nmpconv.device.connect import opened
     from nmpconv.run import ondevice
 
-    results = []
+    results: Results = []
+    count, done = sum(map(len, sequences)), 0
     with show.progress() as progress, opened(name, progress) as device:
         ondevice.load(device, net, options.content(model))
-        for i, sample in enumerate(samples):
-            results.append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
-            progress("run", i + 1, len(samples))
+        for sequence in sequences:
+            ondevice.restart(device, net)
+            results.append([])
+            for sample in sequence:
+                results[-1].append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
+                done += 1
+                progress("run", done, count)
     return results
 
 
@@ -123,14 +175,15 @@ def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, 
     ]
 
 
-def _npz(net: Net, results: Sequence[Sequence[np.ndarray]], raw: bool) -> bytes:
-    """All samples' outputs by name, stacked: float32 reals, or raw integers. The same results give the same bytes."""
+def _npz(net: Net, results: Results, raw: bool) -> bytes:
+    """All samples' outputs by name, stacked: float32 reals, or raw integers; with states also where sequences start.
+    The same results give the same bytes."""
     import numpy as np  # not loaded for --help
 
     from nmpconv import fixed
 
-    arrays = {}
+    arrays = {"starts": np.cumsum([0, *map(len, results[:-1])])} if net.has_states else {}
     for i, port in enumerate(net.outputs):
-        array = np.concatenate([result[i] for result in results])
+        array = np.concatenate([result[i] for calls in results for result in calls])
         arrays[port.name] = array if raw else fixed.dequantize(array, port.exponent).astype(np.float32)
     return npz(arrays)

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from nmpconv.data import images
+from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.objects import WHERE, gather
 from nmpconv.data.sources import Source, open_source
 from nmpconv.errors import InputError
@@ -24,7 +25,8 @@ class Samples:
     kind:       "image": samples[i] is uint8 [H,W,C], RGB or gray, of the model's size;
                 "array": samples[i] is float32 of ``shape``, taken as the model's input as it is.
     shape:      the ONNX input's, batch 1. preprocess: set for images only.
-    labels:     one class number a sample, or None. max_pixels: see `images.load`.
+    labels:     one class number a sample, or None; of a call in a sequence None where only the last one has a label.
+    max_pixels: see `images.load`.
     """
 
     kind: str
@@ -32,7 +34,7 @@ class Samples:
     preprocess: Preprocess | None
     source: Source
     indices: tuple[int, ...]
-    labels: tuple[int, ...] | None = None
+    labels: tuple[int | None, ...] | None = None
     max_pixels: int | None = None
 
     def __len__(self) -> int:
@@ -98,25 +100,28 @@ def open_samples(
     input_name: str = "",
     max_pixels: int | None = None,
     limit: int | None = None,
+    ears: Ears = deaf,
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
     data: an iterable (see `nmpconv.data.objects`), an array (one sample or a stack [n, ...]), or a path: a folder of
-    images or .npy files (and one level of folders in it), a .csv with a column `file` and maybe `label`, a .txt with
-    one path a line, one image, a .npy (one sample or a stack [n, ...]), or a .npz (its only array, or the one named
-    ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given; all other
-    arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
-    `images.load`. limit: most samples that are taken of an iterable.
+    images, .npy or .wav files (and one level of folders in it), a .csv with a column `file` and maybe `label`, a .txt
+    with one path a line, one image, a .wav, a .npy (one sample or a stack [n, ...]), or a .npz (its only array, or the
+    one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given;
+    all other arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
+    `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays of .wav files.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)
     where = str(data) if isinstance(data, str | Path) else WHERE
     if isinstance(data, str | Path):
-        source = open_source(Path(data), input_name, shape)
+        source = open_source(Path(data), input_name, shape, ears)
     else:
         source = gather([data] if isinstance(data, np.ndarray) else data, input_name, shape, limit)
     indices = tuple(range(len(source)))
     labels = None if source.labels is None else tuple(source.labels)
+    if labels and not isinstance(labels[0], int):
+        raise InputError("several labels for a sample; one is allowed", where=where)
     if source.image(0) is None:
         first = source.array(0)
         if preprocess is None or first.dtype != np.uint8 or first.ndim not in (2, 3):

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from nmpconv.data.audio import SUFFIX as SOUND
+from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
 from nmpconv.files import BYTES_MAX, open_file, read_text
@@ -22,9 +24,9 @@ Item = Path | Image.Image | np.ndarray
 
 
 class Source(Protocol):
-    """Samples by number. labels: one a sample, or None."""
+    """Samples by number. labels: one a sample, or None; of a stack of sequences, a row of them may be one's."""
 
-    labels: Sequence[int] | None
+    labels: Sequence[Any] | None
 
     def __len__(self) -> int: ...
 
@@ -39,12 +41,17 @@ class Source(Protocol):
 
 
 class Items:
-    """Samples one by one: image files, .npy files, pictures, or arrays. name: what messages call them."""
+    """Samples one by one: image files, .npy files, .wav files, pictures, or arrays. name: what messages call them;
+    ears: what makes arrays of .wav files.
+    """
 
-    def __init__(self, samples: Sequence[Item], labels: Sequence[int] | None = None, name: str = "") -> None:
+    def __init__(
+        self, samples: Sequence[Item], labels: Sequence[int] | None = None, name: str = "", ears: Ears = deaf
+    ) -> None:
         self.labels = labels
         self._samples = tuple(samples)
         self._name = name
+        self._ears = ears
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -54,6 +61,11 @@ class Items:
         """Of the samples that are files."""
         return [sample for sample in self._samples if isinstance(sample, Path)]
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the samples are .wav files."""
+        return any(path.suffix.lower() == SOUND for path in self.paths)
+
     def where(self, i: int) -> str:
         sample = self._samples[i]
         return str(sample) if isinstance(sample, Path) else f"{self._name}[{i}]"
@@ -61,24 +73,26 @@ class Items:
     def image(self, i: int) -> Path | Image.Image | None:
         sample = self._samples[i]
         if isinstance(sample, Path):
-            return None if sample.suffix.lower() == ".npy" else sample
+            return None if sample.suffix.lower() in (".npy", SOUND) else sample
         return sample if isinstance(sample, Image.Image) else None
 
     def array(self, i: int) -> np.ndarray:
         sample = self._samples[i]
-        return _load_npy(sample) if isinstance(sample, Path) else np.asarray(sample)
+        if not isinstance(sample, Path):
+            return np.asarray(sample)
+        return self._ears(sample) if sample.suffix.lower() == SOUND else _load_npy(sample)
 
 
 class Stack:
     """One array [n, ...] of samples: a .npy mapped from its file, or a .npz's array, which is held in memory."""
 
-    def __init__(self, path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> None:
+    def __init__(self, path: Path, array: np.ndarray, labels: Sequence[Any] | None = None) -> None:
         self.labels = labels
+        self.whole = array
         self._path = path
-        self._array = array
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self.whole)
 
     def where(self, i: int) -> str:
         return f"{self._path}[{i}]"
@@ -87,33 +101,33 @@ class Stack:
         return None
 
     def array(self, i: int) -> np.ndarray:
-        return np.asarray(self._array[i])
+        return np.asarray(self.whole[i])
 
 
-def open_source(path: Path, input_name: str, shape: tuple[int, ...]) -> Source:
-    """The source that ``path`` is; InputError with what was found and what is allowed."""
+def open_source(path: Path, input_name: str, shape: tuple[int, ...], ears: Ears = deaf) -> Source:
+    """The source that ``path`` is; InputError with what was found and what is allowed. ears: of .wav files."""
     if path.is_dir():
-        return _folder(path)
+        return _folder(path, ears)
     if not path.exists():
         raise InputError("no such file or folder", where=str(path))
     if not path.is_file():
         raise InputError("is neither a folder nor a regular file", where=str(path))
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        return _csv(path)
+        return _csv(path, ears)
     if suffix in (".txt", ".lst"):
-        return _list(path)
+        return _list(path, ears)
     if suffix == ".npz":
         return _npz(path, input_name)
     if suffix == ".npy":
         array = _load_npy(path)
         return Items([path]) if is_one(array, shape) else _stack(path, array)
-    if suffix in SUFFIXES:
-        return Items([path])
+    if suffix in SUFFIXES or suffix == SOUND:
+        return Items([path], ears=ears)
     raise InputError(
         f"a file of type {suffix or '(none)'}",
         where=str(path),
-        hint=f"allowed: a folder, .csv, .txt, .npy, .npz, or an image ({' '.join(SUFFIXES)})",
+        hint=f"allowed: a folder, .csv, .txt, .npy, .npz, .wav, or an image ({' '.join(SUFFIXES)})",
     )
 
 
@@ -132,31 +146,33 @@ def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
     return picture or array.shape in (shape, shape[1:])
 
 
-def _folder(path: Path) -> Items:
+def _folder(path: Path, ears: Ears = deaf) -> Items:
     entries = [p for p in path.iterdir() if not p.name.startswith(".")]
     folders = [p for p in entries if p.is_dir()]
     entries += [p for folder in folders for p in folder.iterdir() if not p.name.startswith(".")]
     files = sorted((p for p in entries if p.is_file()), key=lambda p: p.relative_to(path).parts)
     pictures = [p for p in files if p.suffix.lower() in SUFFIXES]
     arrays = [p for p in files if p.suffix.lower() == ".npy"]
-    if pictures and arrays:
-        raise InputError(f"{len(pictures)} images and {len(arrays)} .npy files; one kind is allowed", where=str(path))
-    found = pictures or arrays
+    sounds = [p for p in files if p.suffix.lower() == SOUND]
+    kinds = [f"{len(one)} {name}" for one, name in ((pictures, "images"), (arrays, ".npy"), (sounds, SOUND)) if one]
+    if len(kinds) > 1:
+        raise InputError(f"{' and '.join(kinds)} files; one kind is allowed", where=str(path))
+    found = pictures or arrays or sounds
     if not found:
-        kinds = Counter(p.suffix.lower() or p.name for p in files)
-        what = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items())[:LISTED]) or "nothing"
+        others = Counter(p.suffix.lower() or p.name for p in files)
+        what = ", ".join(f"{n} {kind}" for kind, n in sorted(others.items())[:LISTED]) or "nothing"
         raise InputError(
             f"no images in the folder (found: {what})",
             where=str(path),
-            hint=f"allowed: {' '.join(SUFFIXES)}, or .npy arrays; folders in it are read one level deep",
+            hint=f"allowed: {' '.join(SUFFIXES)}, .npy arrays, or .wav; folders in it are read one level deep",
         )
     # A folder's name is its samples' label only where it is a number: other names have no order to rely on.
     classes = [p.parent.name for p in found]
     labelled = all(p.parent != path and name.isdecimal() for p, name in zip(found, classes, strict=True))
-    return Items(found, [int(name) for name in classes] if labelled else None)
+    return Items(found, [int(name) for name in classes] if labelled else None, ears=ears)
 
 
-def _csv(path: Path) -> Items:
+def _csv(path: Path, ears: Ears = deaf) -> Items:
     rows = csv.reader(read_text(path, "list of files").splitlines())
     header = [cell.strip() for cell in next(_csv_rows(rows, path), [])]
     if "file" not in header:
@@ -176,7 +192,7 @@ def _csv(path: Path) -> Items:
             except ValueError:
                 message = f"the label {row[label_at]!r} is not a class number"
                 raise InputError(message, where=f"{path}:{rows.line_num}") from None
-    return Items(_resolve(path, entries), None if label_at is None else labels)
+    return Items(_resolve(path, entries), None if label_at is None else labels, ears=ears)
 
 
 def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
@@ -187,9 +203,9 @@ def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
         raise InputError(f"not a readable .csv file: {error}", where=f"{path}:{rows.line_num}") from None
 
 
-def _list(path: Path) -> Items:
+def _list(path: Path, ears: Ears = deaf) -> Items:
     lines = [(i, line.strip()) for i, line in enumerate(read_text(path, "list of files").splitlines(), 1)]
-    return Items(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]))
+    return Items(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]), ears=ears)
 
 
 def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
@@ -205,11 +221,11 @@ def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
             where=str(path),
             hint="paths are relative to the list's folder",
         )
-    arrays = sum(file.suffix.lower() == ".npy" for _, _, file in resolved)
-    if arrays not in (0, len(resolved)):
-        raise InputError(
-            f"{arrays} .npy and {len(resolved) - arrays} other files; one kind is allowed", where=str(path)
-        )
+    for suffix in (".npy", SOUND):
+        count = sum(file.suffix.lower() == suffix for _, _, file in resolved)
+        if count not in (0, len(resolved)):
+            others = len(resolved) - count
+            raise InputError(f"{count} {suffix} and {others} other files; one kind is allowed", where=str(path))
     return [file for _, _, file in resolved]
 
 
@@ -244,7 +260,7 @@ def _npz(path: Path, input_name: str) -> Source:
         raise InputError(f"not a readable .npz file: {_reason(error)}", where=str(path)) from None
     if labels is None:
         return _stack(path, array)
-    if labels.ndim != 1 or labels.shape != array.shape[:1] or labels.dtype.kind not in "iu":
+    if labels.ndim not in (1, 2) or labels.shape[:1] != array.shape[:1] or labels.dtype.kind not in "iu":
         raise InputError(
             f"labels of {labels.dtype} {list(labels.shape)}; integers {list(array.shape[:1])} are allowed",
             where=str(path),

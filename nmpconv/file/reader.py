@@ -5,6 +5,7 @@ Checks identifier, version, checksum and structure; whether the ops can run is f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
@@ -99,6 +100,17 @@ class Model:
     def weights_bytes(self) -> int:
         """Bytes of all constants: weights, biases and tables."""
         return sum(t.data.nbytes for t in self.tensors if t.data is not None)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the conversion was told, by the names of its options; {} where the file does not say. Anybody may have
+        written it.
+        """
+        try:
+            found = json.loads(self.metadata.get("config", ""))
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 def read(source: Path | str | bytes | memoryview) -> Model:

@@ -16,7 +16,7 @@ from PIL import Image
 from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.frontend.read import read
 from nmpconv.html.charts import Bars, of_integers
 from nmpconv.metrics import sqnr_db, top_k
@@ -78,6 +78,8 @@ def judge(
     found: list[tuple[tuple[float, ...], int, Sample]] = []
     for i in range(count):
         sample = feed[i]
+        if feed.begins(i):
+            net.reset()
         _run(net, feed.integers(sample), counts)
         ours = fixed.dequantize(_output(net), net.outputs[0].exponent).ravel()
         theirs = None if engine is None else engine.run(feed.floats(sample))[net.outputs[0].name].ravel()
@@ -95,6 +97,8 @@ def judge(
 
 
 def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
+    if net.has_states:
+        raise UsageError("a file with states is judged by `nmpconv eval`", where="--reference", hint="leave it out")
     proto, name = read(reference), net.outputs[0].name
     if missing := [name for name in feed.shapes() if name not in [value.name for value in proto.graph.input]]:
         raise InputError(f"the reference has no input {missing[0]!r}", where=str(reference))
@@ -127,11 +131,12 @@ def _sample(
 ) -> Sample:
     port = net.outputs[0]
     ranked = sum(dim > 1 for dim in port.shape) == 1
-    label = "" if feed.labels is None else _class(port.labels, feed.labels[i])
+    label = None if feed.labels is None else feed.labels[i]
     db = None if theirs is None or theirs.size != ours.size else sqnr_db(theirs, ours)
     picture = next((_png(x) for x in sample.values() if x.dtype == np.uint8 and x.ndim == 3), "")
     floats = () if theirs is None or not ranked else _ranks(port.labels, theirs)
-    return Sample(_short(feed.paths[i]), label, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
+    named = "" if label is None else _class(port.labels, label)
+    return Sample(_short(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
 
 
 def _badness(sample: Sample, ours: np.ndarray) -> tuple[float, ...]:

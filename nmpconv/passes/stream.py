@@ -16,7 +16,7 @@ no padding in front, the first ones are of times before the stream, and every la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,29 +27,9 @@ from nmpconv.ops import OPS
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.window import is_padded
+from nmpconv.streams import Stream, parse
 
-KEYS = ("axis", "hop", "input")
-FORM = "axis=2,hop=4, and input=NAME where there are several"
 SIDES = {1: ("h", "top", "bottom"), 2: ("w", "left", "right")}  # axis of [N,H,W,C]: names of parameters
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Which axis of which input is time ('': the only input), and how many frames a call takes."""
-
-    axis: int
-    hop: int
-    input: str = ""
-
-
-def parse(text: str) -> Stream:
-    """'axis=2,hop=4' or 'axis=2,hop=4,input=NAME'. Raises UsageError."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    found = {key: value for key, _, value in pairs}
-    numbers = {key: found.get(key, "") for key in KEYS[:2]}
-    if len(found) != len(pairs) or not set(found) <= set(KEYS) or not all(n.isdecimal() for n in numbers.values()):
-        raise UsageError(f"{text!r} is no stream", where="--stream", hint=FORM, found=text, allowed=FORM)
-    return Stream(int(numbers["axis"]), int(numbers["hop"]), found.get("input", ""))
 
 
 class Timed(NamedTuple):
@@ -80,7 +60,7 @@ Rule = Callable[[Node, Graph, int], "int | Sliding | None"]
 
 
 def run(graph: Graph, text: str | None) -> Graph:
-    """The step, or the graph itself without a text. text: see `parse`.
+    """The step, or the graph itself without a text. text: see `streams.parse`.
 
     Raises UsageError for a stream that the inputs do not have, Unsupported for what cannot be streamed.
     """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 
@@ -40,22 +41,38 @@ class Timing:
         return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
 
 
-def measure(net: Net, *, runs: int | None, warmup: int, progress: Progress = silent) -> Timing:
-    """Times runs of the net on fixed random inputs, after ``warmup`` ones that do not count.
+def measure(
+    net: Net,
+    *,
+    runs: int | None,
+    warmup: int,
+    sequences: Sequence[Sequence[Sequence[np.ndarray]]] | None = None,
+    progress: Progress = silent,
+) -> Timing:
+    """Times runs of the net, after ``warmup`` ones that do not count.
 
-    runs: None for as many as fit into SECONDS, within RUNS_MIN and RUNS_MAX.
+    runs: None for as many as fit into SECONDS, within RUNS_MIN and RUNS_MAX. sequences: what it runs on, call after
+    call and again from the start; states begin anew with each sequence. None: random inputs.
     """
-    inputs = _inputs(net)
+    calls = _calls(net, sequences or [[_inputs(net)]])
     for i in range(warmup):
-        _time(net, inputs)
+        _time(net, next(calls))
         progress("warm up", i + 1, warmup)
     if runs is None:
-        runs = int(np.clip(SECONDS / max(_time(net, inputs), 1e-6), RUNS_MIN, RUNS_MAX))
+        runs = int(np.clip(SECONDS / max(_time(net, next(calls)), 1e-6), RUNS_MIN, RUNS_MAX))
+    calls = _calls(net, sequences or [[_inputs(net)]])
     latencies = []
     for i in range(runs):
-        latencies.append(_time(net, inputs))
+        latencies.append(_time(net, next(calls)))
         progress("measure", i + 1, runs)
     return Timing(tuple(latencies), tuple(net.profile(min(runs, PROFILED))))
+
+
+def _calls(net: Net, sequences: Sequence[Sequence[Sequence[np.ndarray]]]) -> Iterator[Sequence[np.ndarray]]:
+    """The inputs of one call after another, without an end."""
+    for sequence in cycle(sequences):
+        net.reset()
+        yield from sequence
 
 
 def _time(net: Net, inputs: Sequence[np.ndarray]) -> float:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nmpconv.data import boxes
+from nmpconv.data import audio, boxes
+from nmpconv.data.audio import FrontEnd, ears
+from nmpconv.data.frames import open_frames
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.errors import InputError, UsageError
 from nmpconv.run.runtime import Net
+from nmpconv.streams import Stream, parse
 
 Arrays = dict[str, np.ndarray]
 
 
 class Feed:
-    """Samples for every input of a model, prepared as the file says.
+    """Samples for every input of a model, prepared as the file says. Of a model with states they are calls in their
+    order, and ``starts`` has where sequences begin among them: states begin anew there.
 
+    labels: of the samples; of a call None where only the last one of its sequence has a label.
     max_pixels: see `nmpconv.data.images.load`. limit: most samples that are taken of an iterable. Raises UsageError for
     sources that do not fit the inputs' names, InputError for what cannot be fed.
     """
@@ -26,6 +32,8 @@ class Feed:
         self, net: Net, sources: Mapping[str, Data], max_pixels: int | None = None, limit: int | None = None
     ) -> None:
         self._ports = {port.name: port for port in net.inputs}
+        self._states, self.stream, self._front = net.has_states, stream_of(net), _front_of(net)
+        self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
@@ -42,11 +50,33 @@ class Feed:
             raise InputError(f"the inputs have different numbers of samples ({found})")
         first = self._samples[names[0]]
         self._first = first
+        self._where = str(sources[names[0]]) if isinstance(sources[names[0]], str | Path) else "data"
+        self._first_calls: frozenset[int] = frozenset(self.starts or ())
         self.paths: list[str] = first.paths
-        self.labels: tuple[int, ...] | None = next((s.labels for s in self._samples.values() if s.labels), None)
+        labels = (s.labels for s in self._samples.values())
+        self.labels: tuple[int | None, ...] | None = next((found for found in labels if found), None)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def begins(self, i: int) -> bool:
+        """Whether states begin anew with sample i."""
+        return self.starts is None or i in self._first_calls
+
+    def calls(self, limit: int | None) -> int:
+        """How many samples there are in at most ``limit`` of them, or of sequences of them."""
+        if limit is None or self.starts is None:
+            return min(len(self), limit or len(self))
+        return self.starts[limit] if limit < len(self.starts) else len(self)
+
+    @property
+    def sequences(self) -> list[tuple[str, int, int]]:
+        """Of samples that belong together: what they are called, the first one, and the one after the last."""
+        if self.starts is None:
+            return [(path, i, i + 1) for i, path in enumerate(self.paths)]
+        ends = [*self.starts[1:], len(self)]
+        names = [self._where if len(ends) == 1 else f"{self._where}, sequence {i}" for i in range(len(ends))]
+        return list(zip(names, self.starts, ends, strict=True))
 
     def __getitem__(self, i: int) -> Arrays:
         """Sample i as it was read, by input."""
@@ -84,7 +114,18 @@ class Feed:
     def _open(self, name: str, source: Data, max_pixels: int | None, limit: int | None) -> Samples:
         port = self._ports[name]
         shape = port.source_shape or port.shape
-        samples = open_samples(source, shape, port.preprocess, input_name=name, max_pixels=max_pixels, limit=limit)
+        axis = self.stream.axis if self.stream and self.stream.input in ("", name) else None
+        if self._states:
+            given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit}
+            samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **given)
+            if self.starts not in (None, starts):
+                raise InputError(f"the sequences of {name!r} and of another input differ in length")
+            self.starts = starts
+        else:
+            heard = ears(self._front, shape, None)
+            samples = open_samples(
+                source, shape, port.preprocess, input_name=name, max_pixels=max_pixels, limit=limit, ears=heard
+            )
         where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:
             raise InputError(
@@ -101,8 +142,31 @@ class Feed:
         return samples
 
 
-def given(net: Net, sources: Mapping[str, Data]) -> list[list[np.ndarray]]:
-    """All samples, each as the integers of every input, in their order."""
+def stream_of(net: Net) -> Stream | None:
+    """The stream that the file is a step of, if it says so."""
+    text = net.model.config.get("stream")
+    try:
+        found = parse(text) if isinstance(text, str) else None
+    except UsageError:
+        return None
+    ports = [p for p in net.inputs if found is not None and found.input in ("", p.name)]
+    fits = bool(ports) and found is not None and found.axis < len(ports[0].source_shape or ports[0].shape)
+    return found if fits else None
+
+
+def _front_of(net: Net) -> FrontEnd | None:
+    """What makes inputs of sound, if the file says it."""
+    text = net.model.config.get("audio")
+    try:
+        return audio.parse(text) if isinstance(text, str) else None
+    except UsageError:
+        return None
+
+
+def given(net: Net, sources: Mapping[str, Data]) -> list[list[list[np.ndarray]]]:
+    """All samples, each as the integers of every input, in their order; by sequence, where there are states."""
     feed = Feed(net, sources)
     samples = [feed.integers(feed[i]) for i in range(len(feed))]
-    return [[sample[port.name] for port in net.inputs] for sample in samples]
+    arrays = [[sample[port.name] for port in net.inputs] for sample in samples]
+    starts = range(len(arrays)) if feed.starts is None else feed.starts
+    return [arrays[a:b] for a, b in zip(starts, [*starts[1:], len(arrays)], strict=True)]

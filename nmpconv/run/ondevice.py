@@ -20,6 +20,7 @@ from nmpconv.run.runtime import Net
 Arrays = list[np.ndarray]
 
 SHOWN = 8  # differing values in a message
+STREAM_CALLS = 4  # of a net with states that are verified where nobody gives any
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ def load(device: Device, net: Net, data: bytes) -> tuple[Upload, Loaded]:
     return device.load(data, [op.macs for op in net.model.ops], keeps=net.has_states)
 
 
+def restart(device: Device, net: Net) -> None:
+    """States begin anew on both sides."""
+    net.reset()
+    device.restart()
+
+
 def run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     """The outputs of one inference on the device, which may be reset meanwhile, where it keeps no states. inputs: what
     `Net.run` takes.
@@ -133,29 +140,32 @@ def measure(
     device: Device,
     net: Net,
     data: bytes,
-    cases: Sequence[Sequence[np.ndarray]],
+    sequences: Sequence[Sequence[Sequence[np.ndarray]]],
     *,
     runs: int,
     progress: Progress = silent,
 ) -> Measured:
-    """Verifies every case, then counts runs of the last one."""
+    """Verifies every call of every sequence, with which states begin anew, then counts runs of the last call."""
     upload, loaded = load(device, net, data)
-    for i, inputs in enumerate(cases):
-        verify(device, net, inputs)
-        progress("verify", i + 1, len(cases))
+    count, done = sum(map(len, sequences)), 0
+    for sequence in sequences:
+        restart(device, net)
+        for inputs in sequence:
+            verify(device, net, inputs)
+            done += 1
+            progress("verify", done, count)
     counts = []
     for i in range(runs):
         counts.append(device.run().ticks)
         progress("measure", i + 1, runs)
     ops = device.profile(len(net.model.ops))
     worth = counter(device.hello, device.name)
-    return Measured(device.hello, upload, loaded, worth, tuple(counts), tuple(ops), len(cases))
+    return Measured(device.hello, upload, loaded, worth, tuple(counts), tuple(ops), count)
 
 
 def first_difference(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> tuple[int, Difference] | None:
     """The first op whose output differs, by digests, and where it does; None when all are equal. States begin anew."""
-    net.reset()
-    device.restart()
+    restart(device, net)
     device.set_inputs(_bytes(net, inputs))
     tensors = [op.outputs[0] for op in net.model.ops]
     theirs = device.digests(tensors)
@@ -180,6 +190,13 @@ def difference(tensor: int, got: np.ndarray, wanted: np.ndarray) -> Difference |
         return None
     first = tuple((int(i), int(got.ravel()[i]), int(wanted.ravel()[i])) for i in places[:SHOWN])
     return Difference(tensor, len(places), got.size, first)
+
+
+def sequences(net: Net) -> list[list[Arrays]]:
+    """`cases`, as `measure` takes them: of a net with states one sequence, of several calls."""
+    if not net.has_states:
+        return [[case] for case in cases(net)]
+    return [[case for seed in range(STREAM_CALLS) for case in cases(net, seed)]]
 
 
 def cases(net: Net, seed: int = 0) -> list[Arrays]:

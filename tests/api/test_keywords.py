@@ -129,8 +129,8 @@ def test_older_names_are_keywords_still() -> None:
     with pytest.raises(UsageError, match="0 is not allowed; allowed: 1 and more") as error:
         nmpconv.convert("model.onnx", calib_limit=0)  # type: ignore[call-arg]
     assert error.value.where == "limit"
-    with pytest.raises(UsageError, match="is for --device"):
-        nmpconv.bench("model.nmp", input="images")  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="older name of data"):
+        nmpconv.bench("model.nmp", data="images", input="images")  # type: ignore[call-arg]
 
 
 WRONG: dict[str, list[Any]] = {

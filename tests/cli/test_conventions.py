@@ -109,7 +109,7 @@ def test_older_names_are_hidden_aliases(cli) -> None:
     assert ran.code == 0
     new = cli("convert", "model.onnx", "--data", "images", "--limit", 6, "--json")
     assert ran.json == new.json
-    assert "--data is for --device" in cli("bench", "model.nmp", "--input", "images").err
+    assert cli("bench", "model.nmp", "--runs", 2, "--input", "images").code == 0
     assert all("--calib" not in cli(command, "-h").out for command in COMMANDS)
 
 

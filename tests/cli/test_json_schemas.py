@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import cli_files
+import numpy as np
 import onnx
 import pytest
+from onnx_text import build
 
+import nmpconv
 from nmpconv.cli import main
 from nmpconv.device import simulator
 
@@ -50,13 +53,18 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         LABELLED,
         (*LABELLED, "--reference", "model.onnx", "--metric", "psnr"),
         ("eval", "model.nmp", "--data", "images"),
+        ("eval", "step.nmp", "--data", "frames.npy"),
     ],
     "export": [("export", "made.nmp")],
     "init": [("init", "model.onnx", "-o", "new.toml")],
     "inspect": [("inspect", "model.nmp"), ("inspect", "made.nmp", "--target", "cortex-m4")],
     "ops": [("ops",)],
     "report": [("report", "made.nmp"), ("report", "model.nmp", "made.nmp", "-o", "two.html")],
-    "run": [("run", "model.nmp", "images"), ("run", "model.nmp", "images", "-o", "y.npz")],
+    "run": [
+        ("run", "model.nmp", "images"),
+        ("run", "model.nmp", "images", "-o", "y.npz"),
+        ("run", "step.nmp", "frames.npy"),
+    ],
 }
 
 
@@ -76,6 +84,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., st
     data = '[data]\ncalibration = "images"\ntest = "labels.csv"\n'
     for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
         (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
+    np.save(here / "frames.npy", np.random.default_rng(0).normal(size=(3, 1, 4)).astype(np.float32))
+    build("(float[1,4] x, float[1,4] last) => (y) { m = Tanh(last) y = Add(m, x) }", 13, here / "filter.onnx")
+    nmpconv.convert(here / "filter.onnx", here / "frames.npy", state=["y=last"], labels=list("abcd")).save(
+        here / "step.nmp"
+    )
     vectors = ["--test-vectors", "1", "-q"]
     assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
     with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough

@@ -55,8 +55,8 @@ def test_from_run_to_run(line: Program) -> None:
 
 def test_verified_call_by_call(line: Program) -> None:
     net, device = load(DATA), Device(line)
-    found = ondevice.measure(device, net, DATA, [[x] for x in FRAMES], runs=2)
-    assert found.verified == len(FRAMES)
+    found = ondevice.measure(device, net, DATA, [[[x] for x in FRAMES]] * 2, runs=2)
+    assert found.verified == 2 * len(FRAMES)
     assert ondevice.first_difference(device, net, [FRAMES[0]]) is None
 
 

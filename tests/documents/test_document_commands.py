@@ -41,6 +41,12 @@ GRU = """(float[1,1,4] x, float[1,1,6] h_in) => (float[1,1,6] h_out, float[1,1,3
   <float[1,18,4] w, float[1,18,6] r, float[1,36] b, float[6,3] o> {
   s, h_out = GRU<hidden_size=6>(x, w, r, b, , h_in)  y = MatMul(h_out, o)
 }"""
+# A stream of four windows, and a WAV file.
+HELLO = (
+    'import numpy as np, wave; x = np.load("windows.npy"); np.save("long.npy", np.concatenate(x[:4], 1)[None]);'
+    ' f = wave.open("hello.wav", "wb"); f.setparams((1, 2, 8000, 0, "NONE", ""));'
+    ' f.writeframes(np.random.default_rng(0).integers(-999, 999, 16000).astype("<i2"))'
+)
 # Flags of other programs that the documents name.
 FOREIGN = {"--bless"}
 
@@ -74,7 +80,8 @@ def of_usage(shell: Shell) -> None:
         np.save(here / "sequences" / f"{number}.npy", steps)
     for command in (
         "nmpconv convert yolox.onnx --data photos --std 255 -q",
-        "python sounds.py data && mv data/calib.npy windows.npy",
+        "python sounds.py data && mv data/calib.npy windows.npy && mv data/test.npz .",
+        f"python -c '{HELLO}'",
         "nmpconv convert model.onnx --data images --std 255 -q -o model.nmp && cp model.nmp before.nmp",
         "nmpconv convert model.onnx --data images --std 255 --bits 16 -q -o after.nmp",
     ):

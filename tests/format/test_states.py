@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import nets
 import numpy as np
 import pytest
+from onnx_text import build
 
 from nmpconv import _nmp
 from nmpconv.accuracy import evaluate
@@ -103,10 +105,11 @@ def test_files_without_states_are_as_before() -> None:
     assert not runtime.load(data).has_states
 
 
-def test_no_accuracy_by_samples() -> None:
+def test_no_reference_where_the_file_does_not_say_what_its_states_are(tmp_path: Path) -> None:
     net = runtime.load(to_bytes(nets.placed(leaky()), {}))
-    with pytest.raises(UsageError, match="depends on those before it"):
-        evaluate(net, {"": "unread"})
+    build("(float[1,20] x, float[1,20] s) => (y) { y = Add(x, s) }", 14, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="does not say which outputs"):
+        evaluate(net, {"": np.zeros((3, 1, 20), np.float32)}, reference=tmp_path / "m.onnx")
 
 
 X, S, M, H, Y = 0, 1, 3, 4, 7  # tensors of the file

@@ -1,0 +1,154 @@
+"""Sound as the input of a model: WAV files, and the front end that makes frames of their samples.
+
+A front end is written down as 'rate=8000,window=512,hop=256,bands=24'; the samples are from -1 to 1, rate of them a
+second. Frame i is the logarithm of the energy in each band, log(energy + floor), of ``window`` samples from i * hop on,
+under a Hann window. Bands are triangles at equal distances on the mel scale 2595 * log10(1 + f / 700) (O'Shaughnessy,
+1987), from ``low`` to ``high`` Hz. With a rate alone, a frame is a sample.
+"""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from nmpconv.errors import InputError, UsageError
+from nmpconv.files import open_file
+
+SUFFIX = ".wav"
+FORM = "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001; or rate=16000 for samples"
+WHOLE = ("rate", "window", "hop", "bands")
+WINDOW_MAX, BANDS_MAX = 1 << 16, 4096
+
+Ears = Callable[[Path], np.ndarray]
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """window, hop: samples; 0 where a frame is a sample. low, high: Hz."""
+
+    rate: int
+    window: int = 0
+    hop: int = 0
+    bands: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    floor: float = 1e-3
+
+    @property
+    def width(self) -> int:
+        """Numbers of a frame."""
+        return self.bands or 1
+
+    def frames(self, samples: np.ndarray) -> np.ndarray:
+        """float32 [frames, width] of samples [n]; those at the end that fill no window are left out."""
+        if not self.bands:
+            return np.asarray(samples, np.float32)[:, None]
+        count = max(0, (len(samples) - self.window) // self.hop + 1)
+        cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop] if count else samples[:0]
+        hann, filters = np.hanning(self.window), self._filters()
+        found = np.empty((count, self.bands), np.float32)
+        for i in range(count):
+            energy = (np.abs(np.fft.rfft(cut[i] * hann)) ** 2) @ filters
+            found[i] = np.log(energy + self.floor)
+        return found
+
+    def _filters(self) -> np.ndarray:
+        """[window / 2 + 1, bands]: the triangles."""
+        low, high = (2595 * np.log10(1 + f / 700) for f in (self.low, self.high))
+        edges = 700 * (10 ** (np.linspace(low, high, self.bands + 2) / 2595) - 1)
+        hertz = np.fft.rfftfreq(self.window, 1 / self.rate)[:, None]
+        rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
+        fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
+        return np.maximum(0, np.minimum(rise, fall))
+
+
+def parse(text: str) -> FrontEnd:
+    """Raises UsageError for a text that is no front end."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    given = {key.strip(): value for key, _, value in pairs}
+    wrong = UsageError(f"{text!r} is no front end", where="--audio", hint=FORM, found=text, allowed=FORM)
+    if len(given) != len(pairs) or "rate" not in given or not set(given) <= {one.name for one in fields(FrontEnd)}:
+        raise wrong
+    try:
+        numbers = {key: int(value) if key in WHOLE else float(value) for key, value in given.items()}
+    except ValueError:
+        raise wrong from None
+    found = FrontEnd(**{"high": numbers["rate"] / 2, **numbers})  # type: ignore[arg-type]
+    told = set(WHOLE) & set(given)
+    framed = 2 <= found.window <= WINDOW_MAX and found.hop >= 1 and 1 <= found.bands <= BANDS_MAX and found.floor > 0
+    if found.rate < 1 or not (set(given) == {"rate"} or (told == set(WHOLE) and framed)):
+        raise wrong
+    if not 0 <= found.low < found.high <= found.rate / 2:
+        raise UsageError(f"bands from {found.low:g} to {found.high:g} Hz", where="--audio", hint="low < high <= rate/2")
+    return found
+
+
+def read_wav(path: Path, rate: int) -> np.ndarray:
+    """float32 [n] from -1 to 1: the samples of a WAV file of PCM, channels averaged.
+
+    InputError for another file, or another number of samples a second than ``rate``.
+    """
+    try:
+        with open_file(path) as (file, _), wave.open(file) as sound:
+            channels, width, found = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
+            data = sound.readframes(sound.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise InputError(
+            f"not a readable .wav file: {error or 'it ends early'}", where=str(path), hint="PCM of 8 to 32 bits"
+        ) from None
+    if found != rate:
+        raise InputError(
+            f"{found} samples a second; the model takes {rate}", where=str(path), hint="resample it with a sound editor"
+        )
+    data = data[: len(data) // (channels * width) * channels * width]
+    if width == 1:
+        whole = np.frombuffer(data, np.uint8).astype(np.float64) - 128
+    else:  # the highest bytes of 32 bits
+        wide = np.zeros((len(data) // width, 4), np.uint8)
+        wide[:, 4 - width :] = np.frombuffer(data, np.uint8).reshape(-1, width)
+        whole = wide.view("<i4")[:, 0] / 2.0 ** (32 - 8 * width)
+    return np.asarray(whole.reshape(-1, channels).mean(1) / 2 ** (8 * width - 1), np.float32)
+
+
+def ears(front: FrontEnd | None, shape: Sequence[int], axis: int | None) -> Ears:
+    """What makes an input of a WAV file: of ``shape`` (batch 1), but with all frames of the file along time.
+
+    axis: the one of time; None: the last one that leaves a frame's numbers to the others.
+    """
+    return deaf if front is None else lambda path: _along(front, path, tuple(shape), axis)
+
+
+def deaf(path: Path) -> np.ndarray:
+    """The ears of a model whose file has no front end: InputError."""
+    raise InputError(
+        "the model does not say how sound becomes its input",
+        where=str(path),
+        hint="convert it with --audio rate=...,window=...,hop=...,bands=..., or give a .npy of its frames",
+    )
+
+
+def time_axis(front: FrontEnd, shape: Sequence[int], axis: int | None) -> int:
+    """The axis of time of an input. Raises UsageError where the front end does not fit."""
+    rests = [[size for other, size in enumerate(shape) if other != i] for i in range(len(shape))]
+    fits = [i for i, rest in enumerate(rests) if max(rest, default=1) == prod(rest) == front.width]
+    if (axis is None and not fits) or (axis is not None and axis not in fits):
+        raise UsageError(
+            f"frames of {front.width} number{'s' * (front.width > 1)} do not fit an input of {list(shape)}",
+            where="--audio",
+            hint="one axis is time, one has the bands",
+        )
+    return fits[-1] if axis is None else axis
+
+
+def _along(front: FrontEnd, path: Path, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    frames, axis = front.frames(read_wav(path, front.rate)), time_axis(front, shape, axis)
+    if not len(frames):
+        raise InputError(f"it is shorter than a window of {front.window} samples", where=str(path))
+    bands = next((i for i, size in enumerate(shape) if size > 1 and i != axis), axis)
+    whole = (*shape[:axis], len(frames), *shape[axis + 1 :])
+    return (frames.T if bands < axis else frames).reshape(whole)

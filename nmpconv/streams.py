@@ -1,0 +1,29 @@
+"""How a stream is written down: `convert --stream`, and the files that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nmpconv.errors import UsageError
+
+KEYS = ("axis", "hop", "input")
+FORM = "axis=2,hop=4, and input=NAME where there are several"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Which axis of which input is time ('': the only input), and how many frames a call takes."""
+
+    axis: int
+    hop: int
+    input: str = ""
+
+
+def parse(text: str) -> Stream:
+    """'axis=2,hop=4' or 'axis=2,hop=4,input=NAME'. Raises UsageError."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    found = {key: value for key, _, value in pairs}
+    numbers = {key: found.get(key, "") for key in KEYS[:2]}
+    if len(found) != len(pairs) or not set(found) <= set(KEYS) or not all(n.isdecimal() for n in numbers.values()):
+        raise UsageError(f"{text!r} is no stream", where="--stream", hint=FORM, found=text, allowed=FORM)
+    return Stream(int(numbers["axis"]), int(numbers["hop"]), found.get("input", ""))
