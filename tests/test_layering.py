@@ -108,6 +108,7 @@ PARTS: dict[str, set[str]] = {
         *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
         "targets",
     },
+    "explorer": {"errors", "file", "files", "run"},
     "project": {"data", "errors", "files"},
     "api": {
         *(
@@ -145,6 +146,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cli": {"rich", "typer"},
     "data": {"PIL"},
     "device": {"cobs", "serial"},
+    "explorer": {"model_explorer"},
     "file": {"flatbuffers"},
     "files": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
     "frontend": {"onnx"},

@@ -38,6 +38,7 @@ navigation = NAVIGATION = {
             "docs/reference/cli",
             "docs/reference/api",
             "docs/reference/json",
+            "docs/reference/tools",
             "OPS",
             "schema/FORMAT",
             "interpreter/firmware/PROTOCOL",

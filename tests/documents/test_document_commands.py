@@ -33,6 +33,7 @@ ELSEWHERE = {
 }
 TOOLS = {
     r"\bgcc ": "gcc",
+    r"\bflatc ": "flatc",
     r"\bcmake ": "cmake",
     r"device build mps2|sim:mps2": "arm-none-eabi-gcc",
     r"sim:mps2": "qemu-system-arm",
@@ -89,12 +90,18 @@ def of_usage(shell: Shell) -> None:
         assert code == 0, said
 
 
+def of_schema(shell: Shell) -> None:
+    """The folder of the schema, and flatc's output of its samples in it."""
+    shutil.copytree(ROOT / "schema", shell.folder, dirs_exist_ok=True)
+
+
 BEGIN: dict[str, Callable[[Shell], None]] = {
     "README.md": copy("shapes"),
     "docs/arithmetic.md": copy("shapes"),
     "docs/firmware.md": copy("shapes"),
     "docs/memory.md": copy("shapes"),
     "docs/python.md": of_usage,
+    "docs/reference/tools.md": of_schema,
     "docs/reports.md": of_usage,
     "docs/tutorials/accuracy.md": copy("shapes"),
     "docs/tutorials/audio.md": copy("sounds"),
