@@ -28,6 +28,7 @@ navigation = NAVIGATION = {
         ],
         "How to": [
             "docs/usage",
+            "docs/streams",
             "docs/python",
             "docs/reports",
             "docs/firmware",

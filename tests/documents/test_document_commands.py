@@ -62,7 +62,7 @@ def copy(name: str) -> Callable[[Shell], None]:
 
 
 def of_usage(shell: Shell) -> None:
-    """What the commands of usage.md, python.md and reports.md name."""
+    """What the commands of usage.md, streams.md, python.md and reports.md name."""
     here = shell.folder
     copy("shapes")(shell)
     for source, name in (("calib", "images"), ("test", "photos")):
@@ -103,6 +103,7 @@ BEGIN: dict[str, Callable[[Shell], None]] = {
     "docs/python.md": of_usage,
     "docs/reference/tools.md": of_schema,
     "docs/reports.md": of_usage,
+    "docs/streams.md": of_usage,
     "docs/tutorials/accuracy.md": copy("shapes"),
     "docs/tutorials/audio.md": copy("sounds"),
     "docs/tutorials/board.md": copy("shapes"),
