@@ -22,7 +22,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import head, mean_db, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, powers, steps, untie, widths
+from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, pieces, powers, steps, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.exponents import Method
@@ -145,6 +145,7 @@ class Fitter:
         untied, stats, bits = untie.run(graph, stats, bits)
         trace(untied, "FLOAT", "untie")
         chosen = trace(exponents.run(untied, stats, bits, self._method, self.choices), "RANGED", "exponents")
+        chosen = trace(pieces.run(chosen, stats), "RANGED", "pieces")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
         evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()

@@ -74,6 +74,7 @@ NEAR = np.linspace(-16.0, 16.0, 4097)
 PERIODIC = {"sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "tan": ANY}  # bounds of functions that have extremes everywhere
 
 COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
+EXACT = 16  # that of one with a sample at every integer
 PIECE_MAX = 0.25  # steps of the output that a piece may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 
@@ -82,7 +83,8 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 class LookupParams:
     """after * function(before * (x + origin_x)) - origin_y.
 
-    Composed of steps, the last one is the function (`function.evaluate`).
+    Composed of steps, the last one is the function (`function.evaluate`). finest: log2 of the most pieces that an int16
+    table may have.
     """
 
     function: str = ""
@@ -93,6 +95,7 @@ class LookupParams:
     composed: tuple[Step, ...] = ()
     origin_x: float = 0.0
     origin_y: float = 0.0
+    finest: int = FINEST
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """In float64."""
@@ -129,7 +132,7 @@ class LookupParams:
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y")
+    float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y", "finest")
     in_place = True
     onnx = (*_OF_ONNX, "PRelu", "Pow", "Mod")
     elementwise = True
@@ -200,13 +203,13 @@ class Lookup(Op):
 
         Between two samples, d apart, the function is a line: off by at most max|f''| * d^2 / 8, plus half a step of
         the output and 2^-9 of a step for the samples' own rounding. There are as many samples as it takes to keep the
-        pieces within PIECE_MAX steps of the output, but at most 2^FINEST + 1.
+        pieces within PIECE_MAX steps of the output, but at most 2^finest + 1.
         """
         x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
         points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
         exact = node.params(np.ldexp(points.astype(np.float64), x.exponent))
         if x.bits == 16:
-            exact = _samples(exact, y)
+            exact = _samples(exact, y, node.params.finest)
         if x.bits == 8:
             grid = Quant(y.bits, (y.exponent,), y.lo, y.hi)
         else:
@@ -243,6 +246,9 @@ class Lookup(Op):
         steep = LookupParams("leaky_relu", -3000.0, 0.0)
         for e in (-12, 5):
             yield single(self, f"steep/{e}", steep, [fed("steep", (1, 999), 16, e)], grid(16, -6), quantize=True)
+        for finest in range(FINEST + 1, EXACT + 1):
+            x, params = fed("bent", (1, 1 << 15), 16, 0), LookupParams("fmod", 1.5, finest=finest)
+            yield single(self, f"fine/{finest}", params, [x], grid(16, -13), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         """The function with the steps before and after it that do something."""
@@ -294,18 +300,21 @@ def _export_function(function: str, alpha: float, beta: float, x: str, y: str, t
     return to.node(kind, (x,), y, **attributes)
 
 
-def _samples(exact: np.ndarray, y: Quant) -> np.ndarray:
-    """The samples of an int16 table, from the function at all 65537 points."""
+def lines(exact: np.ndarray, bits: int) -> np.ndarray:
+    """A function known at all 65537 points by 2^bits straight lines."""
+    step = 1 << (EXACT - bits)
     places = np.arange(len(exact))
+    return np.interp(places, places[::step], exact[::step])
+
+
+def _samples(exact: np.ndarray, y: Quant, finest: int) -> np.ndarray:
+    """The samples of an int16 table, from the function at all 65537 points."""
     low, high = np.ldexp(float(y.lo), y.exponent), np.ldexp(float(y.hi), y.exponent)
-    for bits in range(COARSEST, FINEST + 1):
-        step = 1 << (16 - bits)
-        samples = exact[::step]
-        lines = np.interp(places, places[::step], samples)
-        off = np.clip(lines, low, high) - np.clip(exact, low, high)
+    for bits in range(COARSEST, finest + 1):
+        off = np.clip(lines(exact, bits), low, high) - np.clip(exact, low, high)
         if np.abs(off).max() <= np.ldexp(PIECE_MAX, y.exponent):
             break
-    return samples
+    return exact[:: 1 << (EXACT - bits)]
 
 
 def _lower_slopes(node: OnnxNode, to: Importer, x: str, slope: np.ndarray) -> None:

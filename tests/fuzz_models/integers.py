@@ -22,6 +22,7 @@ LEAST_DB = 45.0
 INPUT_SLACK = 9.0  # below what rounding the inputs to 16 bits leaves
 GRID_SLACK = 12.0  # below what rounding every tensor to 16 bits leaves
 JUMPS = ("ArgMax", "ArgMin", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal", "QuantizeLinear")
+ROUNDING = ("Ceil", "Floor", "Mod", "Round")  # these jump, too; of an input, they are right within half a step of it
 
 
 def check_conversion(
@@ -46,16 +47,20 @@ def heads(case: Case) -> tuple[str, ...]:
             node = makers.get(name)
             above[name] = node is not None and (
                 node.kind in JUMPS
+                or (node.kind in ROUNDING and node.inputs[0] not in case.feeds)
                 or (node.kind == "Cast" and node.attributes["to"] == 9)
                 or (node.kind == "GridSample" and node.attributes["mode"] == "nearest")
                 or any(map(jumps, node.inputs))
             )
         return above[name]
 
+    def depends(name: str) -> bool:
+        return name in case.feeds or any(map(depends, makers[name].inputs if name in makers else ()))
+
     def visit(name: str) -> None:
         node = makers.get(name)
         if not jumps(name):
-            if node is not None:
+            if node is not None and depends(name):
                 found[name] = None
         elif node is not None:
             for source in node.inputs:

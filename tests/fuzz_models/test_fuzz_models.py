@@ -129,6 +129,8 @@ def test_comparisons_end_before_jumps() -> None:
     greater = Node("Greater", ("a", "x"), ("b",)), Node("Where", ("b", "a", "x"), ("y",))
     case = net(Node("Relu", ("x",), ("a",)), *greater, outputs=("y", "a"))
     assert heads(case) == ("a",)
+    case = net(Node("Floor", ("x",), ("a",)), Node("Mul", ("a", "x"), ("b",)), Node("Ceil", ("b",), ("y",)))
+    assert heads(case) == ("b",)
 
 
 def test_half_precision_is_a_way_of_writing() -> None:
@@ -273,6 +275,14 @@ def found() -> dict[str, Case]:
             bias=np.full(4, 1e4),
             v=differences,
         ),
+        "steep sum": net(  # a ramp of 20 steps of x
+            Node("Add", ("x", "a"), ("b",)),
+            Node("Mul", ("b", "k"), ("c",)),
+            Node("HardSigmoid", ("c",), ("y",)),
+            a=1,
+            k=9e3,
+        ),
+        "floor": net(Node("Floor", ("x",), ("y",))),
         "saturated": net(steep, Node("Tanh", ("b",), ("y",)), a=1000),
         "padding": net(*layers, w=w, v=floats(2, 4, 3, 3), **norm),
         "rows of equals": net(
@@ -280,6 +290,12 @@ def found() -> dict[str, Case]:
         ),
         "length and one": net(  # one sum of all: two values of a curve lie on a line
             Node("ReduceL2", ("x",), ("a",)), Node("Add", ("a", "k"), ("b",)), Node("Div", ("x", "b"), ("y",)), k=1
+        ),
+        "small length": net(  # not far above its lower bound
+            Node("ReduceL2", ("x",), ("a",)),
+            Node("Clip", ("a", "low"), ("b",)),
+            Node("Div", ("x", "b"), ("y",)),
+            low=1e-6,
         ),
         "weighted length": net(  # one sum of all: a sum with weights is a multiple of the mean
             Node("Mul", ("x", "x"), ("a",)),
@@ -307,7 +323,7 @@ def found() -> dict[str, Case]:
         ),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
-    scales = {"affine": 50, "clipped": 50}
+    scales = {"affine": 50, "clipped": 50, "small length": 2e-7}
     keys = cases["small keys"]
     cases["small keys"] = replace(keys, constants={**keys.constants, "last": np.array([-1])})
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
@@ -361,7 +377,14 @@ def found() -> dict[str, Case]:
         {"x": np.concatenate([negative, 3 * negative]).astype(np.float16)},
         ("y",),
     )
-    few = {"padding": x[:4], "length of one": x[:2], "rows of equals": equals, "small keys": x / 30}
+    beside_jumps = np.float32([1.55, 0.675, -0.7, 1.00147, 0.025, -1.00147, -2.1, 1.5]).reshape(4, 1, 1, 2)
+    few = {
+        "floor": beside_jumps,
+        "padding": x[:4],
+        "length of one": x[:2],
+        "rows of equals": equals,
+        "small keys": x / 30,
+    }
     return (
         fed
         | {name: replace(fed[name], feeds={"x": rows}) for name, rows in few.items()}

@@ -125,6 +125,7 @@ WAYS = {
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))
     ),
+    "pieces": Way("RANGED", "RANGED", lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
     "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
     "drop_channels": Way("INT", "INT"),
     "states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),

@@ -11,7 +11,7 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
    elements for one sum.
 
 u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12) keeps 0 / 0 from happening; so
-does the bias of the normalization that takes its place.
+does the bias of the normalization that takes its place, and what is above the bound does not see it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from nmpconv.ir import Node
 from nmpconv.passes.rewrite import Editor
 
 FLOOR = 1e-5  # the largest lower bound of a norm that counts as next to nothing
+BELOW = 2.0**-16  # of such a bound of V: the offset that stands for it, which norms above the bound do not see
 TOLERANCE = 1e-9
 SMALL = 2.0**-40  # squares at which the offset b is read off
 DRAWS = 3  # of random squares: a sum with weights is a mean of one of them only
@@ -53,7 +54,7 @@ def power_of(editor: Editor, name: str) -> Power | None:
     if found is None or found[1] <= 0 or found[2] < 0:
         return None
     axes, a, b = found
-    return Power(square.inputs[0], axes, a, max(b, floor), root, editor[name].shape)
+    return Power(square.inputs[0], axes, a, max(b, floor * BELOW), root, editor[name].shape)
 
 
 def walk(editor: Editor, name: str, stop: str = "") -> tuple[str, list[Node]] | None:
