@@ -17,7 +17,7 @@ import numpy as np
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.lookup import EXACT, FINEST, TABLE_BITS, lines
+from nmpconv.ops.lookup import EXACT, FINEST, TABLE_BITS, LookupParams, lines
 from nmpconv.ops.op import quant_of
 
 ENOUGH_DB = 60.0
@@ -28,7 +28,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats]) -> Graph:
     """The ranged graph with `LookupParams.finest` where it is to be other than FINEST."""
     nodes = []
     for node in graph.nodes:
-        if node.op == "lookup" and quant_of(graph[node.inputs[0]]).bits == 16:
+        if isinstance(node.params, LookupParams) and quant_of(graph[node.inputs[0]]).bits == 16:
             finest = _finest(node, graph, stats[node.inputs[0]])
             node = node if finest == FINEST else replace(node, params=replace(node.params, finest=finest))
         nodes.append(node)
