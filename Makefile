@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-aarch64 generate wheels clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -158,6 +158,10 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
+
+bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its window on simulated microcontrollers
+	$(MAKE) firmware BOARD=all
+	$(BIN)/python bench/streams.py
 
 # One for each of these that is installed: 3.12 gives the wheel for all later ones.
 PYTHONS ?= python3.10 python3.11 python3.12

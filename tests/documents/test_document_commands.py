@@ -61,6 +61,11 @@ def copy(name: str) -> Callable[[Shell], None]:
     return begin
 
 
+def of_audio(shell: Shell) -> None:
+    copy("sounds")(shell)
+    shutil.copytree(SAMPLES / "words", shell.folder.parent / "words")
+
+
 def of_usage(shell: Shell) -> None:
     """What the commands of usage.md, streams.md, python.md and reports.md name."""
     here = shell.folder
@@ -105,7 +110,7 @@ BEGIN: dict[str, Callable[[Shell], None]] = {
     "docs/reports.md": of_usage,
     "docs/streams.md": of_usage,
     "docs/tutorials/accuracy.md": copy("shapes"),
-    "docs/tutorials/audio.md": copy("sounds"),
+    "docs/tutorials/audio.md": of_audio,
     "docs/tutorials/board.md": copy("shapes"),
     "docs/tutorials/detector.md": copy("boxes"),
     "docs/usage.md": of_usage,
