@@ -119,7 +119,8 @@ def _failure(error: Exception, blank: Result) -> Result:
     if isinstance(error, UnsupportedModel):
         causes = dict.fromkeys(f"{op}: {why}" for _, op, why, _ in error.rows)
         return replace(blank, outcome="refused", reason=shorten("; ".join(causes), REASON))
-    if isinstance(error, NmpError) and error.code != ExitCode.INTERNAL:
+    short_of_memory = re.search("memory|bad.?alloc", str(error), re.IGNORECASE)  # so onnxruntime may refuse a model
+    if isinstance(error, NmpError) and error.code != ExitCode.INTERNAL and not short_of_memory:
         return replace(blank, outcome="refused", reason=shorten(str(error), REASON))
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"

@@ -27,7 +27,7 @@ def agent(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
 
     def make(out: Path) -> None:
         command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
-        subprocess.run([*command, "DEFINES=-DNMP_FIXED_CPU=1"], check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
 
     return once("agent", make) / "host.elf"
 

@@ -40,7 +40,7 @@ def run(fuzzer: Path, frames: int, models: list[Path], seed: int = 1) -> None:
 
 
 def test_frames(fuzzer: Path, models: list[Path]) -> None:
-    run(fuzzer, 100_000, models)
+    run(fuzzer, 20_000, models)
 
 
 @pytest.mark.slow

@@ -157,11 +157,8 @@ def run(shell: Shell, shown: Shown) -> str:
     )
 
 
-# The pages that everyone reads first are among the quick tests.
-FIRST = ("README.md", "docs/tutorials/board.md")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FIRST)) for n in BEGIN])
+# The page that everyone reads first is among the quick tests.
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "README.md")) for n in BEGIN])
 def test_commands(name: str, shell: Shell, need_tool: Callable[..., str]) -> None:
     for pattern, tool in TOOLS.items():
         if any(re.search(pattern, shown.command) for shown in of_page(name) if not elsewhere(shown.command)):

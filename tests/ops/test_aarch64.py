@@ -18,7 +18,7 @@ from nmpconv.ops import Case
 from nmpconv.passes.memory import plan_memory
 from nmpconv.pipeline import Options, convert
 
-QUICK = 16  # of so many cases one is in the quick tests
+pytestmark = pytest.mark.slow
 LEVELS = ["portable", "neon", "neondot"]
 MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
 
@@ -92,11 +92,8 @@ def written(cases: Iterable[Case], folder: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("step", [QUICK, pytest.param(1, marks=pytest.mark.slow)])
-def test_op_cases(
-    step: int, on_vectors: Path, tmp_path: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    files = written(CASES[::step], tmp_path)
+def test_op_cases(on_vectors: Path, tmp_path: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    files = written(CASES, tmp_path)
     done = emulate("max", on_vectors, *files)
     assert done.stdout == f"passed: {len(files)} file(s)\n"
     assert done.returncode == 0
@@ -119,7 +116,6 @@ def test_samples(
     assert emulate("max", on_vectors, file).stdout == "passed: 1 file(s)\n"
 
 
-@pytest.mark.slow
 @pytest.mark.zoo
 @pytest.mark.parametrize("bits", ["8", "16"])
 @pytest.mark.parametrize("name", HARNESS.FLOORS)

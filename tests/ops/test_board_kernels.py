@@ -40,11 +40,8 @@ def output(board: str, program: Path) -> str:
     return said.decode().replace("\r", "")
 
 
-# Kernels are those of the level: a Cortex-M7 has the ones of a Cortex-M4.
-BOARDS = [pytest.param(board, marks=pytest.mark.slow) if board == "mps2-an500" else board for board in LEVELS]
-
-
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("board", LEVELS)
 def test_every_level_of_a_board_is_portable(
     board: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:

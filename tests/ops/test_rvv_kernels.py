@@ -10,6 +10,7 @@ import pytest
 from c_core import KERNELS, includes, sources
 
 TARGET = ["--target=riscv64-linux-gnu", "-march=rv64gcv", "-static"]
+pytestmark = pytest.mark.slow
 LENGTHS = (128, 256, 512)
 Build = Callable[[str], Path]
 
@@ -52,7 +53,6 @@ def test_convolutions(build: Build, need_tool: Callable[..., str]) -> None:
         check(said(qemu, length, program, "300"))
 
 
-@pytest.mark.slow
 def test_every_kernel(build: Build, need_tool: Callable[..., str]) -> None:
     qemu, program = need_tool("qemu-riscv64"), build("check_kernels")
     for length in LENGTHS:

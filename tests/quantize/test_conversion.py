@@ -295,11 +295,11 @@ def test_dumped_graphs(place: Place) -> None:
     files = sorted(folder.iterdir())
     stages = [file.stem.partition("-")[2] for file in files]
     assert [file.stem[:2] for file in files] == [f"{i:02}" for i in range(len(files))]
-    assert (stages[:2], stages[-13:]) == (
+    assert (stages[:2], stages[-14:]) == (
         ["import", "fold_input"],
         [
             *("equalize", "steps", "powers", "origins", "untie", "exponents"),
-            *("legalize", "quantize", "drop_channels", "states", "stream", "bands", "plan_memory"),
+            *("pieces", "legalize", "quantize", "drop_channels", "states", "stream", "bands", "plan_memory"),
         ],
     )
     constants = {v.name: v.data for v in result.graph.values.values() if v.data is not None}

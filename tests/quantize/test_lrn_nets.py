@@ -50,7 +50,8 @@ NETS = {"alexnet": alexnet, "googlenet": googlenet}
 FLOORS = {"alexnet": (35, 33, 70), "googlenet": (40, 33, 70)}
 
 
-@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.slow), 60.0], ids=["small", "pixels"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["small", "pixels"])
 @pytest.mark.parametrize("kind", NETS)
 def test_close_to_float(kind: str, scale: float, tmp_path: Path) -> None:
     """pixels: inputs of a standard deviation of 60, as Caffe's nets take them, so that LRN sees hundreds."""

@@ -34,9 +34,8 @@ SMALL = (
     "cifar10_resnet20",
     "cifar10_se_mbv3_local",
     "mobilenetv1_025_224",
-    "mobilenetv2_100_224_ptqdeq",
-    "squeezenet1.1_227",
 )
+SLOW = ("mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227")
 # What is converted with few images, at 16 bits: three detectors and a reader.
 LARGE = ("ultraface_rfb_320", "yunet_n_320", "yolox_nano_416", "ppocr_cls")
 FEW = 8
@@ -45,11 +44,11 @@ REST = ("fastestdet_352", "deeplabv3_mnv2_dm05_513_qatdeq", "super_resolution_22
 
 
 def test_no_model_is_forgotten() -> None:
-    assert {*SMALL, *LARGE, *REST} == set(HARNESS.FLOORS)
+    assert {*SMALL, *SLOW, *LARGE, *REST} == set(HARNESS.FLOORS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "bits"), [(name, bits) for name in SMALL for bits in HARNESS.FLOORS[name]])
+@pytest.mark.parametrize(("name", "bits"), [(name, bits) for name in (*SMALL, *SLOW) for bits in HARNESS.FLOORS[name]])
 def test_floors(name: str, bits: str, zoo: Path) -> None:
     (row,) = HARNESS.measure(zoo, name, [bits], None)
     assert row.misses(HARNESS.FLOORS[name][bits]) == [], row
@@ -64,7 +63,9 @@ def test_floors_with_few_images(name: str, zoo: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", ["8", "16"])
-@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in (*LARGE, *REST))])
+@pytest.mark.parametrize(
+    "name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in (*SLOW, *LARGE, *REST))]
+)
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
     quick = {"max_images": 1} if name in REST else {"equalize": "vector"} if name in LARGE else {}
     result, samples = converted(zoo, name, bits, tmp_path, **quick)
