@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ test-all: test test-slow  ## every test
 
 fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=600 ARGS="--seed 1 --replay FILE ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_models --seconds $(or $(SECONDS),600) --jobs $$(nproc) $(ARGS)
+
+fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
+	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
 
 lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .

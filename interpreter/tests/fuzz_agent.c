@@ -2,6 +2,9 @@
  *
  * Frames are right, wrong in one place, or noise; numbers are mostly those at the edges of what is allowed. In between
  * a model is uploaded and loaded as it should be. Prints how many frames the agent answered, and how many it refused.
+ *
+ * Built with -DNMP_LIBFUZZER it is a libFuzzer target instead: what is drawn by chance here, its input decides.
+ * NMP_MODELS names the files, with colons between.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +18,23 @@ enum { REFUSED = 0xFF };
 #define MODEL_BYTES 32768
 #define ARENA_BYTES 16384
 
+#define FRAMES_MAX 512 /* of an input of libFuzzer */
+
 static uint64_t state;
+static const uint8_t *deciding, *deciding_end; /* the rest of libFuzzer's input; NULL: chance decides */
 static uint8_t *file;
 static size_t file_bytes;
 static frame_parser answers;
 static unsigned long answered, refused, runs;
 
 static uint32_t pick(uint32_t below) {
+  if (deciding != NULL) {
+    uint32_t value = 0;
+    for (uint32_t left = below - 1; left > 0 && deciding < deciding_end; left >>= 8) {
+      value = value << 8 | *deciding++;
+    }
+    return value % below;
+  }
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -65,13 +78,13 @@ static void line(agent *a, uint8_t type, const uint8_t *payload, size_t bytes, i
   }
 }
 
-/* A whole upload, as a host does it, and inputs that are all zero. */
-static void upload(agent *a) {
+/* An upload, as a host does it, or only some of its chunks; inputs are all zero. */
+static void upload(agent *a, size_t chunks) {
   uint8_t payload[FRAME_PAYLOAD];
   frame_put(frame_put(payload, file_bytes, 4), frame_crc32(0, file, file_bytes), 4);
   line(a, RESET, NULL, 0, 0);
   line(a, BEGIN, payload, 8, 0);
-  for (size_t at = 0; at < file_bytes; at += AGENT_CHUNK) {
+  for (size_t at = 0; at < file_bytes && at / AGENT_CHUNK < chunks; at += AGENT_CHUNK) {
     size_t bytes = file_bytes - at < AGENT_CHUNK ? file_bytes - at : AGENT_CHUNK;
     frame_put(payload, at, 4);
     memcpy(payload + 4, file + at, bytes);
@@ -81,11 +94,21 @@ static void upload(agent *a) {
   line(a, LOAD, payload, 4, 0);
 }
 
+/* Of the whole model, or digests of tensors after some ops; or what has run is asked for again. */
 static void run(agent *a) {
-  uint8_t payload[12], *p = frame_put(payload, frame_crc32(0, file, file_bytes), 4);
+  uint8_t payload[12 + 4 * 8], *p = frame_put(payload, frame_crc32(0, file, file_bytes), 4);
   p = frame_put(p, a->net ? frame_crc32(0, a->inputs, a->input_bytes) : 0, 4);
-  frame_put(p, a->info.ops + (pick(4) ? 0 : number()), 4);
-  line(a, RUN, payload, 12, 0);
+  if (pick(2)) {
+    frame_put(p, a->info.ops + (pick(4) ? 0 : number()), 4);
+    line(a, RUN, payload, 12, 0);
+    return;
+  }
+  uint32_t first = pick(a->info.ops + 2), count = pick(8);
+  p = frame_put(p, first, 4);
+  for (uint32_t i = 0; i < count; i++) {
+    p = frame_put(p, pick(a->info.tensors + 1), 4);
+  }
+  line(a, DIGESTS, payload, 12 + 4 * count, 0);
 }
 
 static void hostile(agent *a) {
@@ -112,38 +135,93 @@ static uint8_t *aligned(size_t bytes) {
   return made;
 }
 
+static void read_model(const char *path, size_t length) {
+  char name[4096];
+  snprintf(name, sizeof(name), "%.*s", (int)length, path);
+  FILE *from = fopen(name, "rb");
+  if (from == NULL) {
+    fprintf(stderr, "cannot read %s\n", name);
+    exit(2);
+  }
+  file_bytes = fread(file, 1, MODEL_BYTES, from);
+  fclose(from);
+}
+
+static void start(agent *a) {
+  static agent_config board = {"fuzz", "fuzz", "none",      1,           1,      4096, 0,
+                               NULL,   NULL,   MODEL_BYTES, ARENA_BYTES, cycles, put,  NULL};
+  if (file == NULL) {
+    board.model = aligned(MODEL_BYTES);
+    board.arena = aligned(ARENA_BYTES);
+    file = aligned(MODEL_BYTES);
+  }
+  agent_init(a, &board);
+}
+
+static void step(agent *a, unsigned long i) {
+  if (i % 128 == 0) {
+    upload(a, MODEL_BYTES);
+  } else if (i % 128 == 100) { /* the line is lost; the board may be reset, and its memory stays */
+    const agent_config same = a->board;
+    upload(a, pick(8));
+    if (pick(2)) {
+      agent_init(a, &same);
+    }
+    if (pick(4) == 0) {
+      a->board.model[pick(1024)] ^= 1;
+    }
+    upload(a, MODEL_BYTES);
+  }
+  if (i % 16 == 15) {
+    run(a);
+  } else {
+    hostile(a);
+  }
+}
+
+#ifdef NMP_LIBFUZZER
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  agent a;
+  deciding = data;
+  deciding_end = data + bytes;
+  start(&a);
+  const char *paths = getenv("NMP_MODELS");
+  for (uint32_t skip = pick(256); paths != NULL && skip > 0; skip--) {
+    const char *next = strchr(paths, ':');
+    paths = next ? next + 1 : getenv("NMP_MODELS");
+  }
+  if (paths == NULL) {
+    fprintf(stderr, "NMP_MODELS names no model\n");
+    exit(2);
+  }
+  read_model(paths, strcspn(paths, ":"));
+  for (unsigned long i = 0; deciding < deciding_end && i < FRAMES_MAX; i++) {
+    step(&a, i);
+  }
+  return 0;
+}
+
+#else
+
 int main(int argc, char **argv) {
   if (argc < 4) {
     return 2;
   }
   unsigned long frames = strtoul(argv[2], NULL, 10);
   state = strtoull(argv[1], NULL, 10) * 0x9E3779B97F4A7C15u + 1;
-  agent_config board = {"fuzz",      "fuzz",      "none", 1,   1,   4096, 0, aligned(MODEL_BYTES), aligned(ARENA_BYTES),
-                        MODEL_BYTES, ARENA_BYTES, cycles, put, NULL};
   agent a;
-  agent_init(&a, &board);
-  file = malloc(MODEL_BYTES);
+  start(&a);
   for (unsigned long i = 0; i < frames; i++) {
     if (i % 2048 == 0) {
-      FILE *from = fopen(argv[3 + i / 2048 % (unsigned long)(argc - 3)], "rb");
-      if (from == NULL) {
-        return 2;
-      }
-      file_bytes = fread(file, 1, MODEL_BYTES, from);
-      fclose(from);
+      const char *path = argv[3 + i / 2048 % (unsigned long)(argc - 3)];
+      read_model(path, strlen(path));
     }
-    if (i % 128 == 0) {
-      upload(&a);
-    }
-    if (i % 16 == 15) {
-      run(&a);
-    } else {
-      hostile(&a);
-    }
+    step(&a, i);
   }
   printf("%lu answered %lu refused %lu runs\n", answered, refused, runs);
-  free(file);
-  free(board.model);
-  free(board.arena);
   return 0;
 }
+
+#endif

@@ -3,7 +3,7 @@
  *   fuzz_model FIRST COUNT SEED FILE...
  *
  * Mutant i depends on SEED, i and the files alone; when a sanitizer reports, the number of the mutant is printed, to be
- * run again as FIRST. Built with -DNMP_LIBFUZZER it is a libFuzzer target instead.
+ * run again as FIRST. Built with -DNMP_LIBFUZZER it is a libFuzzer target instead, with the same mutations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +60,17 @@ static void seal(uint8_t *file, size_t bytes) {
   }
 }
 
+/* The last op is followed by the copies of states to their inputs: these count as they are now. */
+static void allow_states(nmp_net *net, const nmp_model *m, const uint8_t *arena, uint8_t *before, size_t keep) {
+  for (uint32_t i = 0; i < m->inputs.count; i++) {
+    nmp_view view;
+    if (nmp_model_state(m, i) >= 0 && nmp_input(net, i, &view) == NMP_OK) {
+      const size_t at = (size_t)((uint8_t *)view.data - arena);
+      memcpy(before + at, view.data, at + view.bytes <= keep ? view.bytes : 0);
+    }
+  }
+}
+
 /* Runs op i and compares everything but its output with how it was. */
 static void run_op(nmp_net *net, const nmp_model *m, uint32_t i, uint8_t *arena, uint8_t *before, size_t keep) {
   nmp_view view;
@@ -73,6 +84,9 @@ static void run_op(nmp_net *net, const nmp_model *m, uint32_t i, uint8_t *arena,
   memcpy(before, arena, keep);
   if (nmp_run_ops(net, i, i + 1) != NMP_OK) {
     fail("a run failed", i);
+  }
+  if (i + 1 == m->ops.count) {
+    allow_states(net, m, arena, before, keep);
   }
   if (memcmp(before, arena, start) != 0 || memcmp(before + end, arena + end, keep - end) != 0) {
     fail("written outside the output", i);
@@ -134,20 +148,6 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
   return status;
 }
 
-#ifdef NMP_LIBFUZZER
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-  uint8_t *file = aligned(bytes);
-  memcpy(file, data, bytes);
-  seal(file, bytes);
-  exercise(file, bytes);
-  free(file);
-  return 0;
-}
-
-#else
-
 /* A number in a seed: of a scalar field or of a vector. */
 typedef struct place {
   uint32_t at, width;
@@ -181,7 +181,10 @@ static void find_places(seed *s, uint32_t number, const uint8_t *table) {
     } else if (kind == FB_KIND_TABLE) {
       find_places(s, field->arg, fb_follow(p));
     } else if (kind == FB_KIND_UNION) {
-      find_places(s, fb_u8(table, i - 1, 0) - 1u, fb_follow(p));
+      uint8_t member = fb_u8(table, i - 1, 0);
+      if (member > 0 && member <= field->arg) {
+        find_places(s, member - 1u, fb_follow(p));
+      }
     } else {
       fb_vector v = fb_get_vector(table, i);
       for (uint32_t k = 0; k < v.count && k < ELEMENTS_MAX; k++) {
@@ -193,30 +196,6 @@ static void find_places(seed *s, uint32_t number, const uint8_t *table) {
       }
     }
   }
-}
-
-static seed *load(const char *path) {
-  seed *s = calloc(1, sizeof(seed));
-  s->path = path;
-  FILE *f = fopen(path, "rb");
-  if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
-    fprintf(stderr, "cannot read %s\n", path);
-    exit(2);
-  }
-  s->bytes = (size_t)ftell(f);
-  rewind(f);
-  s->data = aligned(s->bytes);
-  if (fread(s->data, 1, s->bytes, f) != s->bytes) {
-    exit(2);
-  }
-  fclose(f);
-  nmp_status status = exercise(s->data, s->bytes);
-  if (status != NMP_OK) {
-    fprintf(stderr, "%s is refused: %s\n", path, nmp_status_text(status));
-    exit(1);
-  }
-  find_places(s, FB_MODEL, fb_root(s->data));
-  return s;
 }
 
 /* A number that breaks things, of any width. */
@@ -280,6 +259,73 @@ static size_t mutate(uint8_t *file, size_t bytes, const seed *parent, const seed
       bytes = below(4) ? bytes : 1 + below(bytes);
   }
   return bytes;
+}
+
+#ifdef NMP_LIBFUZZER
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned int number);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* By the schema where the file's structure is right, else as libFuzzer does it. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned int number) {
+  static seed s;
+  state = number;
+  if (below(4) == 0) {
+    return LLVMFuzzerMutate(data, bytes, most);
+  }
+  uint8_t *file = aligned(bytes);
+  memcpy(file, data, bytes);
+  s.data = file;
+  s.bytes = bytes;
+  s.count = 0;
+  seal(file, bytes);
+  nmp_info info;
+  nmp_status status = nmp_inspect(file, bytes, NULL, &info, NULL);
+  if (status == NMP_OK || status > NMP_E_STRUCTURE) {
+    find_places(&s, FB_MODEL, fb_root(file));
+  }
+  size_t left = bytes;
+  for (uint32_t times = 1 + below(3); s.count > 0 && times > 0; times--) {
+    left = mutate(data, left, &s, &s);
+  }
+  free(file);
+  return s.count > 0 ? left : LLVMFuzzerMutate(data, bytes, most);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  uint8_t *file = aligned(bytes);
+  memcpy(file, data, bytes);
+  seal(file, bytes);
+  exercise(file, bytes);
+  free(file);
+  return 0;
+}
+
+#else
+
+static seed *load(const char *path) {
+  seed *s = calloc(1, sizeof(seed));
+  s->path = path;
+  FILE *f = fopen(path, "rb");
+  if (f == NULL || fseek(f, 0, SEEK_END) != 0) {
+    fprintf(stderr, "cannot read %s\n", path);
+    exit(2);
+  }
+  s->bytes = (size_t)ftell(f);
+  rewind(f);
+  s->data = aligned(s->bytes);
+  if (fread(s->data, 1, s->bytes, f) != s->bytes) {
+    exit(2);
+  }
+  fclose(f);
+  nmp_status status = exercise(s->data, s->bytes);
+  if (status != NMP_OK) {
+    fprintf(stderr, "%s is refused: %s\n", path, nmp_status_text(status));
+    exit(1);
+  }
+  find_places(s, FB_MODEL, fb_root(s->data));
+  return s;
 }
 
 static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {

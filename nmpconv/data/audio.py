@@ -97,7 +97,9 @@ def read_wav(path: Path, rate: int) -> np.ndarray:
         with open_file(path) as (file, _), wave.open(file) as sound:
             channels, width, found = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
             data = sound.readframes(sound.getnframes())
-    except (wave.Error, EOFError) as error:
+        if not 1 <= width <= 4:
+            raise wave.Error(f"samples of {8 * width} bits")
+    except (wave.Error, EOFError, RuntimeError) as error:  # the last one where chunks leave the file
         raise InputError(
             f"not a readable .wav file: {error or 'it ends early'}", where=str(path), hint="PCM of 8 to 32 bits"
         ) from None

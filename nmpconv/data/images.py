@@ -7,6 +7,7 @@ Pillow's bilinear with its support scaled when it shrinks. An image that has the
 
 from __future__ import annotations
 
+import io
 import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from nmpconv.errors import InputError, UsageError
+from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -86,9 +88,7 @@ def load(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a decoder, about what it can read all the same
-            with (
-                nullcontext(source) if isinstance(source, Image.Image) else Image.open(source, formats=FORMATS) as image
-            ):
+            with nullcontext(source) if isinstance(source, Image.Image) else _open(source) as image:
                 _check_pixels(image.width, image.height, most, where)
                 image.load()
                 decoded = _decode(image, "L" if size[2] == 1 else "RGB")
@@ -100,6 +100,11 @@ def load(
     except Exception as error:  # whatever a decoder trips over
         raise InputError(f"not a readable image: {error}", where=where, hint="replace or remove the file") from None
     return fit(decoded, size, preprocess, where=where, max_pixels=most)
+
+
+def _open(path: Path) -> Image.Image:
+    """From memory: a decoder that asks for as many bytes as a chunk claims gets those that are there."""
+    return Image.open(io.BytesIO(read_file(path)), formats=FORMATS)
 
 
 def _check_pixels(width: int, height: int, most: int, where: str) -> None:

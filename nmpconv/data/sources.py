@@ -19,6 +19,7 @@ from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
 from nmpconv.files import BYTES_MAX, open_file, read_text
 
+HEADER_MAX = 1 << 16  # bytes of an array's header
 LISTED = 5  # problems that one message lists
 Item = Path | Image.Image | np.ndarray
 
@@ -232,12 +233,22 @@ def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
 def _load_npy(path: Path) -> np.ndarray:
     """The array, mapped from its file: memory is not needed for what is not read."""
     try:
+        _check_header(path)
         with np.errstate(all="ignore"):  # of sizes in a header that lies
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # whatever numpy trips over in a header
         raise InputError(f"not a readable .npy file: {_reason(error)}", where=str(path)) from None
+
+
+def _check_header(path: Path) -> None:
+    """numpy takes as much memory as the header claims to be long."""
+    with path.open("rb") as file:
+        start = file.read(12)
+    length = int.from_bytes(start[8:12] if start[6:7] > b"\1" else start[8:10], "little")
+    if length > HEADER_MAX:
+        raise ValueError(f"a header of {length} bytes; at most {HEADER_MAX} are allowed")
 
 
 def _npz(path: Path, input_name: str) -> Source:

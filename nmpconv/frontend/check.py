@@ -35,7 +35,7 @@ class Tensor(NamedTuple):
         return cls(int(helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
 
     def __str__(self) -> str:
-        name = TensorProto.DataType.Name(self.element).lower()
+        name = type_name(self.element)
         return name if self.shape is None else f"{name} {list(self.shape)}"
 
 
@@ -66,6 +66,12 @@ def check(
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise Invalid(_reason(error), hint=_seen(node, inputs)) from error
     return {name: _tensor(kind.tensor_type) for name, kind in found.items()}
+
+
+def type_name(element: int) -> str:
+    """Of TensorProto.DataType; a number that is none of it stands for itself."""
+    known = element in TensorProto.DataType.values()
+    return TensorProto.DataType.Name(element).lower() if known else f"type {element}"
 
 
 def check_form(node: onnx.NodeProto, opset: int) -> OpSchema | None:
@@ -117,12 +123,12 @@ def _check_types(schema: OpSchema, node: onnx.NodeProto, inputs: Mapping[str, Te
         if not element:
             continue
         kinds = [kind[len("tensor(") : -1] for kind in allowed.get(formal.type_str, (formal.type_str,))]
-        kind = TensorProto.DataType.Name(element).lower()
+        kind = type_name(element)
         if kind not in kinds:
             raise Invalid(f"its input '{name}' ({formal.name}) is {kind}", hint=", ".join(sorted(kinds)))
         first, other = bound.setdefault(formal.type_str, (name, element)) if formal.is_homogeneous else (name, element)
         if other != element:
-            others = TensorProto.DataType.Name(other).lower()
+            others = type_name(other)
             raise Invalid(f"its inputs '{first}' and '{name}' are {others} and {kind}", hint="the same type")
 
 

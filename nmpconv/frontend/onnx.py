@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real
-from nmpconv.frontend.check import Tensor, check, check_form, check_size
+from nmpconv.frontend.check import Tensor, check, check_form, check_size, type_name
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer, UnknownShapeError
@@ -294,4 +294,4 @@ def _names(node: onnx.NodeProto) -> list[str]:
 
 
 def _type_name(value: onnx.ValueInfoProto) -> str:
-    return str(onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)).lower()
+    return type_name(value.type.tensor_type.elem_type)

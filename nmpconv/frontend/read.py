@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.inliner
@@ -35,6 +36,8 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
         ) from error
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
+    if (text := _not_text(model)) is not None:
+        raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
     functions.check(model, str(path))
     sort(model, str(path))
     if model.functions:
@@ -72,6 +75,17 @@ def opset(model: onnx.ModelProto, where: str) -> int:
             hint="export it with another opset, or use onnx.version_converter",
         )
     return versions[0]
+
+
+def _not_text(message: Any) -> bytes | None:
+    """A string in a message or in a part of it that is no text: protobuf gives its bytes."""
+    for field, value in message.ListFields():
+        if field.type in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            for part in [value] if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value:
+                found = part if field.type == field.TYPE_STRING else _not_text(part)
+                if isinstance(found, bytes):
+                    return found
+    return None
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

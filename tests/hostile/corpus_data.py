@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import zipfile
 from pathlib import Path
 
@@ -198,3 +199,32 @@ def markup_name(folder: Path) -> list[str]:
     """A file whose name is markup and steers a terminal."""
     (folder / "[").mkdir()
     return _calibrated(folder, "[/x]\x1b[31m.png", b"no picture")
+
+
+@case
+def long_header(folder: Path) -> list[str]:
+    """An array file whose header claims to be a gigabyte long."""
+    return _calibrated(folder, "a.npy", b"\x93NUMPY\x02\x00" + (2**30).to_bytes(4, "little") + b"{'descr': '<f4'")
+
+
+def _sound(folder: Path, bits: int, chunk: int) -> list[str]:
+    """samples of so many bits; chunk: bytes that its first chunk claims."""
+    fields = struct.pack("<HHIIHH", 1, 1, 8000, 8000 * bits // 8, bits // 8, bits)
+    parts = b"WAVEnone" + struct.pack("<I", chunk) + b"fmt " + struct.pack("<I", len(fields)) + fields
+    parts += b"data" + struct.pack("<I", 260) + bytes(260)
+    (folder / "a.wav").write_bytes(b"RIFF" + struct.pack("<I", len(parts)) + parts)
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")], shape=(1, 1, 16, 8))
+    audio = ["--audio", "rate=8000,window=16,hop=8,bands=8"]
+    return ["convert", str(path), "--data", str(folder / "a.wav"), "-o", str(folder / "out.nmp"), *audio]
+
+
+@case
+def wide_samples(folder: Path) -> list[str]:
+    """A sound of 520 bits a sample."""
+    return _sound(folder, 520, 0)
+
+
+@case
+def chunk_beyond_the_end(folder: Path) -> list[str]:
+    """A sound with a part that is longer than the file."""
+    return _sound(folder, 16, 2**31)

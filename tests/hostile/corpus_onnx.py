@@ -264,3 +264,21 @@ def many_nodes(folder: Path) -> list[str]:
 def bidi_name(folder: Path) -> list[str]:
     """An op whose name holds codes that steer a terminal."""
     return dry(model(folder, [helper.make_node("No\x1b]0;gone\x07Such\u202e", ["x"], ["y"], "n\x1b[2J")]))
+
+
+@case
+def name_of_no_text(folder: Path) -> list[str]:
+    """An op's type that is no UTF-8."""
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    path.write_bytes(path.read_bytes().replace(b"Relu", b"R\xd2lu"))
+    return dry(path)
+
+
+@case
+def unknown_type(folder: Path) -> list[str]:
+    """An input of type 59."""
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    made = onnx.load(path)
+    made.graph.input[0].type.tensor_type.elem_type = 59
+    path.write_bytes(made.SerializeToString())
+    return dry(path)

@@ -1,0 +1,82 @@
+"""`make fuzz`: mutants of everything that nmpconv and its interpreter read.
+
+    python -m fuzz_inputs --seconds 60                       all kinds, 60 seconds each
+    python -m fuzz_inputs --seconds 60 --only model onnx     these
+    python -m fuzz_inputs --coverage                         branches that the corpora take
+    python -m fuzz_inputs --minimise                         the corpora of the repository anew
+
+Exit status 1 where anything failed; what failed lies in the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from fuzz_inputs import native
+from fuzz_inputs.kinds import KINDS
+from fuzz_inputs.loop import hunt
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="fuzz_inputs", description=(__doc__ or "").splitlines()[0])
+    every = [*native.TARGETS, *KINDS]
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each")
+    parser.add_argument("--seed", type=int, default=0, help="of the kinds that Python reads")
+    parser.add_argument("--only", nargs="+", choices=every, default=every)
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="for corpora and what fails")
+    parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--minimise", action="store_true")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    targets = [native.TARGETS[name] for name in asked.only if name in native.TARGETS]
+    given = {}
+    if targets and not native.compiler():
+        print(f"Left out: {' '.join(target.name for target in targets)}, which need clang.")
+        targets = []
+    elif targets:
+        given = {"NMP_MODELS": ":".join(map(str, native.models(asked.folder.absolute() / "models")))}
+    failed = False
+    for target in targets:
+        failed |= not fuzz(target, asked, given)
+    if targets and asked.coverage:
+        for name, (taken, there) in native.coverage(ROOT, asked.folder.absolute(), given).items():
+            print(f"{name:16} {taken:5} of {there:5} branches, {100 * taken / there:.1f} %")
+    for name in () if asked.coverage or asked.minimise else asked.only:
+        if name in KINDS:
+            failed |= not read(name, asked)
+    return int(failed)
+
+
+def fuzz(target: native.Target, asked: argparse.Namespace, given: dict[str, str]) -> bool:
+    folder = asked.folder.absolute()
+    place = native.corpus(target, folder / target.name)
+    if asked.coverage:
+        return True
+    program = native.build(ROOT, target, folder)
+    if asked.minimise:
+        print(f"{target.name:9} {native.minimise(program, target, place, given)} inputs kept", flush=True)
+        return True
+    ran = native.run(program, target, place, asked.seconds, given)
+    print(f"{ran.target:9} {ran.runs:9} runs in {ran.seconds:5} s, a corpus of {ran.corpus}{ran.failed}", flush=True)
+    return not ran.failed
+
+
+def read(name: str, asked: argparse.Namespace) -> bool:
+    folder = asked.folder.absolute() / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    found = hunt(KINDS[name], asked.seconds, asked.seed, folder)
+    count = found.read + found.refused
+    print(f"{name:9} {count:9} files in {found.seconds:5.0f} s, {found.refused} of them refused", flush=True)
+    for fault, number in found.faults.items():
+        print(f"          {fault} (seed {asked.seed}, mutant {number}, in {folder})")
+    return not found.faults
+
+
+if __name__ == "__main__":
+    sys.exit(main())

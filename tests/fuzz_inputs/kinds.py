@@ -1,0 +1,185 @@
+"""What a person gives nmpconv, by kind: good files, and the code that reads them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import wave
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hostile.test_refusals import Status, aligned
+from onnx_text import build
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
+import cli_files
+
+from nmpconv import _nmp, project, recipes
+from nmpconv.calib import profile
+from nmpconv.data import audio, boxes, images
+from nmpconv.data.samples import open_samples
+from nmpconv.errors import NmpError
+from nmpconv.file import flat, reader
+from nmpconv.ir import Preprocess
+from nmpconv.pipeline import Options, convert, plan
+
+SHAPE = (1, 3, 8, 8)
+PIXELS_MAX = 1 << 20
+NETS = (
+    "(float[1,4,6,6] x) => (y) <float[8,4,3,3] w> { a = Conv(x, w) b = Relu(a) y = MaxPool<kernel_shape=[2,2]>(b) }",
+    "(float[1,12] x) => (y) <float[12,8] w> { a = MatMul(x, w) b = Softmax<axis=1>(a) y = Mul(b, b) }",
+    "(float[1,4,6,6] x) => (y) { a = GlobalAveragePool(x) b = Flatten(a) c = Tanh(b) y = Concat<axis=1>(b, c) }",
+)
+RECIPE = """[convert]
+bits = "8"
+equalize = "scalar"
+[tensors]
+"a*" = { bits = 16, exponent = -12 }
+[ops]
+conv2d = { rounding = "nearest" }
+"""
+PROJECT = """model = "model.onnx"
+[data]
+calibration = "images"
+[gates]
+min_sqnr = 15.0
+max_ram = 65536
+[targets.board]
+bits = 8
+target = "cortex-m4"
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """make: the good files, by ending. read: of one file; NmpError is its right to refuse."""
+
+    name: str
+    make: Callable[[Path], dict[str, list[bytes]]]
+    read: Callable[[Path], Any]
+
+
+def _saved(save: Callable[[Any], Any]) -> bytes:
+    to = io.BytesIO()
+    save(to)
+    return to.getvalue()
+
+
+def _models(folder: Path) -> dict[str, list[bytes]]:
+    made = [build(net, 13).SerializeToString() for net in NETS]
+    return {"onnx": [*made, cli_files.onnx_model().SerializeToString()]}
+
+
+def _pictures(folder: Path) -> dict[str, list[bytes]]:
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 11, 4), np.uint8)
+    found: dict[str, list[bytes]] = {}
+    for kind in ("png", "jpeg", "bmp", "webp", "tiff", "gif", "ppm"):
+        for mode in ("RGB", "L", "RGBA", "P"):
+            try:
+                picture = Image.fromarray(pixels).convert(mode)
+                found.setdefault(kind, []).append(_saved(partial(picture.save, format=kind)))
+            except OSError:  # no such mode in this format
+                continue
+    return found
+
+
+def _arrays(folder: Path) -> dict[str, list[bytes]]:
+    x = np.random.default_rng(0).normal(size=(2, *SHAPE[1:])).astype(np.float32)
+    few = [x, x[0], x.astype(np.float64), np.asfortranarray(x), (x * 40 + 128).astype(np.uint8)]
+    npz = [_saved(lambda to: np.savez(to, x=x)), _saved(lambda to: np.savez_compressed(to, x=x, labels=[0, 1]))]
+    return {"npy": [_saved(lambda to, a=a: np.save(to, a)) for a in few], "npz": npz}  # type: ignore[misc]
+
+
+def _lists(folder: Path) -> dict[str, list[bytes]]:
+    cli_files.images(folder / "images", 3)
+    names = [f"images/{path.name}" for path in sorted((folder / "images").iterdir()) if path.suffix == ".png"]
+    rows = [f"{name},{i}" for i, name in enumerate(names)]
+    return {
+        "csv": ["\n".join(["file,label", *rows]).encode(), "\n".join(["file", *names]).encode()],
+        "txt": ["\n".join(names).encode()],
+    }
+
+
+def _boxes(folder: Path) -> dict[str, list[bytes]]:
+    cli_files.images(folder / "images", 2)
+    name = next(path.name for path in sorted((folder / "images").iterdir()) if path.suffix == ".png")
+    coco = {
+        "images": [{"id": 1, "file_name": name, "width": 8, "height": 8}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 2, "bbox": [1, 1, 3, 4], "iscrowd": 0}],
+        "categories": [{"id": 2, "name": "ant"}],
+    }
+    return {"json": [json.dumps(coco).encode()]}
+
+
+def _read_boxes(path: Path) -> Any:
+    named = [str(found) for found in sorted((path.parent / "images").glob("*.png"))[:1]]
+    return boxes.read(path, named, (8, 8), Preprocess())
+
+
+def _sounds(folder: Path) -> dict[str, list[bytes]]:
+    def sound(channels: int, width: int) -> bytes:
+        to = io.BytesIO()
+        with wave.open(to, "wb") as file:
+            file.setnchannels(channels)
+            file.setsampwidth(width)
+            file.setframerate(8000)
+            file.writeframes(bytes(range(240)))
+        return to.getvalue()
+
+    return {"wav": [sound(channels, width) for channels in (1, 2) for width in (1, 2, 3, 4)]}
+
+
+def _profiles(folder: Path) -> dict[str, list[bytes]]:
+    (folder / "model.onnx").write_bytes(build(NETS[0], 13).SerializeToString())
+    x = np.random.default_rng(0).normal(size=(4, 4, 6, 6)).astype(np.float32)
+    options = Options(save_profile=folder / "made", rounding="nearest", equalize="none")
+    convert(folder / "model.onnx", {"": x}, options, lambda *_: None)
+    return {"profile": [(folder / "made").read_bytes()]}
+
+
+def _files(folder: Path) -> dict[str, list[bytes]]:
+    return {"nmp": [cli_files.nmp_bytes()]}
+
+
+def _read_nmp(path: Path) -> Any:
+    """Files with the right checksum, so that more than the checksum is looked at; C and Python say the same."""
+    data = path.read_bytes()
+    with suppress(NmpError, KeyError):  # no root table is left
+        data = flat.seal(data)
+    try:
+        _nmp.inspect(aligned(data))
+        wrong = False
+    except _nmp.Fault as fault:
+        wrong = fault.args[0] <= Status.STRUCTURE
+    try:
+        flat.unpack(data)
+    except NmpError:
+        if not wrong:
+            raise AssertionError("C takes what Python refuses") from None
+        raise
+    assert not wrong, "Python takes what C refuses"
+    return reader.read(data)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("onnx", _models, lambda path: plan(path, Options(widths="strict"))),
+        Kind("images", _pictures, lambda path: images.load(path, (8, 8, 3), Preprocess(), PIXELS_MAX)),
+        Kind("arrays", _arrays, lambda path: [s.model_input(0) for s in [open_samples(path, SHAPE, None)]]),
+        Kind("lists", _lists, lambda path: open_samples(path, SHAPE, Preprocess()).paths),
+        Kind("boxes", _boxes, _read_boxes),
+        Kind("sounds", _sounds, lambda path: audio.read_wav(path, 8000)),
+        Kind("profiles", _profiles, profile.load),
+        Kind("recipes", lambda _: {"toml": [RECIPE.encode()]}, recipes.load),
+        Kind("projects", lambda _: {"toml": [PROJECT.encode()]}, project.read),
+        Kind("nmp", _files, _read_nmp),
+    )
+}

@@ -1,0 +1,125 @@
+"""Mutants of the good files of a kind: each is read or refused by an NmpError, in bounds of memory and time.
+
+A mutant depends on the kind, the seed and its number alone. Many are read in one forked process; where that crashes,
+each of them gets its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from fuzz_models.limits import Crash, limited
+
+from fuzz_inputs.kinds import Kind
+from nmpconv.errors import ExitCode, NmpError
+
+BATCH = 200
+SECONDS = 20.0  # of the processor, for a mutant
+WORDS = (b"-1", b"0", b"1e999", b"nan", b"99999999999999999999", b'"', b"'", b"[", b"]", b"{", b"}", b",", b"\n", b"=",
+         b"\0", b"\xff\xfe", b"../", b"%s", b"\x1b[2J", b"true", b"null", b"[[", b"#")  # fmt: skip
+
+
+@dataclass
+class Found:
+    """read, refused: how many mutants. faults: what is wrong, and the first mutant that shows it."""
+
+    kind: str
+    read: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+def mutant(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int) -> tuple[str, bytes]:
+    """Its ending and bytes."""
+    named = int.from_bytes(hashlib.sha256(kind.name.encode()).digest()[:4], "little")
+    rng = np.random.default_rng([named, seed, number])
+    ending, start = good[rng.integers(len(good))]
+    data = bytearray(start)
+    for _ in range(1 + int(rng.integers(3))):
+        at = int(rng.integers(len(data) + 1))
+        left = min(1 + int(rng.integers(16)), len(data) - at)
+        choice = rng.integers(7)
+        if choice == 0:
+            data[at : at + 1] = bytes([rng.integers(256)])
+        elif choice == 1 and at < len(data):
+            data[at] ^= 1 << int(rng.integers(8))
+        elif choice == 2:
+            data[at : at + (left if rng.integers(2) else 0)] = WORDS[rng.integers(len(WORDS))]
+        elif choice == 3:
+            del data[at : at + left]
+        elif choice == 4:
+            data[at:at] = data[at : at + left]
+        elif choice == 5:
+            word = int(rng.choice([0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
+            data[at : at + 4] = word.to_bytes(4, "little" if rng.integers(2) else "big")
+        else:
+            other = good[rng.integers(len(good))][1]
+            data[at : at + left] = other[at : at + left]
+        if not data:
+            data = bytearray(start[:1])
+    return ending, bytes(data)
+
+
+def hunt(kind: Kind, seconds: float, seed: int, folder: Path, count: int | None = None) -> Found:
+    """Mutants until the time is over, or so many. folder: the files that a good file of the kind names; what is wrong
+    is left there."""
+    made = kind.make(folder)
+    good = [(ending, data) for ending, files in made.items() for data in files]
+    found, start = Found(kind.name), time.monotonic()
+    for first in range(0, 1 << 40, BATCH):
+        numbers = range(first, first + BATCH if count is None else min(first + BATCH, count))
+        results = limited(lambda _, n=numbers: list(_outcomes(kind, good, seed, n, folder)), SECONDS + len(numbers))
+        if isinstance(results, Crash):
+            results = [_alone(kind, good, seed, number, folder) for number in numbers]
+        for number, result in zip(numbers, results, strict=True):
+            found.read += result == "read"
+            found.refused += result == "refused"
+            if result not in ("read", "refused") and result not in found.faults:
+                found.faults[result] = number
+                ending, data = mutant(kind, good, seed, number)
+                (folder / f"fault-{kind.name}-{seed}-{number}.{ending}").write_bytes(data)
+        found.seconds = time.monotonic() - start
+        if found.seconds >= seconds or (count is not None and first + BATCH >= count):
+            return found
+    return found
+
+
+def _alone(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int, folder: Path) -> str:
+    result = limited(lambda _: next(_outcomes(kind, good, seed, range(number, number + 1), folder)), SECONDS)
+    return result.why if isinstance(result, Crash) else str(result)
+
+
+def _outcomes(kind: Kind, good: list[tuple[str, bytes]], seed: int, numbers: range, folder: Path) -> Iterator[str]:
+    for number in numbers:
+        ending, data = mutant(kind, good, seed, number)
+        path = folder / f"mutant.{ending}"
+        path.write_bytes(data)
+        yield outcome(kind, path)
+        path.unlink()
+
+
+def outcome(kind: Kind, path: Path) -> str:
+    """read, refused, or what is wrong."""
+    try:
+        kind.read(path)
+    except NmpError as error:
+        if error.code == ExitCode.INTERNAL:
+            return f"internal: {error.message}"
+        return "refused"
+    except MemoryError:
+        return "takes too much memory"
+    except RecursionError:
+        return "RecursionError"
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        name = "" if trace is None else Path(trace.tb_frame.f_code.co_filename).stem
+        return f"{type(error).__name__} in {name}:{0 if trace is None else trace.tb_lineno}"
+    return "read"

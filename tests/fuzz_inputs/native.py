@@ -1,0 +1,159 @@
+"""libFuzzer targets of interpreter/tests: built, run on a corpus, and how much of the sources the corpus reaches.
+
+The corpus of a target is what the repository has (`corpus/TARGET.zip`), with the small cases of every op for those
+that take models, and what a run adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "format"))
+
+import nets
+from c_core import C99, PORTABLE, SANITIZE, includes, sources
+from op_cases import BY_OP
+from test_states import leaky
+
+from nmpconv.file.writer import to_bytes
+
+CORPUS = Path(__file__).parent / "corpus"
+COMPILERS = ("clang-16", "clang-19", "clang")
+SMALL = 3000  # bytes of a model
+PER_OP = 6
+SECONDS_OF_AN_INPUT = 20
+MIB = 2048
+DONE = re.compile(r"Done (\d+) runs in (\d+) second")
+COVERED = ("base/fb.c", "core/model.c", "core/plan_check.c", "agent.c", "frame.c")
+
+
+@dataclass(frozen=True)
+class Target:
+    """own: files beside its own. models: whether its inputs are models (else bytes that decide)."""
+
+    name: str
+    own: tuple[str, ...] = ()
+    models: bool = False
+
+
+TARGETS = {
+    target.name: target
+    for target in (Target("model", models=True), Target("agent", ("agent.c", "frame.c")), Target("frame", ("frame.c",)))
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """failed: what libFuzzer wrote about the input that it left in the folder."""
+
+    target: str
+    runs: int
+    seconds: int
+    corpus: int
+    failed: str
+
+
+def compiler() -> str:
+    """The first clang that is there; '' for none."""
+    return next((name for name in COMPILERS if shutil.which(name)), "")
+
+
+def build(
+    root: Path, target: Target, folder: Path, flags: Sequence[str] = ("-fsanitize=fuzzer",), name: str = ""
+) -> Path:
+    """The program. It has portable kernels: those of other levels are compared with these by other tests."""
+    program, firmware = folder / (name or f"fuzz_{target.name}"), root / "interpreter" / "firmware"
+    own = [root / "interpreter" / "tests" / f"fuzz_{target.name}.c", *(firmware / part for part in target.own)]
+    every = [*C99, "-w", "-DNMP_LIBFUZZER", PORTABLE, *SANITIZE, *flags, *includes(root), f"-I{firmware}"]
+    subprocess.run([compiler(), *every, *own, *sources(root), "-lm", "-o", program], check=True)
+    return program
+
+
+def models(folder: Path) -> list[Path]:
+    """Small models of every op."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = [
+        nets.small_net(),
+        nets.placed(leaky()),
+        *(nets.placed(c.graph) for cases in BY_OP.values() for c in cases[:: -(-len(cases) // PER_OP)]),
+    ]
+    written = []
+    for i, graph in enumerate(found):
+        data = to_bytes(graph, {})
+        if len(data) <= SMALL:
+            written.append(folder / f"{i:04}.nmp")
+            written[-1].write_bytes(data)
+    return written
+
+
+def corpus(target: Target, folder: Path) -> Path:
+    """A folder that a run may add to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = CORPUS / f"{target.name}.zip"
+    if kept.is_file():
+        with zipfile.ZipFile(kept) as archive:
+            archive.extractall(folder)
+    if target.models:
+        models(folder)
+    return folder
+
+
+def run(program: Path, target: Target, folder: Path, seconds: float, given: Mapping[str, str]) -> Run:
+    """folder: of the corpus; what fails is written beside it."""
+    command = [program, f"-max_total_time={max(1, round(seconds))}", f"-timeout={SECONDS_OF_AN_INPUT}"]
+    command += [f"-rss_limit_mb={MIB}", "-max_len=4096", f"-artifact_prefix={folder.parent}/{target.name}-", folder]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", env={**os.environ, **given}, check=False
+    )
+    done = DONE.search(ran.stderr)
+    failed = "" if ran.returncode == 0 and done else ran.stderr[-4000:]
+    runs, took = (int(done[1]), int(done[2])) if done else (0, 0)
+    return Run(target.name, runs, took, sum(1 for _ in folder.iterdir()), failed)
+
+
+def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, str]) -> int:
+    """Writes the fewest inputs that reach as much to the repository's archive; how many there are."""
+    least = folder.parent / f"{target.name}-least"
+    shutil.rmtree(least, ignore_errors=True)
+    least.mkdir()
+    command = [program, "-merge=1", "-max_len=4096", least, folder]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, **given})
+    CORPUS.mkdir(exist_ok=True)
+    files = sorted(least.iterdir())
+    with zipfile.ZipFile(CORPUS / f"{target.name}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+    return len(files)
+
+
+def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """By file: branches that the corpora of all targets take, and those that there are."""
+    flags = ("-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping", "-DNDEBUG")
+    programs, profiles = [], []
+    for target in TARGETS.values():
+        programs.append(build(root, target, folder, flags, f"cover_{target.name}"))
+        profiles.append(folder / f"{target.name}.profraw")
+        env = {**os.environ, **given, "LLVM_PROFILE_FILE": str(profiles[-1])}
+        subprocess.run([programs[-1], "-runs=0", folder / target.name], check=True, capture_output=True, env=env)
+    suffix = compiler().removeprefix("clang")
+    data = folder / "all.profdata"
+    subprocess.run([f"llvm-profdata{suffix}", "merge", *profiles, "-o", data], check=True)
+    objects = [word for program in programs[1:] for word in ("-object", str(program))]
+    command = [f"llvm-cov{suffix}", "export", "-summary-only", f"-instr-profile={data}", programs[0], *objects]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    found = {}
+    for file in told["data"][0]["files"]:
+        for name in COVERED:
+            if file["filename"].endswith(f"/{name}"):
+                branches = file["summary"]["branches"]
+                found[name] = branches["covered"], branches["count"]
+    return found

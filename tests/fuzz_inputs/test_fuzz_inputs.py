@@ -1,0 +1,73 @@
+"""What people and devices give is read or refused: some mutants of each kind; `make fuzz` has more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fuzz_inputs import native
+from fuzz_inputs.kinds import KINDS, Kind
+from fuzz_inputs.loop import hunt, outcome
+from nmpconv.errors import InputError
+
+MUTANTS = 100
+SECONDS = 20.0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_good_files_are_read(name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    for ending, files in kind.make(tmp_path).items():
+        for data in files:
+            path = tmp_path / f"good.{ending}"
+            path.write_bytes(data)
+            assert outcome(kind, path) == "read"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_some_mutants(name: str, tmp_path: Path) -> None:
+    found = hunt(KINDS[name], SECONDS, 1, tmp_path, MUTANTS)
+    assert not found.faults
+    assert found.read + found.refused > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_many_mutants(name: str, tmp_path: Path) -> None:
+    assert not hunt(KINDS[name], SECONDS, 2, tmp_path).faults
+
+
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    """An error that is no refusal, a crash and too much memory, each with the mutant that shows it."""
+
+    def read(path: Path) -> None:
+        data = path.read_bytes()
+        if b"\xff" in data:
+            raise KeyError("here")
+        if b"[[" in data:
+            os.kill(os.getpid(), 9)
+        if b"{" in data:
+            np.ones(1 << 30)
+        if data != b"good":
+            raise InputError("not good")
+
+    found = hunt(Kind("own", lambda _: {"txt": [b"good"]}, read), SECONDS, 0, tmp_path, 600)
+    line = read.__code__.co_firstlineno + 3
+    assert set(found.faults) == {f"KeyError in test_fuzz_inputs:{line}", "ends by SIGKILL", "takes too much memory"}
+    assert found.refused > 100 and len(list(tmp_path.glob("fault-own-0-*.txt"))) == len(found.faults)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", native.TARGETS)
+def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    need_tool(*native.COMPILERS)
+    target = native.TARGETS[name]
+    given = {"NMP_MODELS": ":".join(map(str, native.models(tmp_path / "models")))}
+    place = native.corpus(target, tmp_path / name)
+    ran = native.run(native.build(root, target, tmp_path), target, place, SECONDS, given)
+    assert not ran.failed
+    assert ran.runs > 1000
