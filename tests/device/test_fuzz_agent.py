@@ -44,6 +44,6 @@ def test_frames(fuzzer: Path, models: list[Path]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_ten_million_frames(fuzzer: Path, models: list[Path], seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_two_million_frames(fuzzer: Path, models: list[Path], seed: int) -> None:
     run(fuzzer, 1_000_000, models, seed)

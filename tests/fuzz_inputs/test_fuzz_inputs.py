@@ -15,7 +15,8 @@ from fuzz_inputs.loop import hunt, outcome
 from nmpconv.errors import InputError
 
 MUTANTS = 100
-SECONDS = 20.0
+SECONDS = 10.0
+NATIVE_SECONDS = 30.0
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -68,6 +69,6 @@ def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[...,
     target = native.TARGETS[name]
     given = {"NMP_MODELS": ":".join(map(str, native.models(tmp_path / "models")))}
     place = native.corpus(target, tmp_path / name)
-    ran = native.run(native.build(root, target, tmp_path), target, place, SECONDS, given)
+    ran = native.run(native.build(root, target, tmp_path), target, place, NATIVE_SECONDS, given)
     assert not ran.failed
     assert ran.runs > 1000
