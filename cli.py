@@ -1,6 +1,6 @@
 """Runs the command line from a checkout: python cli.py convert ..."""
 
-from nmpconv.cli import main
+from nmpconv.__main__ import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

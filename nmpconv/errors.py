@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+
 
 class ExitCode(IntEnum):
     """Exit status of the command line."""

@@ -130,7 +130,7 @@ PARTS: dict[str, set[str]] = {
         *("accuracy", "bisection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "levers", "metrics"),
         *("ops", "report", "run", "targets", "trial"),
     },
-    "__main__": {"cli"},
+    "__main__": {"cli", "errors"},
     "__init__": {"api", "run"},
 }
 # Named in signatures only.

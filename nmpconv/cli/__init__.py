@@ -31,10 +31,9 @@ from nmpconv.cli import (
     show,
 )
 from nmpconv.cli.talk import reset, talking
-from nmpconv.errors import ExitCode, InputError, NmpError, OutputError, UsageError
+from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError, UsageError
 
-# What a shell reports for a process that Ctrl-C ended, or that lost the reader of its pipe.
-INTERRUPTED, BROKEN_PIPE = 130, 141
+BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
 
 app = typer.Typer(
     name="nmpconv",
@@ -86,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         return _unread()
     except Exception as error:
-        return _explain(error, json)
+        if not _is_interrupt(error):
+            return _explain(error, json)
+        code = INTERRUPTED
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -111,6 +112,13 @@ def _unread() -> int:
     """Python would complain about the pipe once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Ctrl-C while a library in C is imported becomes that library's own error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _explain(error: Exception, json: bool) -> int:

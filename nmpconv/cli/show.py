@@ -61,8 +61,11 @@ def clean(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line of talk."""
-    print(clean(text), file=sys.stderr)
+    """A line of talk. Where nobody can hear it, the work goes on."""
+    try:
+        print(clean(text), file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def line(text: str = "") -> None:
