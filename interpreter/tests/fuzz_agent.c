@@ -167,8 +167,8 @@ static void step(agent *a, unsigned long i) {
     if (pick(2)) {
       agent_init(a, &same);
     }
-    if (pick(4) == 0) {
-      a->board.model[pick(1024)] ^= 1;
+    if (pick(4) == 0) { /* what is kept of an upload, or the file itself, is harmed */
+      (pick(2) ? a->board.model : file)[pick(1024)] ^= (uint8_t)(1 + pick(255));
     }
     upload(a, MODEL_BYTES);
   }
@@ -187,8 +187,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   deciding = data;
   deciding_end = data + bytes;
   start(&a);
+  a.board.model_bytes = pick(2) ? MODEL_BYTES : 64 * pick(128);
   const char *paths = getenv("NMP_MODELS");
-  for (uint32_t skip = pick(256); paths != NULL && skip > 0; skip--) {
+  for (uint32_t skip = pick(2) ? pick(4) : pick(256); paths != NULL && skip > 0; skip--) {
     const char *next = strchr(paths, ':');
     paths = next ? next + 1 : getenv("NMP_MODELS");
   }

@@ -25,6 +25,8 @@ from op_cases import BY_OP
 from test_states import leaky
 
 from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
 
 CORPUS = Path(__file__).parent / "corpus"
 COMPILERS = ("clang-16", "clang-19", "clang")
@@ -79,13 +81,12 @@ def build(
 
 
 def models(folder: Path) -> list[Path]:
-    """Small models of every op."""
+    """Small models of every op, in memory of their own, and over each other as on boards."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = [
-        nets.small_net(),
-        nets.placed(leaky()),
-        *(nets.placed(c.graph) for cases in BY_OP.values() for c in cases[:: -(-len(cases) // PER_OP)]),
-    ]
+    found = [nets.placed(leaky()), plan_memory.run(leaky()), nets.small_net(), *map(_branches, range(2))]
+    for cases in BY_OP.values():
+        found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
+        found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
     written = []
     for i, graph in enumerate(found):
         data = to_bytes(graph, {})
@@ -93,6 +94,17 @@ def models(folder: Path) -> list[Path]:
             written.append(folder / f"{i:04}.nmp")
             written[-1].write_bytes(data)
     return written
+
+
+def _branches(axis: int) -> Graph:
+    """What is put together along the first axes may be made in its place; a part of it and a form are views."""
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("x", 4, 8)
+    net.op("add", "x x", "a")
+    net.op("mul", "x a", "b")
+    net.op("concat", "a b", "c", axis=axis)
+    net.op("add", "c c", "d")
+    return plan_memory.run(net.graph("d"), 0 if axis else None)
 
 
 def corpus(target: Target, folder: Path) -> Path:
@@ -128,7 +140,8 @@ def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, st
     command = [program, "-merge=1", "-max_len=4096", least, folder]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, **given})
     CORPUS.mkdir(exist_ok=True)
-    files = sorted(least.iterdir())
+    known = {path.read_bytes() for path in models(folder.parent / "models")} if target.models else set()
+    files = [path for path in sorted(least.iterdir()) if path.read_bytes() not in known]
     with zipfile.ZipFile(CORPUS / f"{target.name}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for file in files:
             archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), zipfile.ZIP_DEFLATED)
