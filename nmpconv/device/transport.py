@@ -7,10 +7,13 @@ import os
 import select
 import socket
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import IO, Protocol, cast
 
 import serial
 from serial.tools import list_ports
@@ -102,6 +105,40 @@ class Tcp:
         self._socket.close()
 
 
+class Output:
+    """What a program prints, read by a thread: no system but POSIX can wait for a pipe with a limit of time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._pieces: SimpleQueue[bytes] = SimpleQueue()
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        piece = b"begin"
+        while piece:
+            try:
+                piece = os.read(self._file.fileno(), 65536)
+            except (OSError, ValueError):  # it was closed
+                piece = b""
+            self._pieces.put(piece)
+
+    def read(self, seconds: float) -> bytes | None:
+        """The next piece; b'' when nothing came in so many seconds, None when the program has closed it."""
+        try:
+            piece = self._pieces.get(timeout=seconds)
+        except Empty:
+            return b""
+        if not piece:
+            self._pieces.put(b"")  # for who asks again
+        return piece or None
+
+    def close(self) -> None:
+        """After the program has ended."""
+        self._thread.join(END_SECONDS)
+        self._file.close()
+
+
 class Program:
     """A program that is the device, over its stdin and stdout."""
 
@@ -115,28 +152,37 @@ class Program:
         except OSError as error:
             raise DeviceError(f"cannot start: {error.strerror}", where=str(command[0])) from None
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._in, self._out = self._process.stdin, self._process.stdout
+        self._in, self._out = cast(FileIO, self._process.stdin), Output(self._process.stdout)
 
     def read(self, seconds: float) -> bytes:
-        if not select.select([self._out], [], [], seconds)[0]:
-            return b""
-        data = os.read(self._out.fileno(), 65536)
-        if not data:
+        data = self._out.read(seconds)
+        if data is None:
             raise _gone(self.name, "the program has ended")
         return data
 
     def write(self, data: bytes) -> None:
-        if not select.select([], [self._in], [], WRITE_SECONDS)[1]:
+        """By a thread, since a program that does not read would keep this one waiting."""
+        failed: list[OSError | ValueError] = []
+        writer = threading.Thread(target=self._write, args=(data, failed), daemon=True)
+        writer.start()
+        writer.join(WRITE_SECONDS)
+        if writer.is_alive():
             raise _full(self.name)
+        if failed:
+            raise _gone(self.name, failed[0]) from None
+
+    def _write(self, data: bytes, failed: list[OSError | ValueError]) -> None:
         try:
-            self._in.write(data)
-        except OSError as error:
-            raise _gone(self.name, error) from None
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._in.write(rest) :]
+        except (OSError, ValueError) as error:
+            failed.append(error)
 
     def close(self) -> None:
+        end(self._process)
         with suppress(OSError):
             self._in.close()
-        end(self._process)
         self._out.close()
 
 
