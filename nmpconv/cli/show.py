@@ -144,11 +144,15 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
     """On a terminal that is too narrow for all columns, parts below each other; each has the first column."""
     console = _console(sys.stdout)
 
-    def drawn(columns: Sequence[int], title: str) -> Table:
+    def drawn(columns: Sequence[int], title: str, cells: list[list[str]]) -> Table:
         return _drawn(title, [names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
 
+    # A name is one word for rich, but folds.
+    folded = [[cell if to_right else cell[:FOLD] for cell, to_right in zip(row, right, strict=True)] for row in cells]
+
     def least(columns: Sequence[int]) -> int:
-        return console.measure(drawn(columns, ""), options=console.options.update(max_width=1000)).minimum
+        table = drawn(columns, "", folded)
+        return console.measure(table, options=console.options.update(max_width=1000)).minimum
 
     parts = [[0]]
     for i in range(1, len(names)):
@@ -158,7 +162,7 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
     # Numbers are never cut: a part of two columns that is too wide runs over the edge.
     console.width = max([console.width, *map(least, parts)])
     for number, columns in enumerate(parts):
-        console.print(drawn(columns, "" if number else title), crop=False)
+        console.print(drawn(columns, "" if number else title, cells), crop=False)
 
 
 def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list[str]]:
