@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -199,8 +200,9 @@ def test_answers_that_make_no_sense(
 
 
 def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes nothing any more, and its line is full at some time."""
+    """It takes nothing any more, and its line is full at some time. Nothing of the line is left when it is closed."""
     monkeypatch.setattr(Link, "quiet", 0.5)
+    before = set(threading.enumerate())
     line = Program([agent])
     device = Device(line)
     os.kill(line._process.pid, signal.SIGSTOP)
@@ -216,6 +218,9 @@ def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: p
         fill()
     with soon():
         line.close()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert set(threading.enumerate()) == before
 
 
 def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:
