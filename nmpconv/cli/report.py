@@ -144,7 +144,7 @@ def show_levers(levers: Sequence[Lever]) -> None:
             ]
             for one in levers
         ],
-        title="What helps, each alone, measured (RAM, flash in bytes)",
+        title="What was tried, each alone, measured (RAM, flash in bytes)",
     )
 
 
