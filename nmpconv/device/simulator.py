@@ -15,6 +15,7 @@ from nmpconv.device.transport import Output, Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, UsageError
 
 START_SECONDS = 10.0
+WRITE_SECONDS = 60.0  # that QEMU may take no bytes: on a busy machine it gets little time
 PTY = re.compile(rb"redirected to (\S+)")
 
 
@@ -107,7 +108,7 @@ class Simulator:
         assert self._process.stdout is not None
         self._said = Output(self._process.stdout)
         try:
-            self._line = Serial(self._pty())
+            self._line = Serial(self._pty(), patience=WRITE_SECONDS)
             self._line.name = self.name
         except BaseException:
             self.close()

@@ -40,12 +40,13 @@ class Transport(Protocol):
 
 
 class Serial:
-    """A serial port, or the pty of a simulator."""
+    """A serial port, or the pty of a simulator. patience: seconds that it may take no bytes."""
 
-    def __init__(self, port: str, baud: int = BAUD) -> None:
+    def __init__(self, port: str, baud: int = BAUD, patience: float | None = None) -> None:
         self.name = port
+        self._patience = WRITE_SECONDS if patience is None else patience
         try:
-            self._port = serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS, exclusive=True)
+            self._port = serial.Serial(port, baud, timeout=0, write_timeout=self._patience, exclusive=True)
         except (serial.SerialException, OSError, ValueError) as error:
             raise DeviceError(f"cannot open the port: {error}", where=port, hint=_port_hint(error)) from None
 
@@ -61,7 +62,7 @@ class Serial:
         try:
             self._port.write(data)
         except serial.SerialTimeoutException:
-            raise _full(self.name) from None
+            raise _full(self.name, self._patience) from None
         except (serial.SerialException, OSError) as error:
             raise _gone(self.name, error) from None
 
@@ -97,7 +98,7 @@ class Tcp:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            raise _full(self.name) from None
+            raise _full(self.name, WRITE_SECONDS) from None
         except OSError as error:
             raise _gone(self.name, error) from None
 
@@ -167,7 +168,7 @@ class Program:
         writer.start()
         writer.join(WRITE_SECONDS)
         if writer.is_alive():
-            raise _full(self.name)
+            raise _full(self.name, WRITE_SECONDS)
         if failed:
             raise _gone(self.name, failed[0]) from None
 
@@ -217,9 +218,9 @@ def _gone(name: str, reason: object) -> DeviceError:
     )
 
 
-def _full(name: str) -> DeviceError:
+def _full(name: str, seconds: float) -> DeviceError:
     return DeviceError(
-        f"the line took no bytes for {WRITE_SECONDS:.0f} s",
+        f"the line took no bytes for {seconds:.0f} s",
         where=name,
         hint="reset the device and start again: an upload goes on where it was",
     )

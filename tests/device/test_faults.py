@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -18,7 +19,7 @@ import lines
 import numpy as np
 import pytest
 
-from nmpconv.device import client, protocol, transport
+from nmpconv.device import client, protocol, simulator, transport
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.connect import connect
 from nmpconv.device.link import Link
@@ -221,6 +222,29 @@ def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: p
     for thread in set(threading.enumerate()) - before:
         thread.join(5)
     assert set(threading.enumerate()) == before
+
+
+QEMU = """#!{python}
+import os, pty, time, tty
+ours, theirs = pty.openpty()
+tty.setraw(theirs)
+print(f"char device redirected to {{os.ttyname(theirs)}} (label serial0)", flush=True)
+time.sleep(1)
+while True:
+    os.read(ours, 4096)
+"""
+
+
+def test_a_simulator_that_gets_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine QEMU takes nothing for longer than a board would."""
+    (tmp_path / "qemu").write_text(QEMU.format(python=sys.executable))
+    (tmp_path / "qemu").chmod(0o755)
+    monkeypatch.setitem(simulator.MACHINES, "slow", simulator.Machine(str(tmp_path / "qemu"), (), "", 0))
+    monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
+    line = simulator.Simulator("slow", tmp_path / "any.elf")
+    for _ in range(200):
+        line.write(bytes(256))
+    line.close()
 
 
 def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:
