@@ -190,6 +190,7 @@ def commit(bits: str, most: int) -> str:
     return subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_steps_of_the_action(github: GitHub, here: Path, tmp_path: Path, need_tool: Any) -> None:
     """In a pull request from 8 to 16 bits; then with a gate that is missed."""
     bash = need_tool("bash")
