@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -171,6 +171,9 @@ PYTHONS ?= python3.10 python3.11 python3.12
 
 wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
 	$(PYTHON) packaging/wheels.py $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p))) $(ARGS)
+
+cross:  ## the interpreter and the binding compiled for Windows and macOS, where nobody runs them yet
+	$(PYTHON) packaging/cross.py --python $(PYTHON) --warnings="$(WARNINGS)"
 
 bench-aarch64: $(VENV)/installed  ## instructions of one inference at the levels of AArch64, under QEMU (ARGS=...)
 	$(BIN)/python bench/aarch64.py $(ARGS)

@@ -2,8 +2,8 @@
 
     python build_summary.py nmpconv.toml --before ../base/nmpconv.toml --device sim:mps2-an386
 
-The summary is Markdown, added to the file that $GITHUB_STEP_SUMMARY names, else printed. The exit code is that of the
-build; what was before may fail, and is then left out.
+The summary is Markdown. It is printed, and added to the file that $GITHUB_STEP_SUMMARY names. The exit code is that
+of the build; what was before may fail, and is then left out.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
-    else:
-        print(text)
+    print(text, end="", flush=True)
     return code
 
 
@@ -57,7 +56,7 @@ def built(project: Path, device: str | None) -> tuple[int, Rows, str]:
     if device is not None:
         for row in rows.values():
             _, bench = asked("bench", row["file"], "--device", device, "--runs", "1")
-            row["instructions"] = bench.get("instructions")
+            row["instructions"] = bench.get("instructions", row["instructions"])
     return code, rows, found.get("error", {}).get("message", "")
 
 

@@ -109,8 +109,11 @@ def write_file(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
+            if fcntl is not None:  # while it is locked; Windows renames only what is closed
+                os.replace(temporary, path)
+        if fcntl is None:
             os.replace(temporary, path)
-            temporary = None
+        temporary = None
     except OSError as error:
         raise OutputError(f"cannot write: {error.strerror or error}", where=str(path)) from error
     finally:
@@ -141,6 +144,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, data)
         os.chmod(temporary, 0o777 & ~_umask())
+        if fcntl is None and folder.is_dir():
+            folder.rmdir()  # Windows puts no folder in the place of another
         os.replace(temporary, folder)
         temporary = None
     except OSError as error:

@@ -49,6 +49,7 @@ GATES = {
     "min_sqnr": "sqnr",
     "max_ram": "ram",
     "max_flash": "flash",
+    "max_instructions": "instructions",
 }
 """What each gate bounds, of `Measured`."""
 OF_LABELS = ("min_top1", "max_drop")
@@ -78,7 +79,7 @@ class Project:
 @dataclass(frozen=True)
 class Measured:
     """top1, agreement: %. drop: points of top-1 below the float model's. sqnr: dB. ram: bytes of a run. flash: bytes of
-    the file. None: not known."""
+    the file. instructions: of a run on the target's simulated board, counted where a gate asks. None: not known."""
 
     flash: int
     ram: int
@@ -86,6 +87,7 @@ class Measured:
     agreement: float | None = None
     top1: float | None = None
     drop: float | None = None
+    instructions: int | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@
 #ifndef NMP_POOL_H
 #define NMP_POOL_H
 
+#ifndef _WIN32 /* where no process forks */
 #include <pthread.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -27,8 +29,10 @@ class Pool {
 
   /* threads: with the caller's, so that one fewer is started. */
   explicit Pool(size_t threads) : threads_(threads) {
+#ifndef _WIN32
     static const int once = pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1); });
     (void)once;
+#endif
   }
 
   ~Pool() {

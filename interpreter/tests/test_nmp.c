@@ -25,8 +25,12 @@ static void expect(int condition, const char *what) {
 }
 
 static void *aligned(size_t bytes) {
+#ifdef _WIN32
+  return _aligned_malloc(bytes, 64);
+#else
   void *p = NULL;
   return posix_memalign(&p, 64, bytes) == 0 ? p : NULL;
+#endif
 }
 
 static void *load(const char *path, size_t *bytes) {

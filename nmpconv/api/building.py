@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 import nmpconv
 from nmpconv import project
-from nmpconv.errors import InputError, NmpError, OutputError
+from nmpconv.device.simulator import COUNTED_ON, missing
+from nmpconv.errors import DeviceError, InputError, NmpError, OutputError
 from nmpconv.files import read_file, read_text, write_file
 from nmpconv.progress import Progress, silent
 from nmpconv.project import Gate, Measured, Project, Target
@@ -49,7 +50,8 @@ def build(
     it, and compares with its gates. Beside each file lie a report and what was measured.
 
     project_file: a file, or a folder with one; None: the current folder. force: make all targets anew. A gate that is
-    missed raises nothing: see `Built.missed`. Raises InputError, UsageError and what `nmpconv.convert` raises.
+    missed raises nothing: see `Built.missed`. Raises InputError, UsageError, what `nmpconv.convert` raises, and
+    DeviceError where instructions are to be counted and cannot be.
     """
     path = Path(project_file or ".")
     found = project.read(project.find(path) if path.is_dir() else path)
@@ -64,13 +66,15 @@ def build(
 
 @dataclass(frozen=True)
 class _Plan:
-    """digest: of all that the target depends on. kept: what is known of its file; None: it is to be made."""
+    """digest: of all that the target depends on. kept: what is known of its file; None: it is to be made. board: that
+    its instructions are to be counted on; '' for none."""
 
     target: Target
     file: Path
     facts: Path
     digest: str
     kept: Measured | None
+    board: str
 
 
 def _weights(model: Path) -> list[Path]:
@@ -84,7 +88,23 @@ def _weights(model: Path) -> list[Path]:
 
 def _plan(found: Project, target: Target, digest: str, force: bool) -> _Plan:
     file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
-    return _Plan(target, file, facts, digest, None if force else _kept(file, facts, digest))
+    kept = None if force else _kept(file, facts, digest)
+    known = kept is not None and kept.instructions is not None
+    return _Plan(target, file, facts, digest, kept, "" if known else _board(found, target))
+
+
+def _board(found: Project, target: Target) -> str:
+    """The simulated board that a gate needs; it is there."""
+    if "max_instructions" not in target.gates:
+        return ""
+    board = COUNTED_ON.get(str(target.options.get("target")))
+    if board is None:
+        what = f"the gate max_instructions of {target.name!r} needs a target that is simulated"
+        raise InputError(what, where=str(found.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
+    if lacking := missing(board):
+        what = f"the gate max_instructions of {target.name!r} counts on the simulated board {board}"
+        raise DeviceError(what, where=str(found.path), hint=lacking)
+    return board
 
 
 def _check(found: Project, target: Target) -> None:
@@ -104,8 +124,10 @@ def _check(found: Project, target: Target) -> None:
 
 def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
     measured = plan.kept or _make(found, plan.target, plan.file, progress)
+    if plan.board:
+        measured = replace(measured, instructions=_instructions(plan.file, plan.board, progress))
     sha256 = hashlib.sha256(read_file(plan.file)).hexdigest()
-    if plan.kept is None:
+    if measured is not plan.kept:
         known = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, "measured": asdict(measured)}
         write_file(plan.facts, f"{json.dumps(known, indent=2)}\n".encode())
     gates = tuple(project.gates(plan.target, measured, found.path))
@@ -153,6 +175,14 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> Mea
         measured = Measured(**sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop)
     converted.save(file)
     return measured
+
+
+def _instructions(file: Path, board: str, progress: Progress) -> int:
+    """Of a run on the same data each time; a simulated board counts them exactly."""
+    from nmpconv.api.files import bench
+
+    found = bench(file, device=f"sim:{board}", runs=1, progress=progress)
+    return found.counter.count(found.least)
 
 
 def _samples(sources: Mapping[str, Path]) -> Any:

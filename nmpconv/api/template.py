@@ -28,6 +28,7 @@ min_sqnr = 15.0       # dB
 # [targets.board.gates]
 # max_ram = 65536     # bytes of a run
 # max_flash = 524288  # bytes of the file
+# max_instructions = 5000000  # of a run, in QEMU
 """
 
 

@@ -2,7 +2,8 @@
 
 1. `rebuilt`: the float graph that a file's integers stand for, by the conversion again.
 2. `ranking`: all roundings simulated, and each one left out.
-3. `nmpconv.levers`: for the first of them, the model is converted otherwise and run.
+3. `nmpconv.levers`: for the first of them, and for those that make most of the noise (`nmpconv.calib.noise`), the model
+   is converted otherwise and run.
 4. `small`: the part of the model around the first that shows the loss by itself.
 """
 
@@ -18,13 +19,15 @@ from nmpconv import recipes
 from nmpconv.bisection.ranking import TENSOR, WEIGHTS, Goal, Row, rank
 from nmpconv.bisection.rebuilt import Rebuilt, rebuild
 from nmpconv.bisection.small import Small, smallest
+from nmpconv.calib.noise import budget
 from nmpconv.data.samples import Data, spread
 from nmpconv.errors import InputError
 from nmpconv.file import reader
-from nmpconv.fit import Score
-from nmpconv.levers import LEVERS, Lever, Proposal, measured
+from nmpconv.fit import Score, heads
+from nmpconv.levers import LEVERS, Lever, Proposal, measured, proposals
 from nmpconv.measures import Measure, open_measure, results
 from nmpconv.passes.quantize.choices import Choices, Said
+from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.pipeline import finisher, labels_of
 from nmpconv.progress import Progress
 from nmpconv.trial import Converted, Trial, Trials
@@ -33,6 +36,7 @@ __all__ = ["Bisected", "Lever", "Row", "Small", "bisect"]
 
 IMAGES = 32  # that all is measured on
 LEAST_DB = 0.05  # of a gain that a lever is tried for
+NOTHING = "# Nothing that was tried helps.\n"
 HEAD = """\
 # What helps, of what was tried, the best first. Lines after the first are comments: try them together.
 """
@@ -88,7 +92,8 @@ def bisect(
         score, _, found = trials.run(content)
         choices = _with_exponents(rebuilt)
         base = trials.convert(choices)
-        pairs = measured(trials, choices, base, _proposals(rebuilt, ranking.rows), progress)
+        asked = _proposals(rebuilt, ranking.rows)
+        pairs = measured(trials, choices, base, [*asked, *_noisy(trials, base, images, asked)], progress)
         levers = tuple(lever for lever, _ in pairs)
         first = ranking.rows[0] if ranking.rows else None
         small = None if first is None else smallest(rebuilt, model, first)
@@ -148,9 +153,22 @@ def _proposals(rebuilt: Rebuilt, rows: Sequence[Row]) -> list[Proposal]:
     return found
 
 
+def _noisy(trials: Trials, base: Converted, images: Sequence[Mapping], asked: Sequence[Proposal]) -> list[Proposal]:
+    """16 bits for the tensors that make most of the noise, as `convert` names them, where that is not asked already.
+
+    In a file without a fault little is gained by what alone is float, since all else was fitted to its rounding: a
+    conversion with 16 bits there fits it anew.
+    """
+    groups, known = grid_groups(base.ranged), {(one.table, one.name) for one in asked if one.said}
+    shares = budget(base.ranged, groups, heads(base.ranged), images).shares
+    return [one for one in proposals(trials, base, shares) if (one.table, one.name) not in known]
+
+
 def _recipe(levers: Sequence[Lever]) -> str:
     """The lines of the levers that help; all but the first one as comments."""
     helpful = [lever for lever in levers if lever.db > 0]
+    if not helpful:
+        return NOTHING
     text = recipes.lines({}, [(one.table, one.name, one.said) for one in helpful[:1]], head=HEAD)
     notes = []
     for one in helpful:

@@ -65,7 +65,7 @@ def _row(one: nmpconv.Built) -> dict[str, object]:
 
 
 def _show(found: list[nmpconv.Built]) -> None:
-    columns = ("target", "file", "", ">flash", ">RAM", ">top-1", ">agreement", ">SQNR", "gates")
+    columns = ("target", "file", "", ">flash", ">RAM", ">top-1", ">agreement", ">SQNR", ">instructions", "gates")
     rows = []
     for one in found:
         m = one.measured
@@ -73,5 +73,7 @@ def _show(found: list[nmpconv.Built]) -> None:
         sqnr = "" if m.sqnr is None else show.decibels(m.sqnr)
         state = "made" if one.fresh else "up to date"
         rates = [show.rate(m.top1), show.rate(m.agreement)]
-        rows.append([one.target, str(one.path), state, show.size(m.flash), show.size(m.ram), *rates, sqnr, gates])
+        count = "" if m.instructions is None else str(m.instructions)
+        sizes = [show.size(m.flash), show.size(m.ram)]
+        rows.append([one.target, str(one.path), state, *sizes, *rates, sqnr, count, gates])
     show.table(columns, rows)

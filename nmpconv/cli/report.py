@@ -54,11 +54,12 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
 
 def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
     """What the integers were chosen by, and how near the float model they are."""
+    heads = show.shortened(report.sqnr_by_head)
     return [
         ("recipe", report.recipe),
         ("considered", "\n".join(report.notes)),
         ("float graph", _float(report)),
-        ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in report.sqnr_by_head.items())),
+        ("SQNR", "\n".join(f"{show.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
         ("held out", _held_out(report)),
         ("given ranges", "" if planned else _legalized(report)),
         ("costliest", _costliest(report)),
@@ -78,7 +79,8 @@ def _held_out(report: Report) -> str:
 def _costliest(report: Report) -> str:
     """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
     if report.costliest:
-        return "\n".join(f"{100 * share:.0f} % of the noise  {name}" for name, share in report.costliest.items())
+        short = show.shortened([*report.costliest, *(layer.name for layer in report.layers)])
+        return "\n".join(f"{100 * part:.0f} % of the noise  {short[name]}" for name, part in report.costliest.items())
     worst = report.steepest
     if worst is None:
         return ""
@@ -100,6 +102,11 @@ def show_front(front: Sequence[Candidate]) -> None:
     def percent(value: float | None) -> str:
         return show.NOTHING if value is None else f"{value:.1f}"
 
+    def named(one: Candidate) -> str:
+        more = f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""
+        return ", ".join(short[name] for name in one.wide[:NAMED]) + more
+
+    short = show.shortened(name for one in front for name in one.wide)
     rows = [
         [
             "*" if one.taken else "",
@@ -110,7 +117,7 @@ def show_front(front: Sequence[Candidate]) -> None:
             str(one.ram),
             str(one.flash),
             show.scaled(one.work).strip(),
-            ", ".join(one.wide[:NAMED]) + (f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""),
+            named(one),
         ]
         for one in front
     ]
@@ -137,7 +144,7 @@ def show_levers(levers: Sequence[Lever]) -> None:
             ]
             for one in levers
         ],
-        title="What helps, each alone, measured (RAM, flash in bytes)",
+        title="What was tried, each alone, measured (RAM, flash in bytes)",
     )
 
 
@@ -199,7 +206,8 @@ def _legalized(report: Report) -> str:
     parts = [f"of {len(rows)} tensors are the model's"]
     if kept:
         worst, mean = max(kept, key=lambda row: row.bits_lost), sum(row.bits_lost for row in kept) / len(kept)
-        most = f"{worst.bits_lost:.2f} ({worst.dtype} to int{worst.bits}: {worst.name})"
+        name = show.shortened(row.name for row in rows)[worst.name]
+        most = f"{worst.bits_lost:.2f} ({worst.dtype} to int{worst.bits}: {name})"
         parts.append(f"{len(kept)} lose {mean:.2f} bits on average to power-of-two grids, at most {most}")
     if len(kept) < len(rows):
         parts.append(f"{len(rows) - len(kept)} have more bits now")

@@ -29,6 +29,9 @@ from rich.text import Text
 NOTHING = "-"
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
 FOLD = 16  # text columns of a table on a terminal may fold to this width
+NAMES = ("layer", "name", "tensor", "output")  # columns of tables with names of the model's tensors and nodes
+AND = ";"  # between what TFLite's converter made one tensor of
+PARTS = "/_.:;"  # where a name's end may begin
 SCHEMA = 1  # of what --json prints: raised when a key goes or changes its sense, not when one comes
 
 
@@ -104,8 +107,11 @@ def _finite(value: Any) -> Any:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
     """A table of the result. A column whose name starts with '>' is aligned to the right; columns without any entry are
-    left out."""
+    left out; names in those of `NAMES` are `shortened`."""
     cells, title = [[clean(cell) for cell in row] for row in rows], clean(title)
+    for i in (i for i, name in enumerate(columns) if name in NAMES):
+        short = shortened(row[i] for row in cells)
+        cells = [[*row[:i], short[row[i]], *row[i + 1 :]] for row in cells]
     used = [i for i in range(len(columns)) if any(row[i] not in ("", NOTHING) for row in cells)]
     names = [columns[i].removeprefix(">") for i in used]
     right = [columns[i].startswith(">") for i in used]
@@ -118,15 +124,38 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
         _plain_table(title, names, right, cells)
 
 
+def shortened(names: Iterable[str]) -> dict[str, str]:
+    """Names as people read them: of several joined by ; the first one, and as much of the end as tells it from all
+    others. So "a/x;b/y;c/z" becomes "a/x;*" or "a/x;*/z", a pattern that recipes understand."""
+    known = tuple(dict.fromkeys(names))
+    return {name: _short(name, known) for name in known}
+
+
+def _short(name: str, known: Sequence[str]) -> str:
+    first, joined, rest = name.partition(AND)
+    if not joined:
+        return name
+    alike = [other for other in known if other.startswith(first + AND)]
+    ends = [rest[i:] for i in range(len(rest) - 1, 0, -1) if rest[i] in PARTS]
+    for end in ("", *ends):
+        if sum(other.endswith(end) for other in alike) == 1:
+            return min(name, f"{first}{AND}*{end}", key=len)
+    return name
+
+
 def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
     """On a terminal that is too narrow for all columns, parts below each other; each has the first column."""
     console = _console(sys.stdout)
 
-    def drawn(columns: Sequence[int], title: str) -> Table:
+    def drawn(columns: Sequence[int], title: str, cells: list[list[str]]) -> Table:
         return _drawn(title, [names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
 
+    # A name is one word for rich, but folds.
+    folded = [[cell if to_right else cell[:FOLD] for cell, to_right in zip(row, right, strict=True)] for row in cells]
+
     def least(columns: Sequence[int]) -> int:
-        return console.measure(drawn(columns, ""), options=console.options.update(max_width=1000)).minimum
+        table = drawn(columns, "", folded)
+        return console.measure(table, options=console.options.update(max_width=1000)).minimum
 
     parts = [[0]]
     for i in range(1, len(names)):
@@ -136,7 +165,7 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
     # Numbers are never cut: a part of two columns that is too wide runs over the edge.
     console.width = max([console.width, *map(least, parts)])
     for number, columns in enumerate(parts):
-        console.print(drawn(columns, "" if number else title), crop=False)
+        console.print(drawn(columns, "" if number else title, cells), crop=False)
 
 
 def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list[str]]:

@@ -50,11 +50,11 @@ def bundle(data: bytes | None, *, tensors: bool = False) -> dict[str, bytes]:
 def _interpreter(data: bytes | None, model: Model | None) -> Iterator[tuple[str, str]]:
     """The sources, the public header among them; with a model, no more than it needs on a microcontroller."""
     root = interpreter()
-    yield "nmp.h", (root / "include/nmp.h").read_text()
+    yield "nmp.h", (root / "include/nmp.h").read_text(encoding="utf-8")
     src = root / "src"
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
     for path in every if model is None else _needed(src, every, _kinds(model)):
-        text = (src / path).read_text()
+        text = (src / path).read_text(encoding="utf-8")
         if data is not None and model is not None and path == "base/build.h":
             text = _choices(data, model) + text
         yield path, text
@@ -127,14 +127,14 @@ def _needed(src: Path, every: Sequence[str], kinds: Sequence[str]) -> list[str]:
         path = waiting.pop()
         if path in there and path not in done:
             done.add(path)
-            for included in INCLUDE.findall((src / path).read_text()):
+            for included in INCLUDE.findall((src / path).read_text(encoding="utf-8")):
                 waiting += [included, included.removesuffix(".h") + ".c"]
     return sorted(done)
 
 
 def _filled(name: str, **values: object) -> str:
     """A template with its @NAMES@ replaced."""
-    text = (TEMPLATES / name).read_text()
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
     return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import select
 import shutil
 import subprocess
 import time
@@ -12,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmpconv.device.transport import Program, Serial, Transport, end
+from nmpconv.device.transport import Output, Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, UsageError
 
 START_SECONDS = 10.0
+WRITE_SECONDS = 60.0  # that QEMU may take no bytes: on a busy machine it gets little time
 PTY = re.compile(rb"redirected to (\S+)")
 
 
@@ -34,6 +34,8 @@ MACHINES = {
     **{name: Machine(ARM[0], ("-M", name), ARM[1], 6) for name in ("mps2-an386", "mps2-an500", "mps3-an547")},
     "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
 }
+# The board whose instructions are those of a target (`nmpconv.targets`).
+COUNTED_ON = {"cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547", "rv32": "rv32"}
 HOST = "host"  # the agent as a program on this machine
 
 
@@ -103,8 +105,10 @@ class Simulator:
             stderr=subprocess.STDOUT,
             bufsize=0,
         )
+        assert self._process.stdout is not None
+        self._said = Output(self._process.stdout)
         try:
-            self._line = Serial(self._pty())
+            self._line = Serial(self._pty(), patience=WRITE_SECONDS)
             self._line.name = self.name
         except BaseException:
             self.close()
@@ -112,15 +116,13 @@ class Simulator:
 
     def _pty(self) -> str:
         """The port that QEMU announces."""
-        assert self._process.stdout is not None
         said = b""
         limit = time.monotonic() + START_SECONDS
         while time.monotonic() < limit:
-            if select.select([self._process.stdout], [], [], 0.1)[0]:
-                piece = self._process.stdout.read(4096)
-                if not piece:
-                    break
-                said += piece
+            piece = self._said.read(0.1)
+            if piece is None:
+                break
+            said += piece
             if (found := PTY.search(said)) and b"\n" in said:
                 return found[1].decode()
         text = said.decode("utf-8", "replace").strip() or "it said nothing"
@@ -136,5 +138,4 @@ class Simulator:
         with suppress(AttributeError):  # the line never came to be
             self._line.close()
         end(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._said.close()

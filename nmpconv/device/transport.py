@@ -7,10 +7,13 @@ import os
 import select
 import socket
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import IO, Protocol, cast
 
 import serial
 from serial.tools import list_ports
@@ -37,12 +40,13 @@ class Transport(Protocol):
 
 
 class Serial:
-    """A serial port, or the pty of a simulator."""
+    """A serial port, or the pty of a simulator. patience: seconds that it may take no bytes."""
 
-    def __init__(self, port: str, baud: int = BAUD) -> None:
+    def __init__(self, port: str, baud: int = BAUD, patience: float | None = None) -> None:
         self.name = port
+        self._patience = WRITE_SECONDS if patience is None else patience
         try:
-            self._port = serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS, exclusive=True)
+            self._port = serial.Serial(port, baud, timeout=0, write_timeout=self._patience, exclusive=True)
         except (serial.SerialException, OSError, ValueError) as error:
             raise DeviceError(f"cannot open the port: {error}", where=port, hint=_port_hint(error)) from None
 
@@ -58,7 +62,7 @@ class Serial:
         try:
             self._port.write(data)
         except serial.SerialTimeoutException:
-            raise _full(self.name) from None
+            raise _full(self.name, self._patience) from None
         except (serial.SerialException, OSError) as error:
             raise _gone(self.name, error) from None
 
@@ -94,12 +98,46 @@ class Tcp:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            raise _full(self.name) from None
+            raise _full(self.name, WRITE_SECONDS) from None
         except OSError as error:
             raise _gone(self.name, error) from None
 
     def close(self) -> None:
         self._socket.close()
+
+
+class Output:
+    """What a program prints, read by a thread: no system but POSIX can wait for a pipe with a limit of time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._pieces: SimpleQueue[bytes] = SimpleQueue()
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        piece = b"begin"
+        while piece:
+            try:
+                piece = os.read(self._file.fileno(), 65536)
+            except (OSError, ValueError):  # it was closed
+                piece = b""
+            self._pieces.put(piece)
+
+    def read(self, seconds: float) -> bytes | None:
+        """The next piece; b'' when nothing came in so many seconds, None when the program has closed it."""
+        try:
+            piece = self._pieces.get(timeout=seconds)
+        except Empty:
+            return b""
+        if not piece:
+            self._pieces.put(b"")  # for who asks again
+        return piece or None
+
+    def close(self) -> None:
+        """After the program has ended."""
+        self._thread.join(END_SECONDS)
+        self._file.close()
 
 
 class Program:
@@ -115,28 +153,37 @@ class Program:
         except OSError as error:
             raise DeviceError(f"cannot start: {error.strerror}", where=str(command[0])) from None
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._in, self._out = self._process.stdin, self._process.stdout
+        self._in, self._out = cast(FileIO, self._process.stdin), Output(self._process.stdout)
 
     def read(self, seconds: float) -> bytes:
-        if not select.select([self._out], [], [], seconds)[0]:
-            return b""
-        data = os.read(self._out.fileno(), 65536)
-        if not data:
+        data = self._out.read(seconds)
+        if data is None:
             raise _gone(self.name, "the program has ended")
         return data
 
     def write(self, data: bytes) -> None:
-        if not select.select([], [self._in], [], WRITE_SECONDS)[1]:
-            raise _full(self.name)
+        """By a thread, since a program that does not read would keep this one waiting."""
+        failed: list[OSError | ValueError] = []
+        writer = threading.Thread(target=self._write, args=(data, failed), daemon=True)
+        writer.start()
+        writer.join(WRITE_SECONDS)
+        if writer.is_alive():
+            raise _full(self.name, WRITE_SECONDS)
+        if failed:
+            raise _gone(self.name, failed[0]) from None
+
+    def _write(self, data: bytes, failed: list[OSError | ValueError]) -> None:
         try:
-            self._in.write(data)
-        except OSError as error:
-            raise _gone(self.name, error) from None
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._in.write(rest) :]
+        except (OSError, ValueError) as error:
+            failed.append(error)
 
     def close(self) -> None:
+        end(self._process)
         with suppress(OSError):
             self._in.close()
-        end(self._process)
         self._out.close()
 
 
@@ -171,9 +218,9 @@ def _gone(name: str, reason: object) -> DeviceError:
     )
 
 
-def _full(name: str) -> DeviceError:
+def _full(name: str, seconds: float) -> DeviceError:
     return DeviceError(
-        f"the line took no bytes for {WRITE_SECONDS:.0f} s",
+        f"the line took no bytes for {seconds:.0f} s",
         where=name,
         hint="reset the device and start again: an upload goes on where it was",
     )

@@ -21,7 +21,7 @@ class Trace:
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                (self._folder / f"{self._count:02d}-{name}.txt").write_text(to_text(graph))
+                (self._folder / f"{self._count:02d}-{name}.txt").write_text(to_text(graph), encoding="utf-8")
             except OSError as error:
                 raise OutputError(
                     f"cannot write the graph's text: {error.strerror}", where=str(self._folder)

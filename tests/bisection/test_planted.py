@@ -152,6 +152,11 @@ def test_a_healthy_file_is_rebuilt(made: tuple[Path, np.ndarray], tmp_path: Path
     found = nmpconv.bisect(model, plain, data, metric="psnr")
     close(found)
     assert found.anew_db is None
+    # What is tried: the first rows, and what makes most of the noise.
+    costliest = {name for name in plain.report.costliest if plain.graph[name].quant.bits == 8}  # type: ignore[union-attr]
+    tried = {one.name for one in found.levers}
+    assert costliest and costliest <= tried
+    assert not tried <= costliest
     assert found.metric is not None
     assert [row.metric for row in found.rows] == sorted((row.metric for row in found.rows), reverse=True)  # type: ignore[type-var]
 

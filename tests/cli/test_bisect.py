@@ -52,7 +52,7 @@ def test_levers_of_a_conversion(cli) -> None:
     page = Path("r.html").read_text()
     assert "What would help most" in page
     assert f"{levers[0]['db']:+.2f} dB" in page
-    assert "What helps" in cli(*CONVERT, "--levers").out
+    assert "What was tried" in cli(*CONVERT, "--levers").out
     assert cli(*CONVERT, "--report", "s.html", "--no-levers").code == 0
     assert "What would help most" not in Path("s.html").read_text()
 

@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from nmpconv.cli import app, show
@@ -210,17 +212,51 @@ def test_a_broken_pipe_is_no_bug(here: Path, force: str) -> None:
     assert process.wait() == 141
 
 
+@pytest.mark.parametrize("name", ["/stage{}/Conv", "StatefulPartitionedCall/functional_1/activation_{}/Relu:0"])
 def test_a_wide_table_is_in_parts_on_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """Each with the names of the rows; no line is longer than the terminal, and no number is cut."""
-    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "60"), ("TERM", "xterm")):
-        monkeypatch.setenv(name, value)
+    """Each with the names of the rows, which fold; no line is longer than the terminal, and no number is cut."""
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "60"), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
     columns = ["layer", *(f">column {i}" for i in range(9))]
-    rows = [[f"/stage{r}/Conv", *(str(10**8 * r + i) for i in range(1, 10))] for r in (1, 2)]
+    rows = [[name.format(r), *(str(10**8 * r + i) for i in range(1, 10))] for r in (1, 2)]
     show.table(columns, rows, title="wide")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 60
-    assert sum("/stage2/Conv" in line for line in lines) == 3
-    assert all(any(cell in line for line in lines) for row in rows for cell in row)
+    assert sum("layer" in line for line in lines) == 3
+    assert "".join(line.split()[0] for line in lines if line.strip()).count(name.format(2)) == 3
+    assert all(any(cell in line for line in lines) for row in rows for cell in row[1:])
     assert sum("wide" in line for line in lines) == 1
+
+
+def test_names_that_are_joined(cli) -> None:
+    """TFLite's converter names a tensor by all that it made it of."""
+    model = onnx.load("model.onnx")
+    new = {"r": "net/relu/Relu;net/conv/BiasAdd;net/conv/Conv2D;net/conv/BiasAdd/ReadVariableOp/resource"}
+    new |= {"g": "net/pool;net/conv/Conv2D1", "f": "net/pool;net/flat/Reshape", "logits": "net/fc;net/fc/BiasAdd"}
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new.get(name, name) for name in names]
+    onnx.save(model, "joined.onnx")
+    converted = cli("convert", "joined.onnx", "--data", "images", "--strict", "-o", "joined.nmp")
+    shown, found = cli("inspect", "joined.nmp"), cli("inspect", "joined.nmp", "--json").json
+    assert set(new.values()) & {row["name"] for row in found["tensors"]} >= {new["r"], new["g"], new["logits"]}
+    assert "% of the noise  net/fc;*\n" in converted.out
+    assert re.search(r"^net/relu/Relu;\*  +int8 ", shown.out, re.MULTILINE)
+    assert not any(new[name] in ran.out for name in ("r", "logits") for ran in (converted, shown))
+    assert "dB  net/fc;*\n" in converted.out
+    assert re.search(r"^net/pool;\*/Conv2D1 ", shown.out, re.MULTILINE)
+    Path("r.toml").write_text('[tensors]\n"net/relu/Relu;*" = { bits = 16 }\n')
+    again = cli("convert", "joined.onnx", "--data", "images", "--strict", "--recipe", "r.toml", "-o", "wide.nmp")
+    assert again.code == 0
+    types = {row["name"]: row["dtype"] for row in cli("inspect", "wide.nmp", "--json").json["tensors"]}
+    assert types[new["r"]] == "int16"
+
+
+def test_shortened_names_differ() -> None:
+    expected = {"one": "one", "a;bb": "a;*", "b;c": "b;c", "b;c;e": "b;c;e"}
+    expected |= {"c/x;d/y;e/z": "c/x;*/z", "c/x;d/y;e/z.transpose": "c/x;*.transpose", "c/x;d/y;e/w": "c/x;*/w"}
+    assert show.shortened([*expected, "a;bb"]) == expected
+    for name, text in expected.items():
+        assert [other for other in expected if fnmatchcase(other, text)] == [name]

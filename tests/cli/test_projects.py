@@ -11,9 +11,11 @@ import onnx
 import pytest
 
 import nmpconv
+from nmpconv.device.simulator import COUNTED_ON, MACHINES
 from nmpconv.errors import ExitCode
 from nmpconv.frontend.read import external_files
 from nmpconv.project import digest, find, read
+from nmpconv.targets import MICROCONTROLLERS
 
 PROJECT = """
 model = "model.onnx"
@@ -69,6 +71,53 @@ def test_what_no_longer_fits_is_made_anew(project) -> None:
     assert made(project("build", "--json")) == {"a": True, "b": True}
     Path("nmpconv.toml").write_text(PROJECT.replace('bits = "16"', 'bits = "a16w8"'))
     assert made(project("build", "--json")) == {"a": False, "b": True}
+
+
+COUNTED = PROJECT.replace("min_sqnr = 20", "min_sqnr = 20\nmax_instructions = 50000")
+
+
+def test_instructions_are_counted_where_a_gate_asks(project, root, need_tool: Callable[..., str]) -> None:
+    for tool in ("make", "arm-none-eabi-gcc", "qemu-system-arm"):
+        need_tool(tool)
+    assert project("device", "build", "mps2-an386").code == 0
+    first = project("build", "--json").json["targets"]
+    assert [row["instructions"] for row in first] == [None, None]
+    Path("nmpconv.toml").write_text(COUNTED)
+    ran = project("build", "--json")
+    rows = ran.json["targets"]
+    assert made(ran) == {"a": False, "b": False}  # the file is the same
+    assert rows[0]["instructions"] is None
+    bench = project("bench", "build/b.nmp", "--device", "sim:mps2-an386", "--runs", "1", "--json").json
+    print(bench)
+    assert rows[1]["instructions"] == bench["instructions"]
+    [gate] = [gate for gate in rows[1]["gates"] if gate["gate"] == "max_instructions"]
+    assert (gate["found"], gate["met"]) == (bench["instructions"], bench["instructions"] <= 50000)
+    assert ran.code == (ExitCode.OK if gate["met"] else ExitCode.GATE)
+    Path("nmpconv.toml").write_text(COUNTED.replace("50000", "10"))
+    missed = project("build")
+    assert missed.code == ExitCode.GATE
+    assert f"b: max_instructions 10, found {bench['instructions']}" in missed.err
+    assert "instructions" in missed.out
+
+
+def test_instructions_need_a_simulator(project, monkeypatch) -> None:
+    """It is said before anything is converted."""
+    Path("nmpconv.toml").write_text(COUNTED)
+    monkeypatch.setenv("PATH", "")
+    ran = project("build")
+    assert ran.code == ExitCode.DEVICE
+    assert "max_instructions of 'b' counts on the simulated board mps2-an386" in ran.err
+    assert "qemu-system-arm is missing" in ran.err
+    assert not Path("build").exists()
+    Path("nmpconv.toml").write_text(PROJECT.replace("max_flash", "max_instructions"))
+    ran = project("build")
+    assert ran.code == ExitCode.INPUT
+    assert "max_instructions of 'a' needs a target that is simulated" in ran.err
+
+
+def test_every_target_has_a_board() -> None:
+    assert tuple(COUNTED_ON) == MICROCONTROLLERS
+    assert set(COUNTED_ON.values()) <= set(MACHINES)
 
 
 def digests(folder: str = ".") -> list[str]:

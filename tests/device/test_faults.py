@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ import lines
 import numpy as np
 import pytest
 
-from nmpconv.device import client, protocol, transport
+from nmpconv.device import client, protocol, simulator, transport
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.connect import connect
 from nmpconv.device.link import Link
@@ -199,8 +201,9 @@ def test_answers_that_make_no_sense(
 
 
 def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes nothing any more, and its line is full at some time."""
+    """It takes nothing any more, and its line is full at some time. Nothing of the line is left when it is closed."""
     monkeypatch.setattr(Link, "quiet", 0.5)
+    before = set(threading.enumerate())
     line = Program([agent])
     device = Device(line)
     os.kill(line._process.pid, signal.SIGSTOP)
@@ -216,6 +219,32 @@ def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: p
         fill()
     with soon():
         line.close()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert set(threading.enumerate()) == before
+
+
+QEMU = """#!{python}
+import os, pty, time, tty
+ours, theirs = pty.openpty()
+tty.setraw(theirs)
+print(f"char device redirected to {{os.ttyname(theirs)}} (label serial0)", flush=True)
+time.sleep(1)
+while True:
+    os.read(ours, 4096)
+"""
+
+
+def test_a_simulator_that_gets_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine QEMU takes nothing for longer than a board would."""
+    (tmp_path / "qemu").write_text(QEMU.format(python=sys.executable))
+    (tmp_path / "qemu").chmod(0o755)
+    monkeypatch.setitem(simulator.MACHINES, "slow", simulator.Machine(str(tmp_path / "qemu"), (), "", 0))
+    monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
+    line = simulator.Simulator("slow", tmp_path / "any.elf")
+    for _ in range(200):
+        line.write(bytes(256))
+    line.close()
 
 
 def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:

@@ -23,7 +23,7 @@ SAMPLES = ROOT / "samples"
 # Commands that run elsewhere, or that no test runs: a pattern, and why.
 ELSEWHERE = {
     r"make (demo|test)$": ".ci/run runs them",
-    r"make (wheels|models|bench\S*|zoo)\b": "an hour and more; tests/wheels and the tests of bench/ run their parts",
+    r"make (wheels|cross|models|bench\S*|zoo)\b": "an hour and more; tests/wheels and those of bench/ run parts",
     r"sudo apt-get install ": "changes the machine; .ci/run installs the same packages",
     r"python3 -m venv |\. venv/bin/activate$|pip install ": "tests/wheels installs into new environments",
     r"cd samples/\w+$": "the test begins there",

@@ -30,14 +30,13 @@ def run(*command: object, **options: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def dist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dist(root: Path, work: Path) -> Path:
     """The folder of wheels and sources, built from the checkout; or $NMP_DIST, where they were built already."""
     if given := os.environ.get("NMP_DIST"):
         return Path(given)
-    work = tmp_path_factory.mktemp("wheels")
     command = [sys.executable, root / "packaging" / "wheels.py", "--arch", "x86_64"]
-    run(*command, "--work", work / "work", "--output", work / "dist")
-    return work / "dist"
+    run(*command, "--work", work, "--output", work.parent / "dist")
+    return work.parent / "dist"
 
 
 def wheel(dist: Path, name: str) -> Path:

@@ -1,0 +1,74 @@
+"""Compiles the interpreter and the binding for Windows and macOS, on any machine, with warnings as errors.
+
+    python packaging/cross.py --work build/wheels --warnings="-Wall -Wextra"
+
+Of each target there are then test_nmp, a whole program, and the objects of the binding. Nothing is run.
+The compiler is that of `make wheels`. The headers of Python are those of this machine, with the sizes of the target:
+what else pyconfig.h says is about building Python itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from wheels import ROOT, environment, run
+
+TARGETS = {"x86_64-windows-gnu": "windows", "x86_64-macos": "macos", "aarch64-macos": "macos"}
+INTERPRETER = ROOT / "interpreter"
+SIZES = {"INT": 4, "LONG": 8, "LONG_LONG": 8, "SHORT": 2, "SIZE_T": 8, "TIME_T": 8, "VOID_P": 8, "WCHAR_T": 4}
+# Of pyconfig.h: sizes that differ, and what the headers ask for.
+SYSTEMS = {
+    "windows": ({"LONG": 4, "WCHAR_T": 2}, ("MS_WINDOWS", "MS_WIN64", "NT_THREADS", "Py_ENABLE_SHARED")),
+    "macos": ({"PTHREAD_T": 8}, ("HAVE_PTHREAD_H", "HAVE_SYS_TIME_H", "HAVE_UNISTD_H")),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=shutil.which("python3"), help="whose headers the binding is compiled with")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for the compiler")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "cross", help="the folder to write to")
+    parser.add_argument("--warnings", default="", help="flags of the C compiler")
+    asked = parser.parse_args()
+    tools = environment(asked.python, asked.work)
+    code = "import sysconfig, nanobind as n, ziglang as z; "
+    code += "print(z.__path__[0], n.__path__[0], sysconfig.get_path('include'))"
+    zig, nanobind, headers = map(Path, run([tools, "-c", code], capture_output=True).stdout.splitlines()[0].split())
+    for target, system in TARGETS.items():
+        folder = asked.output / target
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(headers, folder / "python")
+        (folder / "python" / "pyconfig.h").write_text(pyconfig(system))
+        program(zig / "zig", target, folder, asked.warnings.split())
+        binding(zig / "zig", target, folder, nanobind)
+        print(f"{target}: the interpreter is linked, the binding compiled")
+
+
+def program(zig: Path, target: str, folder: Path, warnings: Sequence[str]) -> None:
+    """The whole interpreter, and its test as a program."""
+    sources = [*sorted((INTERPRETER / "src").rglob("*.c")), INTERPRETER / "tests" / "test_nmp.c"]
+    includes = [f"-I{INTERPRETER / name}" for name in ("include", "src")]
+    run([zig, "cc", "-target", target, *warnings, *includes, *sources, "-o", folder / "test_nmp.exe"])
+
+
+def binding(zig: Path, target: str, folder: Path, nanobind: Path) -> None:
+    """Objects of it and of nanobind. A library needs the Python of the target, too."""
+    places = [f"-I{INTERPRETER / 'include'}", "-isystem", folder / "python"]
+    for name in ("include", "ext/robin_map/include"):
+        places += ["-isystem", nanobind / name]
+    flags = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-include", "stdio.h")
+    for source in (INTERPRETER / "python" / "module.cpp", nanobind / "src" / "nb_combined.cpp"):
+        run([zig, "c++", "-target", target, *flags, *places, "-c", source, "-o", folder / f"{source.stem}.o"])
+
+
+def pyconfig(system: str) -> str:
+    sizes, names = SYSTEMS[system]
+    lines = [f"#define SIZEOF_{name} {size}" for name, size in {**SIZES, **sizes}.items()]
+    return "\n".join([*lines, *(f"#define {name} 1" for name in names)]) + "\n"
+
+
+if __name__ == "__main__":
+    main()
