@@ -190,39 +190,49 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def _geometry(
     node: OnnxNode, size: Sequence[int], kernel: Sequence[int], rank: int, groups: int
 ) -> ConvTransposeParams:
-    """From strides, dilations, pads, output_padding, output_shape and auto_pad, which count from the last axis."""
+    """In two dimensions; those of one are the last."""
+    stride, dilation = ([1] * (2 - rank) + list(node.sides(name, 1, rank)) for name in ("strides", "dilations"))
+    around = [(0, 0)] * (2 - rank) + transposed_padding(node, size[2 - rank :], kernel[2 - rank :])
+    if min(side for pair in around for side in pair) < 0:
+        raise Unsupported("pads beyond the kernel's reach", hint="pads smaller than the kernel")
+    (top, bottom), (left, right) = around
+    return ConvTransposeParams(stride[0], stride[1], dilation[0], dilation[1], top, left, bottom, right, groups)
+
+
+def transposed_padding(node: OnnxNode, size: Sequence[int], kernel: Sequence[int]) -> list[tuple[int, int]]:
+    """For each axis the zeros before and after the input, once its pixels are spread, less than 0 where it is cut.
+
+    By strides, dilations, pads, output_padding, output_shape and auto_pad, which count from the last axis.
+    """
+    rank = len(kernel)
     stride, dilation, extra = (
-        [plain] * (2 - rank) + list(node.sides(name, plain, rank))
-        for name, plain in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+        node.sides(name, plain, rank) for name, plain in (("strides", 1), ("dilations", 1), ("output_padding", 0))
     )
-    # Some exporters write batch and channels, too.
     if any(more >= max(sides) for more, *sides in zip(extra, stride, dilation, strict=True)):
-        raise Invalid(f"output_padding {extra}", hint="less than stride or dilation")
-    wanted = ([0] * (2 - rank) + list(node.integers("output_shape") or (0,) * rank))[-2:]
+        raise Invalid(f"output_padding {list(extra)}", hint="less than stride or dilation")
+    # Some exporters write batch and channels, too.
+    wanted = (node.integers("output_shape") or (0,) * rank)[-rank:]
     pads = node.integers("pads") or (0,) * (2 * rank)
-    if len(wanted) != 2 or len(pads) != 2 * rank:
+    if len(wanted) != rank or len(pads) != 2 * rank:
         raise Invalid(f"output_shape or pads do not fit a {rank}d kernel", hint=f"{rank} and {2 * rank} of them")
     auto = node.text("auto_pad", "NOTSET")
     if auto not in AUTO_PADS:
         raise Invalid(f"auto_pad {auto}", hint=", ".join(AUTO_PADS))
-    sides: list[tuple[int, int]] = []
-    for axis in range(2):
-        start, end = (0, 0) if axis < 2 - rank else (pads[axis - 2 + rank], pads[axis - 2 + 2 * rank])
+    around = []
+    for axis in range(rank):
+        start, end = pads[axis], pads[rank + axis]
         reach = (kernel[axis] - 1) * dilation[axis]
         goal = wanted[axis] or (size[axis] * stride[axis] if auto.startswith("SAME") else 0)
         if goal:
             total = (size[axis] - 1) * stride[axis] + extra[axis] + reach + 1 - goal
             if total <= -stride[axis]:
-                raise Invalid(f"output_shape {wanted} cannot be reached from {list(size)}", hint="a smaller one")
+                raise Invalid(f"output_shape {list(wanted)} cannot be reached from {list(size)}", hint="a smaller one")
             half = max(total, 0) // 2  # what is missing is added at the end
             start, end = (half, total - half) if auto == "SAME_UPPER" else (max(total, 0) - half, min(total, half))
         elif auto == "VALID":
             start = end = 0
-        sides.append((reach - start, reach - end + extra[axis]))
-    if min(side for pair in sides for side in pair) < 0:
-        raise Unsupported("pads beyond the kernel's reach", hint="pads smaller than the kernel")
-    (top, bottom), (left, right) = sides
-    return ConvTransposeParams(stride[0], stride[1], dilation[0], dilation[1], top, left, bottom, right, groups)
+        around.append((reach - start, reach - end + extra[axis]))
+    return around
 
 
 # name, x [N,H,W,C], w [O,KH,KW,I], params

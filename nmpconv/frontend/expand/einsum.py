@@ -15,10 +15,11 @@ def einsum(node: OnnxNode, body: Body) -> None:
     """From left to right: what neither the result nor a later operand names is summed up as soon as it can be."""
     ranks = [len(body.shape(name)) for name in node.inputs]
     terms, result = _parsed(node.text("equation", ""), ranks)
-    x, letters = node.inputs[0], terms[0]
-    for i, other in enumerate(node.inputs[1:], start=1):
+    operands = [_diagonal(body, name, term) for name, term in zip(node.inputs, terms, strict=True)]
+    x, letters = operands[0]
+    for i, other in enumerate(operands[1:], start=1):
         later = result + "".join(terms[i + 1 :])
-        x, letters = _product(body, (x, letters), (other, terms[i]), later)
+        x, letters = _product(body, (x, letters), other, later)
     x, letters = _summed(body, x, letters, result)
     if letters == result:
         return body.rename(x)
@@ -46,9 +47,26 @@ def _parsed(equation: str, ranks: list[int]) -> tuple[list[str], str]:
         "".join(terms)
     ):
         raise Invalid(f"equation {equation!r} for inputs of {ranks} axes")
-    if any(len(set(term)) < len(term) for term in (*terms, result)):
-        raise Unsupported(f"an axis that comes twice in a term of {equation!r}", hint="each axis once")
+    if len(set(result)) < len(result):
+        raise Unsupported(f"an axis that comes twice in the result of {equation!r}", hint="each axis once")
     return terms, result
+
+
+def _diagonal(body: Body, x: str, letters: str) -> tuple[str, str]:
+    """Where an axis comes twice in a term, the elements with the same index on both."""
+    for letter in dict.fromkeys(letters):
+        while letters.count(letter) > 1:
+            first, second = letters.index(letter), letters.rindex(letter)
+            rest = [axis for axis in range(len(letters)) if axis not in (first, second)]
+            shape = body.shape(x)
+            size = shape[first]
+            if shape[second] != size:
+                raise Invalid(f"'{letter}' has the sizes {size} and {shape[second]} in one term", hint="one size")
+            moved = body("Transpose", x, perm=[*rest, first, second])
+            flat = body("Reshape", moved, np.array([*(shape[axis] for axis in rest), size * size]))
+            x = body("Gather", flat, np.arange(size) * (size + 1), axis=len(rest))
+            letters = "".join(letters[axis] for axis in rest) + letter
+    return x, letters
 
 
 def _summed(body: Body, x: str, letters: str, kept: str) -> tuple[str, str]:
@@ -61,11 +79,9 @@ def _summed(body: Body, x: str, letters: str, kept: str) -> tuple[str, str]:
 
 def _product(body: Body, a: tuple[str, str], b: tuple[str, str], later: str) -> tuple[str, str]:
     """(tensor, letters) of the product of two, summed over what only they have."""
+    a, b = _broadcast(body, a, b), _broadcast(body, b, a)
     (x, left), (y, right) = _summed(body, *a, later + b[1]), _summed(body, *b, later + a[1])
     both = [letter for letter in left if letter in right]
-    for letter in both:
-        if body.shape(x)[left.index(letter)] != body.shape(y)[right.index(letter)]:
-            raise Unsupported(f"'{letter}' has two sizes, one of them 1", hint="an Expand before it")
     batch = "".join(letter for letter in both if letter in later)
     summed = "".join(letter for letter in both if letter not in later)
     rows = "".join(letter for letter in left if letter not in right)
@@ -78,6 +94,16 @@ def _product(body: Body, a: tuple[str, str], b: tuple[str, str], later: str) -> 
     made = body("MatMul", x, y)
     letters = batch + rows + columns
     return body("Reshape", made, np.array([sizes[letter] for letter in letters], np.int64)), letters
+
+
+def _broadcast(body: Body, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
+    """a without axes of size 1 that are longer in b: each of b's elements meets the one that a has."""
+    (x, left), (y, right) = a, b
+    sizes, others = body.shape(x), dict(zip(right, body.shape(y), strict=True))
+    gone = [i for i, letter in enumerate(left) if sizes[i] == 1 and others.get(letter, 1) != 1]
+    if not gone:
+        return a
+    return body("Squeeze", x, np.array(gone)), "".join(letter for i, letter in enumerate(left) if i not in gone)
 
 
 def _outer(body: Body, a: tuple[str, str], b: tuple[str, str], letters: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from nmpconv.errors import Invalid
 from nmpconv.frontend.expand.body import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.conv_transpose import transposed_padding
 
 
 def _is_computed(node: OnnxNode, to: Importer) -> bool:
@@ -49,6 +50,45 @@ def conv(node: OnnxNode, body: Body) -> None:
     body("Add", y, body("Reshape", b, np.array([1, out_channels, *(1 for _ in size)])), output=node.outputs[0])
 
 
+def conv_transpose(node: OnnxNode, body: Body) -> None:
+    """A convolution of x with zeros between and around its pixels, by the turned weights."""
+    x, w, b = (node.input(i) for i in range(3))
+    size, (channels, per_group, *kernel) = body.shape(x)[2:], body.shape(w)
+    groups = node.integer("group", 1)
+    if len(kernel) != len(size) or channels != body.shape(x)[1] or channels % groups:
+        shapes = f"weights {list(body.shape(w))} for x {list(body.shape(x))} in {groups} groups"
+        raise Invalid(shapes, hint="[C,O/groups,...], groups divide C")
+    node.kernel_shape(tuple(kernel))
+    around = transposed_padding(node, size, kernel)
+    for axis, (length, stride) in enumerate(zip(size, node.sides("strides", 1, len(size)), strict=True), start=2):
+        x = _spread(body, x, axis, length, stride)
+    if any(map(any, around)):
+        x = body("Pad", x, np.array([0, 0, *(low for low, _ in around), 0, 0, *(high for _, high in around)]))
+    for axis, length in enumerate(kernel, start=2):
+        w = body("Gather", w, np.arange(length)[::-1], axis=axis)
+    apart = body("Reshape", w, np.array([groups, channels // groups, per_group, *kernel]))
+    turned = body("Transpose", apart, perm=[0, 2, 1, *range(3, 3 + len(kernel))])
+    w = body("Reshape", turned, np.array([groups * per_group, channels // groups, *kernel]))
+    dilations = node.sides("dilations", 1, len(size))
+    body("Conv", x, w, *([b] if b else []), group=groups, dilations=dilations, output=node.outputs[0])
+
+
+def _spread(body: Body, x: str, axis: int, length: int, stride: int) -> str:
+    """With stride - 1 zeros between what is side by side along an axis."""
+    if stride == 1 or length == 1:
+        return x
+    shape = list(body.shape(x))
+    apart = body("Unsqueeze", x, np.array([axis + 1]))
+    filled = body(
+        "Pad",
+        apart,
+        np.array([0] * (len(shape) + 1) + [stride - 1 if i == axis + 1 else 0 for i in range(len(shape) + 1)]),
+    )
+    shape[axis] = length * stride
+    wide = body("Reshape", filled, np.array(shape))
+    return body("Slice", wide, np.array([0]), np.array([(length - 1) * stride + 1]), np.array([axis]))
+
+
 def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[int]) -> tuple[str, list[int]]:
     """[N,C,K,P], what each element of the kernel meets, and how many places there are along each axis."""
     n, channels = body.shape(x)[:2]
@@ -77,5 +117,5 @@ def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[i
 
 FORMS = {
     "Conv": ((_is_computed, conv), (_has_computed_bias, with_sum)),
-    "ConvTranspose": ((_has_computed_bias, with_sum),),
+    "ConvTranspose": ((_is_computed, conv_transpose), (_has_computed_bias, with_sum)),
 }
