@@ -373,7 +373,8 @@ def test_renamed_parameters_do_the_same() -> None:
 
 
 def test_kept_parameters_do_not_the_same() -> None:
-    cases = [case for case in CASES["arg_max"] if transposable(case)]
+    """Of those with one index: more than another axis has would be no result at all."""
+    cases = [case for case in CASES["arg_max"] if transposable(case) and parts(case)[1].params.count == 1]
     ranks = [len(parts(case)[3].shape) for case in cases]
     turned = [is_renamed(c, parts(c)[1].params, range(n)[::-1]) for c, n in zip(cases, ranks, strict=True)]
     assert turned

@@ -187,6 +187,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("axis", 0, "scalar", "int", 0, False),
         Field("smallest", 1, "scalar", "bool", 0, False),
         Field("last", 2, "scalar", "bool", 0, False),
+        Field("count", 3, "scalar", "int", 1, False),
     ),
     "Lrn": (
         Field("size", 0, "scalar", "int", 1, False),

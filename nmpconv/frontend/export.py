@@ -68,6 +68,12 @@ class Exporter:
         self.nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
         return output
 
+    def second(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node of which the second output is all that is needed, and return that."""
+        outputs = [self._fresh(f"{inputs[0]}.{kind}") for _ in range(2)]
+        self.nodes.append(helper.make_node(kind, list(inputs), outputs, **attributes))
+        return outputs[1]
+
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         """A constant that only the ONNX form needs; Python integers become int64."""
         name = self._fresh("const")

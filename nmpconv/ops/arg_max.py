@@ -1,19 +1,23 @@
-"""The index of the largest (or smallest) element along one axis, which becomes an axis of 1."""
+"""Indices of the largest (or smallest) elements along one axis, in their order: x [.., N, ..] -> [.., count, ..]."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.aligned import AlignedParams
+from nmpconv.ops.batch_matmul import BatchMatmulParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -24,11 +28,12 @@ AXIS_MAX = 32768  # legal length of the axis: indices fit int16
 
 @dataclass(frozen=True)
 class ArgMaxParams:
-    """smallest: of the smallest element. last: the last one of several that are equal, instead of the first."""
+    """smallest: of the smallest elements. last: the last one of several that are equal first, instead of the first."""
 
     axis: int = 0
     smallest: bool = False
     last: bool = False
+    count: int = 1
 
 
 class ArgMax(Op):
@@ -38,9 +43,11 @@ class ArgMax(Op):
     axis_max = AXIS_MAX
     head = True
     restrictions = f"an axis of at most {AXIS_MAX}"
-    onnx = ("ArgMax", "ArgMin")
+    onnx = ("ArgMax", "ArgMin", "TopK")
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
+        if node.op_type == "TopK":
+            return _lower_top_k(node, to)
         x = to.value(node.input(0))
         shape = to[x].shape
         axis = node.axis(node.integer("axis", 0), len(shape))
@@ -49,12 +56,16 @@ class ArgMax(Op):
             to.emit("arg_max", (x,), params, node.outputs[0])
         else:
             to.reshape(to.emit("arg_max", (x,), params), (*shape[:axis], *shape[axis + 1 :]), node.outputs[0])
+        return None
 
     def infer(self, params: ArgMaxParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape, axis = inputs[0].shape, params.axis
         if shape[axis] > AXIS_MAX:
             raise Unsupported(f"an axis of {shape[axis]}", hint=f"at most {AXIS_MAX}")
-        return [(*shape[:axis], 1, *shape[axis + 1 :])]
+        return [(*shape[:axis], params.count, *shape[axis + 1 :])]
+
+    def misfit(self, params: ArgMaxParams, inputs: Sequence[Value]) -> str:
+        return "" if 1 <= params.count <= inputs[0].shape[params.axis] else unfit(self.name, inputs)
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 0
@@ -69,14 +80,15 @@ class ArgMax(Op):
         return replace(params, axis=axes[params.axis])
 
     def reference(self, params: ArgMaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
-        """y = sat(i) of the largest x[..., i, ...]; e_y = 0, an axis of at most AXIS_MAX."""
+        """y[..., j, ...] = sat(i) of the element x[..., i, ...] that j others come before; e_y = 0."""
         quant = quant_of(outputs[0])
         assert quant.exponent == 0
         x = inputs[0].q.astype(np.int64) * (-1 if params.smallest else 1)
         if params.last:
-            index = x.shape[params.axis] - 1 - np.flip(x, params.axis).argmax(axis=params.axis, keepdims=True)
+            order = x.shape[params.axis] - 1 - np.argsort(-np.flip(x, params.axis), params.axis, kind="stable")
         else:
-            index = x.argmax(axis=params.axis, keepdims=True)
+            order = np.argsort(-x, params.axis, kind="stable")
+        index = np.take(order, np.arange(params.count), params.axis)
         return [sat(index, quant.lo, quant.hi).astype(quant.dtype)]
 
     def cases(self) -> Iterator[Case]:
@@ -94,9 +106,61 @@ class ArgMax(Op):
                 name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}"
                 x = fed(name, shape, bits[0], -3, fill)
                 yield single(self, name + "/last" * params.last, params, [x], grid(bits[1], 0))
+        counts = (((1, 10), 1, 10), ((1, 5, 4, 3), 3, 2), ((2, 5, 4, 3), 1, 3), ((300,), 0, 40), ((1, 2, 300), 2, 17))
+        for bits, fill, (shape, axis, count) in product(product(WIDTHS, repeat=2), FILLS, counts):
+            for params in (ArgMaxParams(axis, s, last, count) for s, last in product((False, True), repeat=2)):
+                name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}{count}"
+                x = fed(name, shape, bits[0], -3, fill)
+                yield single(self, name + "/last" * params.last, params, [x], grid(bits[1], 0))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
         p: ArgMaxParams = node.params
+        if p.count > 1:
+            return self._export_top_k(node, graph, to)
         kind = "ArgMin" if p.smallest else "ArgMax"
         index = to.node(kind, node.inputs, axis=p.axis, keepdims=1, select_last_index=int(p.last))
         to.node("Cast", (index,), node.outputs[0], to=1)
+        return None
+
+    def _export_top_k(self, node: Node, graph: Graph, to: Exporter) -> None:
+        """TopK, of whose outputs the second one has the indices; it has the first of equal elements first."""
+        p: ArgMaxParams = node.params
+        x, length = node.inputs[0], graph[node.inputs[0]].shape[p.axis]
+        if p.last:
+            x = to.node("Gather", (x, to.const(np.arange(length)[::-1].copy())), axis=p.axis)
+        index = to.second("TopK", (x, to.const([p.count])), axis=p.axis, largest=int(not p.smallest))
+        found = to.node("Cast", (index,), "" if p.last else node.outputs[0], to=1)
+        if p.last:
+            to.node("Sub", (to.const(np.float32(length - 1)), found), node.outputs[0])
+
+
+def _lower_top_k(node: OnnxNode, to: Importer) -> None:
+    """The values are what rows with a one at the index make of the elements: exact."""
+    x = to.value(node.input(0))
+    shape = to[x].shape
+    axis = node.axis(node.integer("axis", -1), len(shape))
+    counts = (node.integer("k", 0),) if node.integer("k", 0) else to.integers(node.input(1), "k")
+    if len(counts) != 1 or not 1 <= counts[0] <= shape[axis]:
+        raise Invalid(f"k = {', '.join(map(str, counts))} of {shape[axis]}")
+    params = ArgMaxParams(axis, not node.integer("largest", 1), False, counts[0])
+    index = to.emit("arg_max", (x,), params, node.outputs[1] if len(node.outputs) > 1 else "")
+    if node.outputs[0]:
+        _taken(to, x, index, axis, node.outputs[0])
+
+
+def _taken(to: Importer, x: str, index: str, axis: int, output: str) -> None:
+    """The elements of x at these indices of an axis, which is the only one where the shapes differ."""
+    rank, shape = len(to[x].shape), to[index].shape
+    last = (*(i for i in range(rank) if i != axis), axis)
+    x, index = (to.transpose(value, last) if last != tuple(range(rank)) else value for value in (x, index))
+    *rows, count = to[index].shape
+    length = to[x].shape[-1]
+    lead = (*rows[:1], prod(rows[1:]))[: len(rows)]
+    places = to.const(np.arange(length, dtype=np.float64).reshape((1,) * (len(lead) + 1) + (length,)), "")
+    hot = to.emit("equal", (to.reshape(index, (*lead, count, 1)), places), AlignedParams())
+    found = to.emit("batch_matmul", (hot, to.reshape(x, (*lead, 1, length))), BatchMatmulParams())
+    back = tuple(np.argsort(last).tolist())
+    if back == tuple(range(rank)):
+        to.reshape(found, shape, output)
+    else:
+        to.transpose(to.reshape(found, (*rows, count)), back, output)

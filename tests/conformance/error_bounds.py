@@ -215,18 +215,19 @@ def _compare(at: Context, errors: list[Array]) -> Array:
 
 
 def _arg_max(at: Context, errors: list[Array]) -> Array:
-    """The largest distance to an element that may be the largest one, too."""
+    """The largest distance to an element that may be there in the order, too."""
     axis = at.node.params.axis
     x = -at.x[0] if at.node.params.smallest else at.x[0]
-    least = (x - errors[0]).max(axis=axis, keepdims=True)
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    index = np.arange(x.shape[axis]).reshape(shape)
-    possible = x + errors[0] >= least
-    first = np.where(possible, index, x.shape[axis]).min(axis=axis, keepdims=True)
-    last = np.where(possible, index, -1).max(axis=axis, keepdims=True)
-    found = _reals(at.result, at.output)
-    return np.maximum(last - found, found - first)
+    count, length = at.node.params.count, x.shape[axis]
+    low, high = (np.moveaxis(x + side * errors[0], axis, -1) for side in (-1, 1))
+    # The j-th largest number lies between the j-th largest bounds.
+    least, most = (-np.sort(-bound, axis=-1)[..., :count, None] for bound in (low, high))
+    possible = (high[..., None, :] >= least) & (low[..., None, :] <= most)
+    index = np.arange(length)
+    first = np.where(possible, index, length).min(axis=-1)
+    last = np.where(possible, index, -1).max(axis=-1)
+    found = np.moveaxis(_reals(at.result, at.output), axis, -1)
+    return np.moveaxis(np.maximum(last - found, found - first), -1, axis)
 
 
 def _lookup(at: Context, errors: list[Array]) -> Array:

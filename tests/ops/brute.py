@@ -95,9 +95,8 @@ def arg_max(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     y = np.zeros(graph[node.outputs[0]].shape, object)
     for at in np.ndindex(*y.shape):
         line = [int(v) for v in np.moveaxis(x, p.axis, -1)[_without(at, p.axis)]]
-        best = min(line) if p.smallest else max(line)
-        places = [i for i, v in enumerate(line) if v == best]
-        y[at] = saturated(places[-1 if p.last else 0], _quants(graph, node)[-1])
+        ranked = [(v if p.smallest else -v, -i if p.last else i, i) for i, v in enumerate(line)]
+        y[at] = saturated(sorted(ranked)[at[p.axis]][-1], _quants(graph, node)[-1])
     return y
 
 

@@ -176,6 +176,7 @@ void nmp_arg_max_decode(const uint8_t *table, union nmp_params *params) {
   p->axis = fb_i32(table, 0, 0);
   p->smallest = fb_bool(table, 1, 0);
   p->last = fb_bool(table, 2, 0);
+  p->count = fb_i32(table, 3, 1);
 }
 
 void nmp_lrn_decode(const uint8_t *table, union nmp_params *params) {

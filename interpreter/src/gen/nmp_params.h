@@ -228,6 +228,7 @@ typedef struct nmp_arg_max_params {
   int32_t axis;
   int32_t smallest;
   int32_t last;
+  int32_t count;
 } nmp_arg_max_params;
 
 typedef struct nmp_lrn_params {

@@ -61,6 +61,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* ArgMax.axis */
     {FB_KIND_SCALAR, 1}, /* ArgMax.smallest */
     {FB_KIND_SCALAR, 1}, /* ArgMax.last */
+    {FB_KIND_SCALAR, 4}, /* ArgMax.count */
     {FB_KIND_SCALAR, 4}, /* Lrn.size */
     {FB_KIND_SCALAR, 4}, /* Lrn.shift */
     {FB_KIND_SCALAR, 4}, /* Lrn.offset */
@@ -152,18 +153,18 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     56, /* Greater */
     56, /* Equal */
     56, /* ArgMax */
-    59, /* Lrn */
-    63, /* CumSum */
-    66, /* GridSample */
-    69, /* Tensor */
-    82, /* Op */
-    89, /* Preprocess */
-    97, /* Port */
-    104, /* Bytes */
-    105, /* TestVector */
-    107, /* Entry */
-    109, /* Model */
-    121, /* the end */
+    60, /* Lrn */
+    64, /* CumSum */
+    67, /* GridSample */
+    70, /* Tensor */
+    83, /* Op */
+    90, /* Preprocess */
+    98, /* Port */
+    105, /* Bytes */
+    106, /* TestVector */
+    108, /* Entry */
+    110, /* Model */
+    122, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};
