@@ -62,6 +62,18 @@ INDICES = [
     ("GatherND/elements", 13, f"{IMAGE} <int64[2,4] i = {{0,1,2,5,0,3,-1,-2}}> {{ y = GatherND(x, i) }}"),
     ("GatherND/batch", 13, f"{IMAGE} <int64[1,4,2] i = {{1,2,5,0,3,-1,0,-2}}> {{ y = GatherND<batch_dims=2>(x, i) }}"),
     ("GatherElements", 13, f"{IMAGE} <int64[1,4,2,1] i = {{0,1,2,3,4,5,6,-7}}> {{ y = GatherElements<axis=2>(x, i) }}"),
+    ("GatherElements/computed", 13, f"{IMAGE} {{ i = ArgMax<axis=2>(x) y = GatherElements<axis=2>(x, i) }}"),
+    (
+        "GatherElements/computed/fewer",
+        13,
+        "(float[1,4,9,3] x, float[1,2,9,3] z) => (y) { i = ArgMax<axis=3>(z) y = GatherElements<axis=1>(x, i) }",
+    ),
+    (
+        "GatherElements/boxes",
+        13,
+        "(float[1,50] s, float[1,50,4] b) => (v, y) <int64[1] k = {20}, int64[3] r = {1,1,4}, int64[1] a = {2}> "
+        "{ v, i = TopK(s, k) j = Unsqueeze(i, a) w = Tile(j, r) y = GatherElements<axis=1>(b, w) }",
+    ),
     (
         "ScatterND",
         18,
@@ -339,10 +351,8 @@ def test_a_refusal_names_the_node_itself(tmp_path):
             "(float[1,2,3] t) => (y) <int64[4] s = {1,2,5,1}> { y = AffineGrid<align_corners=1>(t, s) }",
             "align_corners along an axis of 1",
         ),
-        (
-            "(float[1,4] x, int64[1,2] i) => (y) { t = Abs(x) y = GatherElements<axis=1>(t, i) }",
-            "its index 'i' is computed",
-        ),
+        ("(float[1,4] x) => (y) <int64 c = {2}> { i = ArgMax<axis=1>(x) y = Div(i, c) }", "a quotient of computed int"),
+        ("(float[1,4] x) => (y) <int64 c = {2}> { i = ArgMax<axis=1>(x) y = Mod(i, c) }", "a quotient of computed int"),
         ("(float[1,4] x) => (y) { y = LpNormalization<p=3>(x) }", "p = 3"),
     ],
 )

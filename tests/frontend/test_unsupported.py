@@ -20,10 +20,10 @@ IMAGE = "(float[1,4,9,8] x) => (y)"
 ROWS = [
     ("unknown op", 13, "(float[1,4,8,8] x) => (y) { y = Det(x) }", "Det: nmpconv has no such op"),
     (
-        "computed weight",
+        "computed index",
         13,
-        "(float[1,4,9,8] x, float[1,4,1,1] w) => (y) { y = ConvTranspose(x, w) }",
-        "ConvTranspose: its weight 'w' is computed from the input; a constant weight",
+        "(float[1,4] x, int64[1,2] i, float[1,2] u) => (y) { y = ScatterElements<axis=1>(x, i, u) }",
+        "ScatterElements: its index 'i' is computed from the input; a constant index",
     ),
     (
         "4d convolution",

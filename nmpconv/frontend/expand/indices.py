@@ -30,9 +30,12 @@ def gather_nd(node: OnnxNode, body: Body) -> None:
 
 def gather_elements(node: OnnxNode, body: Body) -> None:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on for other axes."""
-    x, index = node.input(0), _index(body, 1)
-    shape = body.shape(x)
+    x, shape = node.input(0), body.shape(node.input(0))
     axis = node.axis(node.integer("axis", 0), len(shape))
+    if not body.to.is_const(node.input(1)):
+        _by_rows(body, x, node.input(1), axis)
+        return
+    index = _index(body, 1)
     _take(body, x, _along(node, shape, index, axis), node.outputs[0])
 
 
@@ -164,6 +167,29 @@ def gather(node: OnnxNode, body: Body) -> None:
     body("Transpose", found, perm=perm, output=node.outputs[0])
 
 
+def _by_rows(body: Body, x: str, index: str, axis: int) -> None:
+    """For each index a row of zeros and a one, times the line of x that it counts along: exact."""
+    shape, at = body.shape(x), body.shape(index)
+    rank = len(shape)
+    longer = [i for i in range(rank) if i != axis and at[i] < shape[i]]
+    if longer:
+        x = body("Slice", x, np.zeros(len(longer), np.int64), np.array([at[i] for i in longer]), np.array(longer))
+    last = (*(i for i in range(rank) if i != axis), axis)
+    lines = body("Unsqueeze", body("Transpose", x, perm=last), np.array([rank]))
+    hot = _hot(body, body("Transpose", index, perm=last), shape[axis], rank, body.element(x))
+    found = body("Squeeze", body("MatMul", hot, lines), np.array([rank]))
+    body("Transpose", found, perm=np.argsort(last).tolist(), output=body.node.outputs[0])
+
+
+def quotient(node: OnnxNode, body: Body) -> None:
+    """Whole numbers are divided to whole numbers, which no op does."""
+    raise Unsupported(f"a quotient of computed integers, '{node.input(0)}'", hint="a Cast to float before it")
+
+
+def _of_integers(node: OnnxNode, to: Importer) -> bool:
+    return to.is_integer(node.input(0)) and not all(map(to.is_const, node.inputs))
+
+
 def one_hot(node: OnnxNode, body: Body) -> None:
     """on where the place along a new axis is the index, elsewhere off."""
     index = node.input(0)
@@ -192,4 +218,8 @@ ALWAYS = {
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
 }
-FORMS = {"Gather": ((_is_computed, gather),)}
+FORMS = {
+    "Div": ((_of_integers, quotient),),
+    "Gather": ((_is_computed, gather),),
+    "ReduceMean": ((_of_integers, quotient),),
+}
