@@ -104,16 +104,18 @@ def rounded(
     room = max((steps.get(name, 0.0) / ideal[name] for name in case.feeds if name in ideal), default=1.0)
     taken = {name: min(max(s, steps.get(name, s * room)), s * ROOM_MAX / HEADROOM) for name, s in ideal.items()}
     ways = [_on_grids(taken, {}), *(_near_grids(taken, np.random.default_rng(seed)) for seed in range(DRAWS))]
-    axes = {} if inputs_only else biases(case)
-    if axes:
-        got = _changed(replace(case, outputs=tuple(axes)), values, ways[0], False)
-        ways.append(_on_grids(taken, {name: _mean(values[name] - got[name], axis) for name, axis in axes.items()}))
+    moved = Arrays()
+    for name, axis in {} if inputs_only else biases(case).items():
+        [got] = _changed(replace(case, outputs=(f"{name}/raw",)), values, _on_grids(taken, moved), False).values()
+        moved = {**moved, name: _mean(values[name] - got, axis)}
+    if moved:
+        ways.append(_on_grids(taken, moved))
     found = [worst(wanted, _changed(case, values, way, False, inputs_only=inputs_only)) for way in ways]
     return {name: min(db[name] for db in found) for name in wanted}
 
 
 def biases(case: Case) -> dict[str, int]:
-    """Results of layers that have a bias, and their axis of channels in [n, ...]."""
+    """Results of layers that have a bias, in the order of the case, and their axis of channels in [n, ...]."""
     makers, found = case.makers(), dict[str, int]()
     for node in case.nodes:
         kinds = [makers[name].kind for name in node.inputs if name in makers]
