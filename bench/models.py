@@ -54,7 +54,8 @@ class Result:
     """What one step (of ORDER; EXPORT only where it failed) of one model came to.
 
     sqnr: dB by output, at the input of a final Softmax. costliest: the layer at which the cumulative SQNR falls most.
-    mib: the most memory that the process had.
+    seconds: of the processor, in all threads; by the clock where a limit was reached. mib: the most memory that the
+    process had.
     """
 
     model: str
@@ -129,10 +130,10 @@ def _failure(error: Exception, blank: Result) -> Result:
 
 def _work(sender: Connection, files: Files, step: str, blank: Result, gib: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (int(gib * GIB),) * 2)
-    start = time.perf_counter()
+    start = time.process_time()
     result = judge(files, step, blank)
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    sender.send(replace(result, seconds=round(time.perf_counter() - start, 1), mib=mib))
+    sender.send(replace(result, seconds=round(time.process_time() - start, 1), mib=mib))
 
 
 def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
@@ -227,7 +228,7 @@ def table(results: Sequence[Result]) -> str:
     models: dict[tuple[str, str], dict[str, Result]] = {}
     for r in results:
         models.setdefault((r.model, r.exporter), {})[r.step] = r
-    lines = ["| model | exporter | outcome | dB, 16 bits | dB, 8 bits | s | MiB |", "|---|---|---|---|---|---|---|"]
+    lines = ["| model | exporter | outcome | dB, 16 bits | dB, 8 bits | CPU s | MiB |", "|---|---|---|---|---|---|---|"]
     outcomes: dict[str, Counter[str]] = {}
     low = 0
     for (model, exporter), steps in models.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -96,35 +95,75 @@ def rounded(
     """SQNR in dB by output with inputs, or all activations, rounded to 16-bit grids: those of steps, or with HEADROOM.
 
     steps: of tensors to which the converter left more room, up to ROOM_MAX, as it does with few samples, or that share
-    the grid of a larger one. The lowest of rounding, and of DRAWS of noise within half a step of all that is not 0:
-    numbers may happen to lie on grids, and what others lose is made up for in the bias that they share.
+    the grid of a larger one. The lowest of rounding, of DRAWS of noise within half a step of all that is not 0, and of
+    rounding where biases make up for what layers lose on average: numbers may happen to lie on grids, and rows that
+    lose nothing, those of zeros, have the others' correction.
     """
     ideal = {name: _step(seen) for name, seen in values.items() if seen.dtype.kind == "f" and seen.size}
     # Of tensors whose names passes did not keep: that of the inputs.
     room = max((steps.get(name, 0.0) / ideal[name] for name in case.feeds if name in ideal), default=1.0)
+    taken = {name: min(max(s, steps.get(name, s * room)), s * ROOM_MAX / HEADROOM) for name, s in ideal.items()}
+    ways = [_on_grids(taken, {}), *(_near_grids(taken, np.random.default_rng(seed)) for seed in range(DRAWS))]
+    moved = Arrays()
+    for name, axis in {} if inputs_only else biases(case).items():
+        [got] = _changed(replace(case, outputs=(f"{name}/raw",)), values, _on_grids(taken, moved), False).values()
+        moved = {**moved, name: _mean(values[name] - got, axis)}
+    if moved:
+        ways.append(_on_grids(taken, moved))
+    found = [worst(wanted, _changed(case, values, way, False, inputs_only=inputs_only)) for way in ways]
+    return {name: min(db[name] for db in found) for name in wanted}
 
-    def change(
-        name: str, source: str, x: np.ndarray, chance: np.random.Generator | None = None
-    ) -> tuple[list[Node], Arrays]:
-        step = ideal[name]
-        step = min(max(step, steps.get(name, step * room)), step * ROOM_MAX / HEADROOM)
-        a, b, c = (f"{name}/{part}" for part in ("scaled", "shifted", "floor"))
-        if chance is not None:
-            off = chance.uniform(-step / 2, step / 2, x.shape)
-            off = np.where(np.abs(off) < np.abs(x), off, np.abs(off) * np.sign(x))  # no logarithm of less than 0
-            return [Node("Add", (source, f"{name}/noise"), (name,))], {f"{name}/noise": off.astype(x.dtype)}
+
+def biases(case: Case) -> dict[str, int]:
+    """Results of layers that have a bias, in the order of the case, and their axis of channels in [n, ...]."""
+    makers, found = case.makers(), dict[str, int]()
+    for node in case.nodes:
+        kinds = [makers[name].kind for name in node.inputs if name in makers]
+        if node.kind in ("Conv", "ConvTranspose") and len(node.inputs) == 3:
+            found[node.outputs[0]] = 2
+        elif (node.kind == "Gemm" and len(node.inputs) == 3) or (
+            node.kind == "Add" and "MatMul" in kinds and any(name in case.constants for name in node.inputs)
+        ):
+            found[node.outputs[0]] = -1
+    return found
+
+
+def _mean(off: np.ndarray, axis: int) -> np.ndarray:
+    """By channel, for each sample: [n, 1, ..., C, ..., 1]."""
+    mean = off.mean(axis=tuple(i for i in range(off.ndim) if i != axis % off.ndim), keepdims=True)
+    return np.repeat(mean, len(off), axis=0)
+
+
+def _on_grids(steps: Mapping[str, float], moved: Arrays) -> Change:
+    """Rounds, first adding what is to be moved."""
+
+    def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
+        a, b, c, shifted = (f"{name}/{part}" for part in ("scaled", "halves", "floor", "shifted"))
+        step, more = steps[name], f"{name}/noise"
         parts = {"inverse": 1 / step, "half": 0.5, "step": step}
+        arrays = {f"{name}/{part}": np.asarray(number, x.dtype) for part, number in parts.items()}
         nodes = [
-            Node("Mul", (source, f"{name}/inverse"), (a,)),
+            Node("Mul", (shifted if name in moved else source, f"{name}/inverse"), (a,)),
             Node("Add", (a, f"{name}/half"), (b,)),
             Node("Floor", (b,), (c,)),
             Node("Mul", (c, f"{name}/step"), (name,)),
         ]
-        return nodes, {f"{name}/{part}": np.asarray(number, x.dtype) for part, number in parts.items()}
+        if name in moved:
+            return [Node("Add", (source, more), (shifted,)), *nodes], arrays | {more: moved[name].astype(x.dtype)}
+        return nodes, arrays
 
-    ways = [change, *(partial(change, chance=np.random.default_rng(seed)) for seed in range(DRAWS))]
-    found = [worst(wanted, _changed(case, values, way, False, inputs_only=inputs_only)) for way in ways]
-    return {name: min(db[name] for db in found) for name in wanted}
+    return change
+
+
+def _near_grids(steps: Mapping[str, float], chance: np.random.Generator) -> Change:
+    """Adds noise within half a step."""
+
+    def change(name: str, source: str, x: np.ndarray) -> tuple[list[Node], Arrays]:
+        off = chance.uniform(-steps[name] / 2, steps[name] / 2, x.shape)
+        off = np.where(np.abs(off) < np.abs(x), off, np.abs(off) * np.sign(x))  # no logarithm of less than 0
+        return [Node("Add", (source, f"{name}/noise"), (name,))], {f"{name}/noise": off.astype(x.dtype)}
+
+    return change
 
 
 def _step(x: np.ndarray) -> float:

@@ -125,6 +125,24 @@ def test_rounding_to_16_bits() -> None:
     assert 70 < grids < inputs < 100
 
 
+def test_rows_of_nothing_have_the_correction_of_the_others() -> None:
+    """All places but one lose 0.03 where x is rounded to 1/16; a bias, where there is one, gives it back everywhere."""
+    here = np.zeros((1, 3, 5, 5), np.float32)
+    here[..., 0, 0] = 1
+    nodes = Node("Sub", ("x", "k"), ("a",)), Node("Conv", ("a", "w", "b"), ("c",)), Node("Mul", ("c", "m"), ("y",))
+    case = net(*nodes, k=100 * (1 - here), w=np.ones((1, 3, 1, 1)), b=np.full(1, 0.05), m=here[:, :1])
+    case = replace(case, feeds={"x": np.repeat(100.03 * (1 - here)[None], 2, axis=0).astype(np.float32)})
+    values = case.run([name for node in case.nodes for name in node.outputs]) | dict(case.feeds)
+    bare = replace(
+        case, nodes=(*nodes[:1], Node("Conv", ("a", "w"), ("d",)), Node("Add", ("d", "b"), ("c",)), nodes[2])
+    )
+    found = [
+        noise.rounded(one, {"y": values["y"]}, values | {"d": values["c"]}, {"x": 2.0**-4}, inputs_only=False)["y"]
+        for one in (case, bare)
+    ]
+    assert found[0] < 0 and found[1] > 40
+
+
 def test_comparisons_end_before_jumps() -> None:
     greater = Node("Greater", ("a", "x"), ("b",)), Node("Where", ("b", "a", "x"), ("y",))
     case = net(Node("Relu", ("x",), ("a",)), *greater, outputs=("y", "a"))

@@ -8,8 +8,8 @@ For each convolution and fully connected:
 3. What an input channel that is always the same adds goes into the bias, and its weights become 0.
 4. The bias from the mean difference between the float pre-activation and the integer sum, on the output's grid;
    then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float bias, less what rounding
-   the weights did to the input's origin, rounded once. A layer of int16 without a bias gets none of one step: it
-   would gain next to nothing, and what is 0 for an input of 0 would be more after a normalization.
+   the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps none where one would gain
+   next to nothing (bias.py).
 5. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
@@ -136,7 +136,7 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
                 bias = np.where(better, other, bias)
         elif how.gptq:
             q, bias = layer.gptq(x), fixed.round_half_up(layer.bias / layer.step_y)
-    return layer.result(q, layer.without_single_steps(bias))
+    return layer.result(q, bias)
 
 
 class _Layer:
@@ -223,17 +223,12 @@ class _Layer:
         )
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Case 3: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
+        """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
         weights = self.shape.split(q)
         sums = np.concatenate([multiply(seen[i : i + CHUNK], weights) for i in range(0, len(seen), CHUNK)])
         low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
         goal = np.clip(wanted, low, high) / self.step_y
-        return on_output_grid(sums, self.shift, wanted / self.step_y, goal, self.y)
-
-    def without_single_steps(self, bias: np.ndarray) -> np.ndarray:
-        """The last of case 4."""
-        idle = (self.bias == 0) & (np.abs(bias) <= 1) & (self.y.bits == 16)
-        return np.where(idle, 0, bias)
+        return on_output_grid(sums, self.shift, wanted / self.step_y, goal, self.y, self.bias == 0)
 
     def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
         node, how = self.node, self.how
