@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams bench-aarch64 generate wheels cross clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -161,6 +161,9 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
+
+costs: $(VENV)/installed  ## nmpconv/costs.json: what kernels cost on microcontrollers, fitted to instructions that QEMU counts
+	$(BIN)/python bench/costs.py $(ARGS)
 
 bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its window on simulated microcontrollers
 	$(MAKE) firmware BOARD=all

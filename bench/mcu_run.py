@@ -117,11 +117,23 @@ def measured(board: str, path: Path, out: Path) -> Measured:
         raise RuntimeError(f"{path.stem} on {board}: {lines}")
     if lines["outputs"] != b"".join(np.ascontiguousarray(y).tobytes() for y in here.run(*inputs)).hex():
         raise RuntimeError(f"{path.stem} on {board}: the outputs differ from this machine's")
-    nanoseconds = int(lines["ticks"]) * 1e9 / int(lines["hz"])
     return Measured(
-        instructions=round(nanoseconds / 2 ** MACHINES[board].shift),
+        instructions=round(int(lines["ticks"]) * per_tick(board, lines)),
         stack=int(lines["stack"]),
         stack_create=int(lines["create"]),
         arena=int(lines["arena"]),
         flash=flash(linked),
     )
+
+
+def counts_of_ops(board: str, elf: Path, memory: Path) -> list[int]:
+    """Instructions of each op, one after the other, on inputs of any bytes. memory: see `said`."""
+    lines = said(board, elf, memory)
+    if lines.get("status") != "0":
+        raise RuntimeError(f"{memory.stem} on {board}: status {lines.get('status')}")
+    return [round(int(ticks) * per_tick(board, lines)) for ticks in lines["ops"].split()]
+
+
+def per_tick(board: str, lines: dict[str, str]) -> float:
+    """Instructions."""
+    return 1e9 / int(lines["hz"]) / 2 ** MACHINES[board].shift

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 
-from nmpconv import fixed
-from nmpconv.beside import float_model
+from nmpconv.beside import Both, Call, Ran, ran
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.frontend.read import read as read_onnx
@@ -20,11 +19,13 @@ from nmpconv.metrics import Sqnr, head, top_k
 from nmpconv.progress import Progress, silent
 from nmpconv.run.feed import Arrays, Feed
 from nmpconv.run.runtime import Net
+from nmpconv.workers import Here, Workers
 
 # ONNX ops that keep the order of elements.
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED = 5
+PIECE, PIECE_BYTES = 16, 1 << 24  # samples that a worker gets at a time, and of their outputs; sequences go whole
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def evaluate(
     metrics: Sequence[str] = (),
     decoder: str | None = None,
     boxes: Path | None = None,
+    workers: Workers | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
     """Runs every sample through the net, and through the float model when there is a reference.
@@ -73,6 +75,7 @@ def evaluate(
     before the first full window are not judged then.
         label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
     metrics, decoder: of `nmpconv.measures`. boxes: a file with the boxes of the images, see `nmpconv.data.boxes`.
+    workers: what runs the models; results are the same whatever it is.
     """
     _check(metrics, decoder, boxes)
     feed = Feed(net, sources, max_pixels, limit)
@@ -85,14 +88,10 @@ def evaluate(
     ranks = _Ranks(labels is not None and ranked)
     judge = None if reference is None else _Judge(net, reference, feed)
     judged = 0
-    for i in range(count):
-        if feed.begins(i):
-            net.reset()
-        sample, wanted = feed[i], labels is None or labels[i] is not None
-        got, heads = infer(net, feed.integers(sample), judge.heads if judge else ())
-        floats = None if judge is None else judge.run(feed.floats(sample), begins=feed.begins(i), wanted=wanted)
+    wanted = [labels is None or label is not None for label in labels or [None] * count]
+    for i, (got, heads, floats) in enumerate(_ran(net, feed, judge, wanted, workers or Here())):
         progress("evaluate", i + 1, count)
-        if not wanted or (judge is not None and floats is None):
+        if not wanted[i] or (judge is not None and floats is None):
             continue
         judged += 1
         if judge is not None and floats is not None:
@@ -118,29 +117,33 @@ def evaluate(
     )
 
 
+def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
+    """What both models give for the samples, in their order. wanted: which of them are judged."""
+    both = Both(net.data, net.cpu, net.threads, (), feed.look)
+    if judge is not None:
+        told = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
+        both = replace(both, keep=tuple(judge.heads), **told)
+
+    def call(i: int) -> Call:
+        sample = feed[i]
+        floats = None if judge is None else feed.floats(sample)
+        return Call(feed.integers(sample), floats, feed.begins(i), wanted[i])
+
+    count = len(wanted)
+    size = sum(8 * math.prod(port.shape) for port in net.outputs)
+    step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
+    firsts = list(range(0, count, step))
+    if feed.starts is not None and workers.count > 1:
+        firsts = [start for start in feed.starts if start < count]
+    pieces = ([call(i) for i in range(*ends)] for ends in zip(firsts, [*firsts[1:], count], strict=True))
+    for done in workers.map(ran, both, pieces):
+        yield from done
+
+
 def _check(metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
     """UsageError for what goes with another metric."""
     if AP not in metrics and (decoder is not None or boxes is not None):
         raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
-
-
-def infer(
-    net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
-    for i, port in enumerate(net.inputs):
-        net.set_input(i, inputs[port.name])
-    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.outputs)])
-    made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
-    found: dict[int, np.ndarray] = {}
-    done = 0
-    # A tensor is read right after the op that makes it: later ones may take its place.
-    for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
-        net.run_ops(done, made.get(tensor, 0))
-        done = made.get(tensor, 0)
-        found[tensor] = fixed.dequantize(net.tensor(tensor), net.model.tensors[tensor].exponents[0])
-    net.run_ops(done, len(net.model.ops))
-    return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
 
 
 class _Hits:
@@ -188,12 +191,12 @@ class _Judge:
                 where=str(reference),
                 hint="give the ONNX file that was converted",
             )
-        self._where = str(reference)
+        self.where = str(reference)
         self._outputs = [(port.name, port.tensor) for port in net.outputs]
         self._theirs = _onnx_heads(proto, [name for name, _ in self._outputs])
         self.heads = _heads(net)
-        fetch = list(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
-        self.run = float_model(net, feed, proto, fetch, where=str(reference)).run
+        self.fetch = tuple(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
+        self.model = proto.SerializeToString()
         self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
         self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
         self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
@@ -206,7 +209,7 @@ class _Judge:
                 raise InputError(
                     f"output {name!r} of the reference has shape {list(floats[name].shape)}, "
                     f"that of the converted model {list(output.shape)}",
-                    where=self._where,
+                    where=self.where,
                 )
             if name in self._counted:
                 self._equal[name].append(floats[name].ravel() == output.ravel())

@@ -9,7 +9,8 @@
 4. Once the goal is met, wide tensors that it does not need become narrow again, the least worth first.
 
 What candidates cost is told by `nmpconv.trial`. The order is deterministic, and what was measured is kept in a
-journal, so a killed search goes on where it was.
+journal, so a killed search goes on where it was. Workers measure candidates before they are asked for, and change no
+result.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from threading import get_ident
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from nmpconv.calib.noise import budget as noise_budget
 from nmpconv.errors import InputError, UsageError
@@ -31,13 +36,16 @@ from nmpconv.measures import AP, AP50, Measure, results
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
+from nmpconv.targets import MICROCONTROLLERS
 from nmpconv.trial import Candidate, Trial, Trials, assumed, narrow, widened, work
+from nmpconv.workers import Here, Workers
 
 MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"agreement {AP50}")}  # goal: a metric of
 # `nmpconv.measures` against the float model, and the name of its result
 GOALS = ("sqnr", "agreement", "top1-drop", *MEASURED)
 BUDGETS = ("instructions", "ram", "flash")
-UNITS = {"": 1, "k": 1024, "m": 1024**2}
+UNITS = {"": 1, "k": 1024, "m": 1024**2}  # of bytes
+MILLIONS = {"": 1, "k": 1000, "m": 1000**2}  # of instructions
 CANDIDATES_MOST = 32  # that are fitted
 MACS_MOST = 2 * 10**11  # of measuring shares once
 LEAST_SHARE = 0.01  # of the noise, below which a tensor is no candidate
@@ -83,21 +91,25 @@ class Limit:
     def of(text: str) -> tuple[str, Limit]:
         """The name of the cost and the limit, of "ram=64k", "instructions=+10%" and so on."""
         found = re.fullmatch(rf"({'|'.join(BUDGETS)})=(?:\+(\d+(?:\.\d+)?)%|(\d+)([kKmM]?))", text)
-        if found is None or (found[1] == "instructions" and found[3]):
+        if found is None:
             hint = "instructions=+10%, ram=64k, ram=+20%, flash=200k"
             raise UsageError(f"{text!r} is no budget", where="--budget", hint=hint)
         if found[2]:
             return found[1], Limit(1 + float(found[2]) / 100, True)
-        return found[1], Limit(float(found[3]) * UNITS[found[4].lower()], False)
+        units = MILLIONS if found[1] == "instructions" else UNITS
+        return found[1], Limit(float(found[3]) * units[found[4].lower()], False)
 
 
-def wanted(goal: str | None, budget: Sequence[str]) -> tuple[Goal | None, dict[str, Limit]]:
-    """The goal and the limits by cost."""
+def wanted(goal: str | None, budget: Sequence[str], target: str | None) -> tuple[Goal | None, dict[str, Limit]]:
+    """The goal and the limits by cost. target: of the conversion."""
     if goal is None and not budget:
         raise UsageError("--bits auto needs a goal or a budget", hint="--goal sqnr=30, --budget ram=+20%")
     limits = [Limit.of(text) for text in budget]
     if twice := [name for i, (name, _) in enumerate(limits) if name in dict(limits[:i])]:
         raise UsageError(f"two budgets of {twice[0]}", where="--budget")
+    if "instructions" in dict(limits) and target not in MICROCONTROLLERS:
+        hint = f"--target {', '.join(MICROCONTROLLERS)}"
+        raise UsageError("a budget of instructions needs a microcontroller", where="--budget", hint=hint)
     return None if goal is None else Goal.of(goal), dict(limits)
 
 
@@ -131,7 +143,7 @@ def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
         return {}
     for row in journal["measured"].values():
         one = Candidate(**row["candidate"])
-        numbers = [one.db, one.ram, one.flash, one.work, *row["shares"].values()]
+        numbers = [one.db, one.ram, one.flash, one.work, one.instructions, *row["shares"].values()]
         rates = [rate for rate in (one.agreement, one.top1_drop, one.metric) if rate is not None]
         if not all(isinstance(x, int | float) for x in (*numbers, *rates)):
             raise ValueError(row)
@@ -149,11 +161,13 @@ class Search:
     limits: Mapping[str, Limit]
     journal: Journal
     progress: Progress
+    workers: Workers = field(default_factory=Here)
     _measured: dict[tuple[str, ...], Candidate] = field(default_factory=dict)
     _shares: dict[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._trials = Trials(self.fitter, self.recipe, self.trial, self._judged)
+        self._told = Told(self.fitter, self.recipe, self.trial, self.goal)
+        self._trials = _trials(self._told, get_ident())
         float_top1, classes = self._trials.float_top1, self._trials.classes
         needs_labels = self.goal is not None and self.goal.kind == "top1-drop"
         if needs_labels and float_top1 is None:
@@ -163,7 +177,13 @@ class Search:
             raise UsageError(message, where="--goal")
 
     def run(self) -> tuple[Candidate, list[Candidate]]:
-        """The candidate that is taken, and the front: what no other one betters in all of RAM, work and SQNR."""
+        """The candidate that is taken, and the front: what no other one betters in RAM, instructions and SQNR."""
+        try:
+            return self._run()
+        finally:
+            _trials.cache_clear()
+
+    def _run(self) -> tuple[Candidate, list[Candidate]]:
         best = base = self._candidate(())
         most = {name: limit.most * (base.cost(name) if limit.relative else 1) for name, limit in self.limits.items()}
         if over := [name for name in most if base.cost(name) > most[name]]:
@@ -185,10 +205,13 @@ class Search:
             best = self._pruned(best)
         tried = self._measured.values()
         front = [replace(o, taken=o is best) for o in tried if o is best or not any(_betters(p, o) for p in tried)]
-        return best, sorted(front, key=lambda one: (one.work, one.ram, one.db))
+        return best, sorted(front, key=lambda one: (one.instructions, one.ram, one.db))
 
     def _affordable(self, best: Candidate, added: Sequence[str], most: Mapping[str, float]) -> Candidate | None:
         """The candidate with as many of these as the budgets allow; None: not even the first."""
+        if most:
+            halves = [added[: len(added) >> i] for i in range(len(added).bit_length())]
+            self._ahead([(*best.wide, *half) for half in halves], shares=True)
         while added:
             found = self._candidate((*best.wide, *added))
             if all(found.cost(name) <= most[name] for name in most):
@@ -217,6 +240,8 @@ class Search:
             at = 0
             while at < len(order) and len(self._measured) < CANDIDATES_MOST:
                 rest = order[:at] + order[at + size :]
+                ends = range(at, len(order), size)
+                self._ahead([(*order[:i], *order[i + size :]) for i in ends], shares=False)
                 less = self._candidate(tuple(rest), shares=False)
                 if self._met(less):
                     best, order = less, rest
@@ -249,8 +274,7 @@ class Search:
 
     def _candidate(self, wide: tuple[str, ...], *, shares: bool = True) -> Candidate:
         """Case 3, or what the journal has of it. shares: measure them, too, for the next step."""
-        graph_order = {value.name: i for i, value in enumerate(self.fitter.graph.activations())}
-        wide = tuple(sorted(wide, key=graph_order.__getitem__))
+        wide = self._sorted(wide)
         if wide not in self._measured:
             kept = self.journal.get(wide)
             if kept is None:
@@ -261,29 +285,68 @@ class Search:
             self.progress("widths", len(self._measured), CANDIDATES_MOST)
         return self._measured[wide]
 
+    def _ahead(self, wides: Sequence[tuple[str, ...]], *, shares: bool) -> None:
+        """Measures as many of these as there are workers: the first one is asked for next, the others if it will not
+        do. What is never asked for counts for nothing."""
+        if self.workers.count == 1:
+            return
+        new = [wide for wide in map(self._sorted, wides) if wide not in self._measured and not self.journal.get(wide)]
+        pieces = [(wide, shares) for wide in dict.fromkeys(new[: self.workers.count])]
+        for (wide, _), kept in zip(pieces, self.workers.map(measured, self._told, pieces), strict=True):
+            self.journal.put(wide, kept)
+
+    def _sorted(self, wide: Sequence[str]) -> tuple[str, ...]:
+        order = {value.name: i for i, value in enumerate(self.fitter.graph.activations())}
+        return tuple(sorted(wide, key=order.__getitem__))
+
     def _measure(self, wide: tuple[str, ...], shares: bool) -> dict:
-        found = self._trials.convert(widened(self.fitter.choices, wide, PLACE), wide)
-        return {"candidate": asdict(found.figures), "shares": self._noise(found.ranged) if shares else {}}
+        return measured(self._told, (wide, shares))
 
-    def _noise(self, ranged: Graph) -> dict[str, float]:
-        """Shares of the grids that could get 16 bits, by a name of the float graph."""
-        graph, choices = self.fitter.graph, self.fitter.choices
-        groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
-        found = noise_budget(ranged, groups, self._trials.heads, self.trial.fitted, MACS_MOST)
-        if found.skipped:
-            raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
-        return dict(found.shares)
 
-    def _judged(self, measure: Measure) -> float:
-        assert self.goal is not None
-        text, name = MEASURED[self.goal.kind]
-        found = round(results(measure, text)[name], 3)
-        if math.isnan(found):
-            raise UsageError("the float model finds no box on the held-out images to compare with", where="--goal")
-        return found
+@dataclass(frozen=True, eq=False)
+class Told:
+    """All that a candidate's measurement needs."""
+
+    fitter: Fitter
+    recipe: Recipe
+    trial: Trial
+    goal: Goal | None
+
+
+def measured(told: Told, piece: tuple[tuple[str, ...], bool]) -> dict:
+    """What a journal has of a candidate: the tensors that get 16 bits; and whether shares are wanted."""
+    wide, shares = piece
+    trials = _trials(told, get_ident())
+    with threadpool_limits(1):  # as a conversion has it
+        found = trials.convert(widened(told.fitter.choices, wide, PLACE), wide)
+        return {"candidate": asdict(found.figures), "shares": _noise(trials, found.ranged) if shares else {}}
+
+
+@lru_cache(maxsize=1)
+def _trials(told: Told, thread: int) -> Trials:
+    """thread: a net is one's."""
+    return Trials(told.fitter, told.recipe, told.trial, None if told.goal is None else partial(_judged, told.goal))
+
+
+def _noise(trials: Trials, ranged: Graph) -> dict[str, float]:
+    """Shares of the grids that could get 16 bits, by a name of the float graph."""
+    graph, choices = trials.fitter.graph, trials.fitter.choices
+    groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    found = noise_budget(ranged, groups, trials.heads, trials.trial.fitted, MACS_MOST)
+    if found.skipped:
+        raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
+    return dict(found.shares)
+
+
+def _judged(goal: Goal, measure: Measure) -> float:
+    text, name = MEASURED[goal.kind]
+    found = round(results(measure, text)[name], 3)
+    if math.isnan(found):
+        raise UsageError("the float model finds no box on the held-out images to compare with", where="--goal")
+    return found
 
 
 def _betters(a: Candidate, b: Candidate) -> bool:
     """Whether a is at least as good in everything, and better in something."""
-    ours, theirs = ((one.ram, one.work, -one.db) for one in (a, b))
+    ours, theirs = ((one.ram, one.instructions, -one.db) for one in (a, b))
     return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs

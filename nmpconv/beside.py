@@ -1,18 +1,103 @@
-"""The float model beside a converted one, sample by sample, or call by call where the file has states."""
+"""The float model beside a converted one, sample by sample, or call by call where the file has states.
+
+`Both` says what runs, and `ran` runs it: wherever the calls of whole sequences and it are sent to, the results are the
+same.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import get_ident
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import onnx
 
+from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.errors import InputError, UsageError
-from nmpconv.run.feed import Arrays, Feed
-from nmpconv.run.runtime import Net
+from nmpconv.run.feed import Arrays, Look
+from nmpconv.run.runtime import Net, load
+
+
+class Call(NamedTuple):
+    """integers: for `Net`. floats: for the ONNX model, where there is one. begins: states begin anew. wanted: what it
+    gives is judged."""
+
+    integers: Arrays
+    floats: Arrays | None
+    begins: bool
+    wanted: bool
+
+
+class Ran(NamedTuple):
+    """outputs: of the file. heads: its tensors of `Both.keep`. floats: of the float model, see `FloatModel.run`. All
+    are reals."""
+
+    outputs: list[np.ndarray]
+    heads: list[np.ndarray]
+    floats: Arrays | None
+
+
+@dataclass(frozen=True)
+class Both:
+    """file: its bytes; cpu, threads: see `runtime.load`; keep: tensors that are looked at. reference: the ONNX model,
+    where there is one; fetch: its tensors that are asked for; where: of it, for messages. look: see `Feed.look`."""
+
+    file: bytes
+    cpu: str | None
+    threads: int
+    keep: tuple[int, ...]
+    look: Look
+    reference: bytes | None = None
+    fetch: tuple[str, ...] = ()
+    where: str = ""
+
+
+def ran(both: Both, calls: Sequence[Call]) -> list[Ran]:
+    """Of calls in their order, the first of which begins a sequence or goes on with the one before."""
+    net, model = _opened(both, get_ident())
+    found = []
+    for call in calls:
+        if call.begins:
+            net.reset()
+        outputs, heads = infer(net, call.integers, both.keep)
+        floats = None
+        if model is not None and call.floats is not None:
+            floats = model.run(call.floats, begins=call.begins, wanted=call.wanted)
+        found.append(Ran(outputs, heads, floats))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _opened(both: Both, thread: int) -> tuple[Net, FloatModel | None]:
+    """thread: a net is one's."""
+    net = load(both.file, cpu=both.cpu, threads=both.threads)
+    if both.reference is None:
+        return net, None
+    return net, float_model(net, both.look, onnx.load_from_string(both.reference), both.fetch, both.where)
+
+
+def infer(
+    net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
+    for i, port in enumerate(net.inputs):
+        net.set_input(i, inputs[port.name])
+    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.outputs)])
+    made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
+    found: dict[int, np.ndarray] = {}
+    done = 0
+    # A tensor is read right after the op that makes it: later ones may take its place.
+    for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
+        net.run_ops(done, made.get(tensor, 0))
+        done = made.get(tensor, 0)
+        found[tensor] = fixed.dequantize(net.tensor(tensor), net.model.tensors[tensor].exponents[0])
+    net.run_ops(done, len(net.model.ops))
+    return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
 
 
 class FloatModel(Protocol):
@@ -21,16 +106,16 @@ class FloatModel(Protocol):
         with. begins: states begin anew."""
 
 
-def float_model(net: Net, feed: Feed, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> FloatModel:
+def float_model(net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> FloatModel:
     """The one that fits the file. fetch: tensors that are asked for; where: of the model, for messages.
 
     Raises UsageError for a file with states that does not say where they are in the float model.
     """
-    if feed.starts is None:
-        return _Single(OnnxEngine(proto, feed.shapes(), list(fetch)))
-    if feed.stream is not None:
-        return _Windows(net, feed, proto, fetch, where)
-    return _FedBack(net, feed, proto, fetch)
+    if not look.has_sequences:
+        return _Single(OnnxEngine(proto, dict(look.shapes), list(fetch)))
+    if look.stream is not None:
+        return _Windows(net, look, proto, fetch, where)
+    return _FedBack(net, look, proto, fetch)
 
 
 class _Single:
@@ -46,7 +131,7 @@ class _Single:
 class _FedBack:
     """Outputs are inputs of the next call, and 0 in the first one of a sequence."""
 
-    def __init__(self, net: Net, feed: Feed, proto: onnx.ModelProto, fetch: Sequence[str]) -> None:
+    def __init__(self, net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str]) -> None:
         told = net.model.config.get("state")
         pairs = [str(text).rpartition("=") for text in told] if isinstance(told, list) else []
         self._taken = {name.strip(): output.strip() for output, _, name in pairs}
@@ -58,7 +143,7 @@ class _FedBack:
                 hint="convert it again with --state",
             )
         wanted = list(dict.fromkeys([*fetch, *self._taken.values()]))
-        self._engine = OnnxEngine(proto, feed.shapes() | self._shapes, wanted)
+        self._engine = OnnxEngine(proto, dict(look.shapes) | self._shapes, wanted)
         self._now: Arrays = {}
 
     def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
@@ -72,11 +157,11 @@ class _FedBack:
 class _Windows:
     """A step of a stream: the whole model sees the last frames that fill its window."""
 
-    def __init__(self, net: Net, feed: Feed, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> None:
-        stream = feed.stream
+    def __init__(self, net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> None:
+        stream = look.stream
         assert stream is not None
         self._name, self._axis = stream.input or net.inputs[0].name, stream.axis
-        shapes = feed.shapes()
+        shapes = dict(look.shapes)
         call = shapes[self._name]
         frames = _frames(net, proto, self._name, self._axis)
         if not frames or frames % call[self._axis]:

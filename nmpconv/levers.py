@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nmpconv import costs
 from nmpconv.errors import Unsupported
 from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
@@ -27,8 +28,8 @@ class Proposal(NamedTuple):
 @dataclass(frozen=True)
 class Lever:
     """A row of a recipe (see `Proposal`), and what comes of it: dB and points of agreement more, in parts of what the
-    model takes without it the work (`nmpconv.trial`) and, where it ran on a device, instructions; bytes more. metric:
-    how much more of that, where one was asked for."""
+    model takes without it the work (`nmpconv.trial`) and instructions; bytes more. metric: how much more of that, where
+    one was asked for. target: that instructions are estimated for (`nmpconv.costs`); None: they were counted."""
 
     table: str
     name: str
@@ -39,7 +40,8 @@ class Lever:
     work: float
     ram: int
     flash: int
-    instructions: float | None = None
+    instructions: float
+    target: str | None
 
     @property
     def words(self) -> str:
@@ -88,6 +90,8 @@ def measured(
             work=ours.work / theirs.work - 1,
             ram=ours.ram - theirs.ram,
             flash=ours.flash - theirs.flash,
+            instructions=ours.instructions / theirs.instructions - 1,
+            target=costs.stand_in(trials.trial.target),
         )
         found.append((lever, made))
     return sorted(found, key=lambda pair: -pair[0].db)

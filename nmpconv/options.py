@@ -13,7 +13,7 @@ from nmpconv.ir import Preprocess
 # Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
 # for; the recipe has what came of that.
 NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
-NOT_KEPT |= {"goal", "decoder", "budget", "journal", "levers"}
+NOT_KEPT |= {"goal", "decoder", "budget", "journal", "levers", "workers"}
 NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
 
 
@@ -31,7 +31,7 @@ class Options:
     state: "output=input" each, see `passes.quantize.states`. audio: the front end of .wav files, see `data.audio`.
     preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
     that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
-    to. levers: measure what would help most.
+    to. levers: measure what would help most. workers: of `nmpconv.workers`; they change no file.
     """
 
     bits: str = "8"
@@ -65,6 +65,7 @@ class Options:
     recipe: Path | None = None
     save_recipe: Path | None = None
     levers: bool = False
+    workers: str | None = None
     max_images: int | None = None
     max_pixels: int | None = None
 

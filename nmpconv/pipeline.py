@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.progress import Progress
 from nmpconv.report import Report, measure
 from nmpconv.trial import Candidate, Trial, Trials, widened
+from nmpconv.workers import opened
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
@@ -207,7 +209,7 @@ def _wanted(options: Options) -> tuple[auto.Goal | None, dict[str, auto.Limit]] 
     """The goal and the limits of --bits auto. What is wrong with them is told before the work."""
     if options.bits != "auto" and (options.goal is not None or options.budget):
         raise UsageError("a goal and a budget are for --bits auto")
-    wanted = auto.wanted(options.goal, options.budget) if options.bits == "auto" else None
+    wanted = auto.wanted(options.goal, options.budget, options.target) if options.bits == "auto" else None
     _metric(wanted[0] if wanted else None, (1, 1), options.decoder)
     return wanted
 
@@ -242,8 +244,11 @@ def _searched(
 ) -> _Decided:
     """With 16 bits where the goal needs them."""
     journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
-    search = auto.Search(decided.fitter, decided.recipe, trial, *wanted, journal, progress)
-    taken, front = search.run()
+    with opened(options.workers) as those:
+        if those.count > 1:
+            trial = replace(trial, images=[trial.images[i] for i in range(len(trial.images))])
+        search = auto.Search(decided.fitter, decided.recipe, trial, *wanted, journal, progress, those)
+        taken, front = search.run()
     wider = decided.wider(taken, auto.PLACE, trial, trace)
     return replace(wider, missed=search.warnings(taken), front=tuple(front))
 
@@ -316,12 +321,12 @@ def labels_of(samples: Mapping[str, Samples]) -> Sequence[int] | None:
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:
     """What makes the planned graph of an integer one."""
+    return partial(_finished, options)
 
-    def finish(whole: Graph) -> Graph:
-        slim = drop_channels.run(whole) if options.drop_channels else whole
-        return schedule.planned(_step(slim, options, Trace()), options.max_ram, options.target, Trace())
 
-    return finish
+def _finished(options: Options, whole: Graph) -> Graph:
+    slim = drop_channels.run(whole) if options.drop_channels else whole
+    return schedule.planned(_step(slim, options, Trace()), options.max_ram, options.target, Trace())
 
 
 def _step(graph: Graph, options: Options, trace: Trace) -> Graph:
@@ -338,7 +343,7 @@ def _metric(goal: auto.Goal | None, size: Size | None, decoder: str | None) -> t
     if goal is None or text is None:
         return None
     open_measure(text, decoder, size)
-    return lambda: open_measure(text, decoder, size), f"{goal.kind} {decoder or ''}"
+    return partial(open_measure, text, decoder, size), f"{goal.kind} {decoder or ''}"
 
 
 def _as_recipe(options: Options, graph: Graph, decided: _Decided) -> str:

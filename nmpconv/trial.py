@@ -1,8 +1,8 @@
 """Candidates: a model that is converted otherwise, and run by the C interpreter on images that nothing was fitted to.
 
-RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors. Work
-is no count of instructions: multiply-accumulates times the bytes of an element of the wider of their two operands, and
-the bytes of all results.
+RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors.
+Instructions are estimated (`nmpconv.costs`). Work belongs to no machine: multiply-accumulates times the bytes of an
+element of the wider of their two operands, and the bytes of all results.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmpconv import fixed, targets
-from nmpconv.accuracy import infer
+from nmpconv import costs, fixed, targets
+from nmpconv.beside import infer
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Feeds
 from nmpconv.file.reader import Tensor
@@ -35,7 +35,8 @@ from nmpconv.run import runtime
 @dataclass(frozen=True)
 class Candidate:
     """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
-    (points): on held-out images. ram, flash: bytes. work: see above. metric: where one was asked for."""
+    (points): on held-out images. ram, flash: bytes. work, instructions: see above; the latter on the trial's target, or
+    on `costs.DEFAULT` where that is no microcontroller. metric: where one was asked for."""
 
     wide: tuple[str, ...]
     db: float
@@ -44,11 +45,12 @@ class Candidate:
     ram: int
     flash: int
     work: int
+    instructions: int
     taken: bool = False
     metric: float | None = None
 
     def cost(self, name: str) -> int:
-        return self.work if name == "instructions" else self.ram if name == "ram" else self.flash
+        return {"instructions": self.instructions, "ram": self.ram, "flash": self.flash}[name]
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Trial:
     def fingerprint(self, recipe: bytes) -> str:
         """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
         called = self.metric[1] if self.metric else None
-        facts = json.dumps([dict(self.metadata), self.labels, called], sort_keys=True).encode()
+        facts = json.dumps([dict(self.metadata), self.labels, called, self.target], sort_keys=True).encode()
         digest = hashlib.sha256(facts + recipe)
         for feeds in (self.fitted, self.images):
             for i in range(len(feeds)):
@@ -112,7 +114,10 @@ class Trials:
         drop = None if top1 is None or self.float_top1 is None else self.float_top1 - top1
         micro = trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
-        one = Candidate(wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), metric=metric)
+        steps = sum(costs.estimated(data, costs.stand_in(trial.target)))
+        one = Candidate(
+            wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), steps, metric=metric
+        )
         return Converted(one, prepared.ranged, data)
 
     def run(self, data: bytes) -> tuple[Score, float | None, float | None]:

@@ -28,6 +28,7 @@ PARTS: dict[str, set[str]] = {
     "ir": set(),
     "metrics": set(),
     "progress": set(),
+    "workers": {"errors"},
     "files": {"errors"},
     "detection": {"errors"},
     "streams": {"errors"},
@@ -44,27 +45,29 @@ PARTS: dict[str, set[str]] = {
     "file": {"errors", "files", "ir", "ops"},
     "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress", "streams"},
-    "beside": {"calib", "errors", "run"},
+    "beside": {"calib", "errors", "fixed", "run"},
     "targets": {"run"},
+    "costs": {"file", "ir", "ops", "run", "targets"},
     "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
     "options": {"errors", "ir", "recipes"},
     "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
     "interpreted": {"file", "graph", "ir", "ops", "passes/memory", "run"},
     "fit": {"calib", "errors", "frontend", "graph", "interpreted", "ir", "metrics", "ops", "passes/quantize"},
     "choose": {"fit", "graph", "passes/quantize", "progress"},
-    "accuracy": {"beside", "data", "errors", "fixed", "frontend", "measures", "metrics", "progress", "run"},
+    "accuracy": {"beside", "data", "errors", "frontend", "measures", "metrics", "progress", "run", "workers"},
     "inputs": {"calib", "data", "errors", "ir", "passes/quantize", "progress"},
     "sameness": {"calib", "data", "errors", "frontend", "ir"},
     "advice": {"calib", "data", "fit", "ir", "metrics"},
     "trial": {
-        *("accuracy", "calib", "file", "fit", "fixed", "graph", "ir", "measures", "ops", "passes/memory"),
+        *("beside", "calib", "costs", "file", "fit", "fixed", "graph", "ir", "measures", "ops", "passes/memory"),
         *("passes/quantize", "run", "targets"),
     },
     "nearly_free": {"calib", "errors", "fit", "ir", "passes/memory", "passes/quantize", "trial"},
     "auto": {
-        *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress", "trial"),
+        *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress"),
+        *("targets", "trial", "workers"),
     },
-    "levers": {"errors", "passes/quantize", "progress", "trial"},
+    "levers": {"costs", "errors", "passes/quantize", "progress", "trial"},
     "report": {
         *(
             "calib",
@@ -96,7 +99,7 @@ PARTS: dict[str, set[str]] = {
             "passes/memory",
             "passes/quantize",
         ),
-        *("progress", "recipes", "report", "sameness", "schedule", "streams", "trial"),
+        *("progress", "recipes", "report", "sameness", "schedule", "streams", "trial", "workers"),
     },
     "bisection": {
         *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir", "levers", "measures"),
@@ -115,6 +118,7 @@ PARTS: dict[str, set[str]] = {
             "accuracy",
             "bisection",
             "calib",
+            "costs",
             "csources",
             "data",
             "device",
@@ -125,9 +129,11 @@ PARTS: dict[str, set[str]] = {
             "html",
         ),
         *("html", "ir", "options", "pipeline", "progress", "project", "qdq", "report", "run", "targets"),
+        "workers",
     },
     "cli": {
-        *("accuracy", "bisection", "device", "errors", "file", "files", "fixed", "frontend", "ir", "levers", "metrics"),
+        *("accuracy", "bisection", "costs", "device", "errors", "file", "files", "fixed", "frontend", "ir", "levers"),
+        "metrics",
         *("ops", "report", "run", "targets", "trial"),
     },
     "__main__": {"cli", "errors"},
@@ -139,6 +145,7 @@ TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
     "accuracy": {"onnx"},
+    "auto": {"threadpoolctl"},
     "beside": {"onnx"},
     "api": {"onnx", "torch"},
     "bisection": {"onnx", "threadpoolctl"},
@@ -154,6 +161,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "ops": {"onnx"},
     "pipeline": {"threadpoolctl"},
     "qdq": {"onnx"},
+    "workers": {"distributed"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 

@@ -23,7 +23,7 @@ import numpy as np
 import nmpconv
 from accuracy import cases, table
 from accuracy.table import Score
-from nmpconv.accuracy import infer
+from nmpconv.beside import infer
 from nmpconv.measures import AveragePrecision
 from nmpconv.metrics import sqnr_db, top_k
 from nmpconv.pipeline import Options, convert

@@ -1,5 +1,5 @@
-/* What one run of a bundle takes: prints the ticks of the board's counter, bytes of stack and of arena, and the
- * outputs.
+/* What one run of a bundle takes: prints the ticks of the board's counter, bytes of stack and of arena, the ticks of
+ * each op of a second run, and the outputs.
  *
  *   make MAIN=measure.c SRC=bundle/src
  *
@@ -20,17 +20,22 @@ static void print(const char *text) {
   }
 }
 
-static void print_number(const char *name, uint32_t n) {
+/* A blank and the number. */
+static void print_digits(uint32_t n) {
   char digits[24], *at = digits + sizeof(digits);
   *--at = 0;
-  *--at = '\n';
   do {
     *--at = (char)('0' + n % 10);
     n /= 10;
   } while (n > 0);
   *--at = ' ';
-  print(name);
   print(at);
+}
+
+static void print_number(const char *name, uint32_t n) {
+  print(name);
+  print_digits(n);
+  print("\n");
 }
 
 /* Runs work on painted stack and returns the bytes that it used. */
@@ -80,6 +85,16 @@ static void fill_inputs(void) {
   }
 }
 
+static void print_ops(void) {
+  print("ops");
+  for (uint32_t i = 0; i < info.ops; i++) {
+    board_cycles(1);
+    nmp_run_ops(net, i, i + 1);
+    print_digits((uint32_t)board_cycles(0));
+  }
+  print("\n");
+}
+
 static void print_outputs(void) {
   static const char hex[] = "0123456789abcdef";
   nmp_view view;
@@ -107,6 +122,8 @@ int main(void) {
     print_number("create", stack_create);
     print_number("arena", info.arena_bytes);
     print_outputs();
+    fill_inputs();
+    print_ops();
   }
   print_number("status", (uint32_t)status);
   return 0;

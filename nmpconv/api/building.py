@@ -20,7 +20,7 @@ from nmpconv.progress import Progress, silent
 from nmpconv.project import Gate, Measured, Project, Target
 
 # Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
-NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report"}
+NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report", "workers"}
 NOT_OPTIONS |= {"save_profile", "save_recipe"}
 SCHEMA = 1  # of the facts that are kept beside a file
 

@@ -36,6 +36,7 @@ OURS = (
     "journal",
     "report",
     "levers",
+    "workers",
     "progress",
 )  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
@@ -118,6 +119,7 @@ def convert(
     audio: str | None = None,
     report: Path | None = None,
     levers: bool | None = None,
+    workers: int | str | None = None,
     progress: Progress = silent,
 ) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
@@ -135,14 +137,16 @@ def convert(
     dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
     journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
     report: an HTML file to write, see `nmpconv.html_report`. levers: measure the 16 bits that would help most, which
-    takes four more fits (`Report.levers`); None: where there is a report. The others are as `nmpconv convert --help`
-    tells.
+    takes four more fits (`Report.levers`); None: where there is a report. workers: how many processes measure
+    candidates of bits "auto", or the address of a dask scheduler; the file is the same. The others are as `nmpconv
+    convert --help` tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
     told = {name: value for name, value in locals().items() if name not in OURS}
-    check(convert, told | {"progress": progress, "journal": journal, "report": report, "levers": levers})
+    ours = {"progress": progress, "journal": journal, "report": report, "levers": levers, "workers": workers}
+    check(convert, told | ours)
     width, bias = str(bits), str(bias_bits)
     look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
     look |= {"resize": resize, "crop": crop}
@@ -178,6 +182,7 @@ def convert(
         recipe=choices.path(recipe),
         save_recipe=choices.path(save_recipe),
         levers=report is not None if levers is None else levers,
+        workers=None if workers is None else str(workers),
         max_images=limit,
         max_pixels=max_pixels,
     )

@@ -15,6 +15,7 @@ from nmpconv.api.models import on_disk
 from nmpconv.data.samples import Data
 from nmpconv.progress import Progress, silent
 from nmpconv.run.runtime import Net
+from nmpconv.workers import opened
 
 if TYPE_CHECKING:
     import onnx
@@ -33,6 +34,7 @@ def evaluate(
     boxes: str | Path | None = None,
     cpu: str | None = None,
     threads: int | None = None,
+    workers: int | str | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
     """How good a converted model is on labelled data (top-1 and top-5 in percent), and against the float model
@@ -41,14 +43,17 @@ def evaluate(
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
     `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
     samples. label_offset: added to every label to get the index of its class. metric, decoder: see
-    `nmpconv.measures`. boxes: a file, see `nmpconv.data.boxes`.
+    `nmpconv.measures`. boxes: a file, see `nmpconv.data.boxes`. workers: how many processes run the models, or the
+    address of a dask scheduler; the result is the same.
     Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
     options |= {"metrics": choices.several(metric), "decoder": decoder, "boxes": choices.path(boxes)}
-    if reference is None:
-        return accuracy.evaluate(net, found, progress=progress, **options)
-    with on_disk(reference) as path:
-        return accuracy.evaluate(net, found, reference=path, progress=progress, **options)
+    with opened(workers) as those:
+        options |= {"workers": those, "progress": progress}
+        if reference is None:
+            return accuracy.evaluate(net, found, **options)
+        with on_disk(reference) as path:
+            return accuracy.evaluate(net, found, reference=path, **options)

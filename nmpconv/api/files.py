@@ -34,24 +34,29 @@ class Inspected:
 
     model: tensors, ops, ports, metadata. ram: bytes that a run takes, by kind of machine. memory: the memory plan, with
     each op's scratch on the machine that was asked for or on the hungriest one; None where there is no op.
+    instructions: of each op, estimated (`nmpconv.costs`), by microcontroller.
     """
 
     model: reader.Model
     ram: tuple[targets.Needs, ...]
     memory: Memory | None
+    instructions: Mapping[str, tuple[int, ...]]
 
 
 def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
-    """What a .nmp file holds, and the RAM in bytes that a run takes: on ``target``, or on every kind of machine.
+    """What a .nmp file holds, and what a run takes: on ``target``, or on every kind of machine.
 
     Raises ModelError for a refused file, InputError for one that cannot be read.
     """
     check(inspect, {"target": target})
+    from nmpconv import costs  # it knows the ops, and with them onnx
+
     data = data_of(model)
     found = reader.read(data if not isinstance(model, str | Path) else model)
     wanted = targets.TARGETS if target is None else (target,)
     ram = tuple(targets.needs(data, name) for name in wanted)
-    return Inspected(found, ram, memory(found, targets.scratch(data, target)))
+    instructions = {n: tuple(costs.estimated(data, n)) for n in wanted if n in targets.MICROCONTROLLERS}
+    return Inspected(found, ram, memory(found, targets.scratch(data, target)), instructions)
 
 
 @overload

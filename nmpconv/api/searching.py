@@ -56,7 +56,9 @@ def bisect(
         counts = [bench(one.data, device=device, runs=1, progress=progress) for one in (base, *made)]
         first, *others = [count.counter.count(count.least) for count in counts]
         pairs = zip(result.levers, others, strict=True)
-        result = replace(result, levers=tuple(replace(lever, instructions=n / first - 1) for lever, n in pairs))
+        result = replace(
+            result, levers=tuple(replace(lever, instructions=n / first - 1, target=None) for lever, n in pairs)
+        )
     if output is not None:
         write_folder(Path(output), result.files)
     return result

@@ -64,8 +64,8 @@ class Quantization(Group):
         list[str] | None,
         typer.Option(
             metavar="COST=N",
-            help="Of --bits auto: ram=64k, flash=200k, instructions=+10%; +N% is against 8 bits. Repeatable. What "
-            "instructions stands for is in docs/usage.md.",
+            help="Of --bits auto: ram=64k, flash=200k, instructions=+10% (estimated for --target, a microcontroller); "
+            "+N% is against 8 bits. Repeatable.",
             show_default=False,
         ),
     ] = None
@@ -150,6 +150,7 @@ class Contents(Group):
             show_default=False,
         ),
     ] = None
+    workers: options.Workers = None
 
     def chosen(self) -> dict[str, Any]:
         return self.given()

@@ -44,6 +44,7 @@ def command(
     ] = None,
     cpu: options.Cpu = None,
     threads: options.Threads = None,
+    workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
     """Measure accuracy on labelled data, and agreement and SQNR against the float model.
@@ -73,6 +74,7 @@ def command(
             boxes=boxes,
             cpu=cpu,
             threads=threads,
+            workers=workers,
             progress=progress,
         )
     if json:

@@ -26,7 +26,8 @@ def command(
         bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
     ] = False,
     target: Annotated[
-        options.Target | None, typer.Option(help="Show the RAM that a run takes there, and with --memory its scratch.")
+        options.Target | None,
+        typer.Option(help="Show RAM and instructions of a run there, and with --memory its scratch."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def command(
       nmpconv inspect model.nmp --memory --target cortex-m4
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
-    from nmpconv import targets  # not loaded for --help
+    from nmpconv import costs, targets  # not loaded for --help
     from nmpconv.file.reader import read
 
     source, machine = options.given(model), target and target.value
@@ -46,13 +47,15 @@ def command(
     if json:
         wanted = targets.TARGETS if machine is None else (machine,)
         ram = [asdict(targets.needs(data, name)) for name in wanted]
-        show.as_json({**_json(found, targets.scratch(data, machine)), "ram": ram})
+        counted = {name: costs.estimated(data, name) for name in wanted if name in targets.MICROCONTROLLERS}
+        estimates = [{"target": name, "total": sum(ops), "ops": ops} for name, ops in counted.items()]
+        show.as_json({**_json(found, targets.scratch(data, machine)), "ram": ram, "estimated_instructions": estimates})
         return
     if memory_plan:
         known = machine in targets.MICROCONTROLLERS
         show_memory(found, targets.scratch(data, machine), machine if known and machine else "the hungriest target")
     else:
-        _show(found, tensors)
+        _show(found, tensors, costs.estimated(data, machine) if machine in targets.MICROCONTROLLERS else (), machine)
     if machine:
         show_ram([targets.needs(data, machine)])
 
@@ -128,7 +131,8 @@ def _exponent(tensor: Tensor) -> int | list[int]:
     return tensor.exponents[0] if len(tensor.exponents) == 1 else list(tensor.exponents)
 
 
-def _show(model: Model, constants: bool) -> None:
+def _show(model: Model, constants: bool, instructions: Sequence[int], target: str | None) -> None:
+    """instructions: of each op on the target; none where they are not known."""
     macs = sum(op.macs for op in model.ops)
     show.facts(
         [
@@ -138,6 +142,7 @@ def _show(model: Model, constants: bool) -> None:
             ("constants", show.size(model.weights_bytes)),
             ("activations", show.size(model.arena_bytes)),
             ("work", f"{len(model.ops)} ops, {show.scaled(macs)}MAC"),
+            ("instructions", f"about {show.scaled(sum(instructions))} on {target}, estimated" if instructions else ""),
             ("labels", f"{len(model.labels)}: {', '.join(model.labels[:5])}" if model.labels else ""),
             ("test vectors", str(len(model.test_vectors) or "")),
             *sorted(model.metadata.items()),
@@ -146,9 +151,10 @@ def _show(model: Model, constants: bool) -> None:
     columns = ("port", "name", "type", "shape", ">exponent", "in the ONNX model", "fed with")
     ports = [("input", port) for port in model.inputs] + [("output", port) for port in model.outputs]
     show.table(columns, [[kind, *_port_row(port, model)] for kind, port in ports], title="Inputs and outputs")
+    about = [[f"{count}"] for count in instructions] or [[]] * len(model.ops)
     show.table(
-        ("#", "op", "name", "output", "shape", ">MACs"),
-        [_op_row(i, op, model) for i, op in enumerate(model.ops)],
+        ("#", "op", "name", "output", "shape", ">MACs", *([">instructions, estimated"] if instructions else [])),
+        [[*_op_row(i, op, model), *more] for (i, op), more in zip(enumerate(model.ops), about, strict=True)],
         title="Ops",
     )
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]

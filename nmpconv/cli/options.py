@@ -44,6 +44,14 @@ Threads = Annotated[
     int | None,
     typer.Option(metavar="N", help="Compute with up to N threads, 0: one per core; default: $NMP_THREADS or 1."),
 ]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|tcp://HOST:PORT",
+        help="Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
+        show_default=False,
+    ),
+]
 MaxPixels = Annotated[
     int | None,
     typer.Option(

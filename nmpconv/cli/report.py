@@ -97,7 +97,7 @@ NAMED = 3  # tensors of a candidate; --json has all
 
 
 def show_front(front: Sequence[Candidate]) -> None:
-    """What no other candidate betters in all of RAM, work and SQNR."""
+    """What no other candidate betters in all of RAM, instructions and SQNR."""
 
     def percent(value: float | None) -> str:
         return show.NOTHING if value is None else f"{value:.1f}"
@@ -116,19 +116,20 @@ def show_front(front: Sequence[Candidate]) -> None:
             percent(one.top1_drop),
             str(one.ram),
             str(one.flash),
-            show.scaled(one.work).strip(),
+            show.scaled(one.instructions).strip(),
             named(one),
         ]
         for one in front
     ]
-    columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">work", "tensors")
-    show.table(
-        columns, rows, title="Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes)"
-    )
+    columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">instructions", "tensors")
+    title = "Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes; instructions estimated)"
+    show.table(columns, rows, title=title)
 
 
 def show_levers(levers: Sequence[Lever]) -> None:
     """What was measured of each choice, alone."""
+    target = levers[0].target if levers else None
+    counting = "instructions counted" if target is None else f"instructions estimated for {target}"
     show.table(
         ("name", "what", ">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash"),
         [
@@ -138,13 +139,13 @@ def show_levers(levers: Sequence[Lever]) -> None:
                 f"{one.db:+.2f}",
                 "" if one.agreement is None else f"{one.agreement:+.1f}",
                 f"{100 * one.work:+.1f} %",
-                "" if one.instructions is None else f"{100 * one.instructions:+.1f} %",
+                f"{100 * one.instructions:+.1f} %",
                 f"{one.ram:+d}",
                 f"{one.flash:+d}",
             ]
             for one in levers
         ],
-        title="What was tried, each alone, measured (RAM, flash in bytes)",
+        title=f"What was tried, each alone, measured (RAM, flash in bytes; {counting})",
     )
 
 

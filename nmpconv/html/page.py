@@ -148,6 +148,8 @@ def levers(subject: Subject) -> list[dict[str, str]]:
             "db": f"{one.db:+.2f} dB",
             "agreement": "–" if one.agreement is None else f"{one.agreement:+.1f} %",
             "work": f"{100 * one.work:+.1f} %",
+            "instructions": f"{100 * one.instructions:+.1f} %",
+            "target": one.target or "",
             "ram": f"{one.ram:+d} B",
             "flash": f"{one.flash:+d} B",
         }

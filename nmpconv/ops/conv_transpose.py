@@ -56,6 +56,7 @@ class ConvTranspose(Weighted):
     name = "conv_transpose"
     Params = ConvTransposeParams
     restrictions = f"sums of at most {K_MAX} products, pads within the kernel's reach"
+    spreads = True
     onnx = ("ConvTranspose",)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:

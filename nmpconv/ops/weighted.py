@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.effort import Axis, Sums
 from nmpconv.ops.op import Op, with_constants
 from nmpconv.ops.traits import Limit, Origins, weighted_limits
 
@@ -16,9 +18,11 @@ class Weighted(Op):
     """Inputs are x, weights (the first axis: output channels), bias [O], and perhaps a padding value per input channel.
 
     All but x are constants, which the passes quantize.
+    spreads: it is computed with zeros between the pixels.
     """
 
     clamps = True
+    spreads: ClassVar[bool] = False
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return weighted_limits(node, graph)
@@ -53,6 +57,33 @@ class Weighted(Op):
         x: of any number type and of any number of samples along axis 0. weights: their shape here.
         """
         raise NotImplementedError
+
+    def sums(self, params: Any, inputs: Sequence[Value], output: Value) -> Sums:
+        """The work of an integer node."""
+        x, w = inputs[:2]
+        given, shape, conv = self.as_convolution(params, np.zeros(x.shape, np.int8), w.shape)
+        images, height, width, _ = given.shape
+        k, out, kernel = prod(shape[1:]), shape[0], shape[1:3]
+
+        def axis(size: int, i: int, side: str, before: int, after: int) -> Axis:
+            stride, dilation = getattr(conv, f"stride_{side}"), getattr(conv, f"dilation_{side}")
+            places = (size + before + after - (kernel[i] - 1) * dilation - 1) // stride + 1
+            return Axis(size, places, kernel[i], stride, dilation, before)
+
+        rows = axis(height, 0, "h", conv.pad_top, conv.pad_bottom)
+        columns = axis(width, 1, "w", conv.pad_left, conv.pad_right)
+        return Sums(images, (rows, columns), conv.groups, out // conv.groups, k, _light(w), self.spreads)
+
+
+def _light(weights: Value) -> float:
+    """See `Sums.light`."""
+    if weights.data is None:
+        return 1.0
+    flat = np.abs(weights.data.reshape(len(weights.data), -1).astype(np.int64))
+    fours = flat[:, : flat.shape[1] // 4 * 4].reshape(len(flat), -1, 4).sum(axis=2).max(axis=1, initial=0)
+    light = fours <= (255 if weights.data.dtype == np.int8 else 65533)
+    pairs = np.append(light, light[-1:])[: (len(light) + 1) // 2 * 2].reshape(-1, 2).all(axis=1)
+    return float(pairs.mean())
 
 
 def groups_of(node: Node) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,15 @@ from nmpconv.run.runtime import Net
 from nmpconv.streams import Stream, parse
 
 Arrays = dict[str, np.ndarray]
+
+
+class Look(NamedTuple):
+    """What samples look like. has_sequences: they are calls of a net with states. stream: of the file. shapes: of the
+    inputs in the ONNX model, by name."""
+
+    has_sequences: bool
+    stream: Stream | None
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Feed:
@@ -106,6 +115,10 @@ class Feed:
             raise UsageError("boxes need images", where="--boxes")
         height, width = self.size
         return boxes.read(file, self.paths, (width, height), self._first.preprocess)
+
+    @property
+    def look(self) -> Look:
+        return Look(self.starts is not None, self.stream, tuple(self.shapes().items()))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The inputs' shapes in the ONNX model."""

@@ -132,6 +132,7 @@ class Net:
             self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
+        self._data = data
         self.model = reader.read(data)
         taken = {port.state for port in self.model.inputs}
         fed = [i for i, port in enumerate(self.model.inputs) if port.state is None]
@@ -140,6 +141,11 @@ class Net:
         self.outputs = [self._port(self.model.outputs[i]) for i in told]
         self._inputs = [self._net.input(i) for i in fed]
         self._outputs = [self._net.output(i) for i in told]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        return bytes(self._data)
 
     @property
     def cpu(self) -> str:

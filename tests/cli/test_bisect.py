@@ -49,6 +49,7 @@ def test_levers_of_a_conversion(cli) -> None:
     levers = ran.json["levers"]
     assert levers
     assert all(one["said"] == {"bits": 16} for one in levers)
+    assert all(one["target"] == "cortex-m4" and 0 <= one["instructions"] < 1 for one in levers)
     page = Path("r.html").read_text()
     assert "What would help most" in page
     assert f"{levers[0]['db']:+.2f} dB" in page

@@ -43,6 +43,20 @@ def test_nothing_is_wide_without_need(cli) -> None:
         Path("auto.nmp").unlink()
 
 
+def test_instructions_are_those_of_the_target(cli) -> None:
+    """The estimates of the file that was written, and of the same with the lever."""
+    budget = ("--bits", "auto", "--budget", "instructions=+8%", "--target", "cortex-m55")
+    ran = cli(*SHAPES, *budget, "--json")
+    (taken,) = (one for one in ran.json["front"] if one["taken"])
+    told = cli("inspect", "model.nmp", "--target", "cortex-m55", "--json").json["estimated_instructions"]
+    assert [(one["target"], one["total"]) for one in told] == [("cortex-m55", taken["instructions"])]
+    base = cli(*SHAPES, "--bits", "8", "--strict", "-o", "strict.nmp", "--target", "cortex-m55", "--json")
+    assert base.code == 0
+    (narrow,) = cli("inspect", "strict.nmp", "--target", "cortex-m55", "--json").json["estimated_instructions"]
+    assert sum(narrow["ops"]) == narrow["total"] <= taken["instructions"]
+    assert "estimated" in cli("inspect", "model.nmp", "--target", "cortex-m55").out
+
+
 def test_a_goal_widens_what_it_needs(cli) -> None:
     base = score(cli(*SHAPES, "--json"))
     goal = ("--bits", "auto", "--goal", f"sqnr={base + 2:.1f}")
@@ -79,6 +93,12 @@ def test_a_goal_widens_what_it_needs(cli) -> None:
         (("--bits", "auto", "--goal", "best"), "'best' is no goal"),
         (("--bits", "auto", "--budget", "ram=lots"), "'ram=lots' is no budget"),
         (("--bits", "auto", "--budget", "ram=1k,ram=2k"), "two budgets of ram"),
+        (("--bits", "auto", "--budget", "instructions=+5%"), "a budget of instructions needs a microcontroller"),
+        (
+            ("--bits", "auto", "--budget", "instructions=+5%", "--target", "host"),
+            "--target cortex-m4, cortex-m55, rv32",
+        ),
+        (("--bits", "auto", "--budget", "instructions=9", "--target", "rv32"), "at 8 bits already, 9 allowed"),
         (("--bits", "auto", "--budget", "ram=100"), "at 8 bits already, 100 allowed"),
         (("--bits", "auto", "--goal", "top1-drop=1"), "the labels do not fit: the float model is right on"),
         (("--bits", "auto", "--goal", "sqnr=30", "--limit", "4"), "needs images to measure on: at least 6"),

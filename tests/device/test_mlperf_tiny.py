@@ -15,6 +15,7 @@ import pytest
 from c_core import Once
 from zoo_quick import converted
 
+import nmpconv
 from nmpconv.cli import main
 from nmpconv.csources import bundle
 from nmpconv.device import simulator
@@ -33,8 +34,10 @@ NETS = {
     "vww": "mlperf_vww_mobilenet025_nchw",
     "ad": "mlperf_ad_autoencoder",
 }
+OTHERS = {"resnet20": "cifar10_resnet20", "se": "cifar10_se_mbv3_local"}  # of residual sums, and of products
 # Started by hand, with the arguments that put the firmware's UART on a pty.
 BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-serial", "null")}
+ESTIMATED = 0.05  # of the instructions: how far an estimate may be off, see docs/results.md
 TARGETS = {"mps2-an386": "cortex-m4", "mps2-an500": "cortex-m4", "mps3-an547": "cortex-m55", "rv32": "rv32"}
 BAD = {"lost": 0.001, "flipped": 0.001}
 LEAST = {"ic": (33792, 49152), "kws": (8640, 16000), "vww": (37248, 55296)}  # activations; without overlaps
@@ -48,7 +51,7 @@ def model(zoo: Path, once: Once) -> Model:
 
     def find(net: str, bits: str) -> Path:
         def convert(folder: Path) -> None:
-            (folder / "net.nmp").write_bytes(converted(zoo, NETS[net], bits, folder)[0].data)
+            (folder / "net.nmp").write_bytes(converted(zoo, {**NETS, **OTHERS}[net], bits, folder)[0].data)
 
         return once(f"zoo-{net}-{bits}", convert) / "net.nmp"
 
@@ -89,13 +92,29 @@ def test_bench_on_simulated_boards(
     assert found["verified"] is True and found["board"] == board
     assert found["latency_ms"]["min"] == found["latency_ms"]["median"]
     assert main(["inspect", str(model(net, bits)), "--target", TARGETS[board], "--json"]) == ExitCode.OK
-    (told,) = json.loads(capsys.readouterr().out)["ram"]
+    shown = json.loads(capsys.readouterr().out)
+    (told,), (estimate,) = shown["ram"], shown["estimated_instructions"]
     assert told["arena"] == found["arena_bytes"]
+    assert abs(estimate["total"] / found["instructions"] - 1) < ESTIMATED
     bundled = bundle(model(net, bits).read_bytes())["README.md"].decode()
     assert f"| on {TARGETS[board]} | {told['arena']} |" in bundled
     macs = sum(op["macs"] for op in found["ops"])
     assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most
     assert abs(sum(op["instructions"] for op in found["ops"]) - found["instructions"]) <= len(found["ops"])
+
+
+@pytest.mark.parametrize("target", simulator.COUNTED_ON)
+@pytest.mark.parametrize("bits", ["8", "16"])
+@pytest.mark.parametrize("net", OTHERS)
+def test_estimates_of_other_nets(
+    model: Model, firmware: Firmware, monkeypatch: pytest.MonkeyPatch, net: str, bits: str, target: str
+) -> None:
+    board, file = simulator.COUNTED_ON[target], model(net, bits)
+    folder = firmware(board).parent
+    monkeypatch.setattr(simulator, "_folders", lambda: [folder])
+    found = nmpconv.bench(file, device=f"sim:{board}", runs=1)
+    estimated = sum(nmpconv.inspect(file, target=target).instructions[target])
+    assert abs(estimated / found.counter.count(found.least) - 1) < ESTIMATED
 
 
 @pytest.mark.parametrize("board", simulator.MACHINES)

@@ -29,6 +29,7 @@ ELSEWHERE = {
     r"cd samples/\w+$": "the test begins there",
     r".*/dev/|qemu-system-arm -M netduinoplus2 ": "needs a board; tests/device has lines with boards behind them",
     r"make -C interpreter/firmware MAIN=": "tests/ops runs this program",
+    r".*--workers tcp://": "needs a cluster; tests/test_workers.py has one",
     r"make firmware BOARD=nucleo": "tests/device builds for all boards",
 }
 TOOLS = {

@@ -24,10 +24,10 @@ NOISE = {"a": 60.0, "d": 20.0, "s": 10.0, "t": 6.0, "p": 3.0, "e": 0.5}  # in % 
 
 
 def measured(wide: tuple[str, ...]) -> dict:
-    """A net in which noise adds up: 20 dB at 8 bits. Each tensor takes 100 bytes of RAM and 10 of work."""
+    """A net in which noise adds up: 20 dB at 8 bits. Each tensor takes 100 bytes of RAM and 10 instructions."""
     left = sum(noise for name, noise in NOISE.items() if name not in wide) + 0.5
     db = 20 - 10 * float(np.log10(left / 100))
-    one = Candidate(wide, db, 100 - left / 10, left / 50, 1000 + 100 * len(wide), 5000, 100 + 10 * len(wide))
+    one = Candidate(wide, db, 100 - left / 10, left / 50, 1000 + 100 * len(wide), 5000, 100, 100 + 10 * len(wide))
     return {"candidate": asdict(one), "shares": {n: v / left for n, v in NOISE.items() if n not in wide}}
 
 
@@ -77,7 +77,15 @@ def test_a_goal_out_of_reach(search: Callable[..., Search]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "most"), [("ram=1100", 1), ("ram=1k", 0), ("ram=+25%", 2), ("instructions=+30%", 3), ("flash=5000", 6)]
+    ("budget", "most"),
+    [
+        ("ram=1100", 1),
+        ("ram=1k", 0),
+        ("ram=+25%", 2),
+        ("instructions=+30%", 3),
+        ("instructions=120", 2),
+        ("flash=5000", 6),
+    ],
 )
 def test_budgets_hold(search: Callable[..., Search], budget: str, most: int) -> None:
     for goal in ("sqnr=60", None):
@@ -97,7 +105,7 @@ def test_a_budget_that_8_bits_break(search: Callable[..., Search]) -> None:
 def test_the_front_has_nothing_that_is_bettered(search: Callable[..., Search]) -> None:
     _, front = search("sqnr=31").run()
     for one in front:
-        assert not any(o.ram <= one.ram and o.work <= one.work and o.db > one.db for o in front)
+        assert not any(o.ram <= one.ram and o.instructions <= one.instructions and o.db > one.db for o in front)
 
 
 def test_widths_that_were_given_stay(search: Callable[..., Search]) -> None:
@@ -149,7 +157,7 @@ def test_goals_that_are_none(text: str) -> None:
         Goal.of(text)
 
 
-@pytest.mark.parametrize("text", ["ram", "ram=+3", "ram=3%", "instructions=100", "time=+3%", "ram=-1", "flash=1g"])
+@pytest.mark.parametrize("text", ["ram", "ram=+3", "ram=3%", "instructions=1g", "time=+3%", "ram=-1", "flash=1g"])
 def test_budgets_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="is no budget"):
         Limit.of(text)
@@ -159,6 +167,7 @@ def test_limits() -> None:
     assert Limit.of("ram=64k") == ("ram", Limit(65536.0, False))
     assert Limit.of("flash=1M") == ("flash", Limit(1048576.0, False))
     assert Limit.of("instructions=+10%") == ("instructions", Limit(1.1, True))
+    assert Limit.of("instructions=5m") == ("instructions", Limit(5e6, False))
 
 
 def test_work_counts_bytes() -> None:

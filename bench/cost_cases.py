@@ -1,0 +1,263 @@
+"""Models whose ops `costs.py` counts: each op alone, from inputs of its own to an output, at many shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS
+from nmpconv.ops.case import fed, grid, single
+
+OPSET = 17
+# Channels in and out, size of the kernel, height and width of the input, and what else a Conv says.
+DENSE: Sequence[tuple[int, int, int, int, int, Mapping[str, Any]]] = (
+    (3, 16, 3, 32, 32, {"pads": [1, 1, 1, 1]}),
+    (3, 8, 3, 48, 48, {"pads": [0, 0, 1, 1], "strides": [2, 2]}),
+    (3, 24, 5, 24, 24, {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
+    (1, 32, 5, 20, 10, {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
+    (16, 16, 3, 16, 16, {"pads": [1, 1, 1, 1]}),
+    (16, 32, 3, 16, 16, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    (32, 32, 3, 12, 12, {"pads": [1, 1, 1, 1]}),
+    (64, 64, 3, 6, 6, {"pads": [1, 1, 1, 1]}),
+    (96, 48, 3, 4, 4, {"pads": [1, 1, 1, 1]}),
+    (8, 12, 3, 20, 20, {"pads": [1, 1, 1, 1]}),
+    (5, 7, 3, 14, 14, {"pads": [1, 1, 1, 1]}),
+    (20, 20, 5, 10, 10, {"pads": [2, 2, 2, 2]}),
+    (12, 12, 3, 16, 16, {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
+    (16, 24, 3, 12, 12, {"pads": [1, 1, 1, 1], "group": 4}),
+    (32, 32, 3, 8, 8, {"pads": [1, 1, 1, 1], "group": 2}),
+    (64, 64, 3, 6, 6, {"pads": [1, 1, 1, 1], "group": 16}),
+    (24, 48, 1, 12, 12, {"group": 3}),
+    (48, 24, 1, 10, 10, {"group": 4}),
+    (32, 32, 3, 12, 12, {"pads": [1, 1, 1, 1], "strides": [2, 2], "group": 8}),
+    (16, 48, 5, 8, 8, {"pads": [2, 2, 2, 2], "group": 2}),
+    (6, 12, 3, 16, 16, {"pads": [1, 1, 1, 1], "group": 6}),
+    (16, 16, 1, 24, 24, {}),
+    (8, 24, 1, 24, 24, {}),
+    (24, 144, 1, 10, 10, {}),
+    (144, 24, 1, 10, 10, {}),
+    (32, 64, 1, 12, 12, {}),
+    (64, 64, 1, 12, 12, {}),
+    (64, 64, 1, 25, 5, {}),
+    (128, 128, 1, 6, 6, {}),
+    (256, 256, 1, 3, 3, {}),
+    (192, 32, 1, 7, 7, {}),
+    (40, 60, 1, 9, 9, {}),
+    (13, 10, 1, 15, 15, {}),
+    (16, 32, 1, 16, 16, {"strides": [2, 2]}),
+    (32, 64, 1, 16, 16, {"strides": [2, 2]}),
+    (64, 18, 1, 8, 8, {}),
+    (48, 3, 1, 16, 16, {}),
+    (64, 32, 1, 1, 1, {}),
+    (16, 96, 1, 1, 1, {}),
+)
+DEPTHWISE: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
+    (8, 3, 48, 48, {"pads": [1, 1, 1, 1]}),
+    (16, 3, 24, 24, {"pads": [1, 1, 1, 1]}),
+    (64, 3, 25, 5, {"pads": [1, 1, 1, 1]}),
+    (128, 3, 6, 6, {"pads": [1, 1, 1, 1]}),
+    (256, 3, 3, 3, {"pads": [1, 1, 1, 1]}),
+    (30, 3, 12, 12, {"pads": [1, 1, 1, 1]}),
+    (5, 3, 12, 12, {"pads": [1, 1, 1, 1]}),
+    (3, 3, 24, 24, {"pads": [1, 1, 1, 1]}),
+    (2, 5, 20, 20, {"pads": [2, 2, 2, 2]}),
+    (32, 3, 12, 12, {}),
+    (16, 3, 48, 48, {"pads": [0, 0, 1, 1], "strides": [2, 2]}),
+    (64, 3, 12, 12, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    (144, 3, 9, 9, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    (24, 5, 16, 16, {"pads": [2, 2, 2, 2]}),
+    (72, 5, 8, 8, {"pads": [2, 2, 2, 2]}),
+    (48, 5, 14, 14, {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
+    (16, 7, 12, 12, {"pads": [3, 3, 3, 3]}),
+    (6, 5, 12, 12, {"pads": [2, 2, 2, 2]}),
+    (32, 1, 12, 12, {}),
+    (64, 1, 5, 5, {}),
+    (40, 5, 10, 10, {"pads": [4, 4, 4, 4], "dilations": [2, 2]}),
+    (24, 7, 9, 9, {"pads": [3, 3, 3, 3]}),
+    (96, 5, 4, 4, {"pads": [2, 2, 2, 2]}),
+    (20, 3, 11, 11, {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
+)
+FULLY = (
+    (640, 128),
+    (128, 128),
+    (128, 8),
+    (8, 128),
+    (64, 10),
+    (256, 2),
+    (100, 37),
+    (33, 17),
+    (512, 64),
+    (16, 4),
+    (256, 256),
+)
+TRANSPOSED: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
+    (16, 16, 2, 12, {"strides": [2, 2]}),
+    (32, 16, 4, 8, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    (8, 8, 3, 12, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    (24, 12, 3, 8, {"pads": [1, 1, 1, 1]}),
+    (16, 32, 2, 6, {"strides": [2, 2]}),
+    (4, 4, 4, 10, {"strides": [4, 4]}),
+    (12, 20, 5, 9, {"pads": [2, 2, 2, 2]}),
+    (48, 24, 3, 5, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    (6, 10, 2, 16, {"strides": [2, 2]}),
+    (64, 64, 2, 4, {"strides": [2, 2]}),
+    (8, 3, 4, 14, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    (20, 20, 1, 10, {}),
+)
+SHAPES = ((1, 16, 16, 16), (1, 32, 8, 8), (1, 8, 24, 24), (1, 64, 1, 1), (1, 3, 40, 40), (1, 96, 5, 5), (1, 10, 1, 1))
+SMALL = ((1, 16, 12, 12), (1, 32, 6, 6), (1, 8, 20, 20), (1, 60, 4, 4))
+
+
+# Operands of element-wise ops: alike, an operand for each channel, and one for all of them.
+PAIRS = (
+    ((1, 16, 16, 16), (1, 16, 16, 16)),
+    ((1, 8, 8, 64), (1, 8, 8, 64)),
+    ((1, 1, 1, 96), (1, 1, 1, 96)),
+    ((1, 5, 5, 12), (1, 5, 5, 12)),
+    ((1, 16, 16, 16), (16,)),
+    ((1, 8, 8, 64), (1, 1, 1, 64)),
+    ((1, 4, 4, 160), (1, 1, 1, 160)),
+    ((1, 20, 20, 6), (6,)),
+    ((1, 3, 7, 33), (33,)),
+    ((1, 16, 16, 16), (1,)),
+    ((1, 8, 8, 64), (1, 8, 8, 1)),
+    ((1, 20, 20, 6), (1, 20, 20, 1)),
+    ((1, 5, 5, 12), (1, 5, 1, 1)),
+)
+PAIR_WIDTHS = ((8, 8, 8), (8, 8, 16), (8, 16, 16), (16, 16, 8), (16, 16, 16))  # the others are like the next wider ones
+# Exponents of operands and results by op: with and without a shift.
+ALIGNED = ((-6, -5, -5), (-6, -6, -6))
+COMBINED: Mapping[str, Sequence[tuple[int, int, int]]] = {
+    **dict.fromkeys(("add", "sub", "maximum", "minimum"), ALIGNED),
+    **dict.fromkeys(("equal", "greater"), ((-6, -5, 0),)),
+    "mul": ((-6, -5, -5),),
+    "divide": ((-6, -5, -4),),
+}
+
+
+class Ops:
+    """A model that grows op by op. Where more than one op comes of an ONNX node, all of them are counted."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+        self.inputs: dict[str, tuple[int, ...]] = {}
+
+    def add(self, kind: str, shapes: Sequence[tuple[int, ...]], *constants: np.ndarray, **said: Any) -> str:
+        """Computed operands first. Returns the name of the result."""
+        number = len(self._nodes)
+        names = [f"x{number}.{i}" for i in range(len(shapes))]
+        self.inputs.update(zip(names, shapes, strict=True))
+        for i, data in enumerate(constants):
+            self._constants.append(numpy_helper.from_array(data, f"c{number}.{i}"))
+            names.append(f"c{number}.{i}")
+        self._nodes.append(helper.make_node(kind, names, [f"y{number}"], f"{kind}{number}", **said))
+        return f"y{number}"
+
+    def weights(self, *shape: int) -> np.ndarray:
+        fan = max(1, int(np.prod(shape[1:])))
+        return (self._rng.normal(size=shape) * (2 / fan) ** 0.5).astype(np.float32)
+
+    def weighted(self, kind: str, x: tuple[int, ...], w: tuple[int, ...], out: int, **said: Any) -> None:
+        """Every other one has a Relu behind it, or a Relu6's range."""
+        y = self.add(kind, [x], self.weights(*w), self.weights(out) * 0.1, **said)
+        number = len(self._nodes)
+        if number % 4 < 2:
+            self._nodes.append(helper.make_node("Relu", [y], [f"y{number}"]))
+        elif number % 4 == 2:
+            self._constants += [numpy_helper.from_array(np.float32(v), f"c{number}.{v}") for v in (0, 1)]
+            self._nodes.append(helper.make_node("Clip", [y, f"c{number}.0", f"c{number}.1"], [f"y{number}"]))
+
+    def model(self) -> onnx.ModelProto:
+        read = {name for node in self._nodes for name in node.input}
+        inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs.items()]
+        made = [name for node in self._nodes for name in node.output if name not in read]
+        outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
+        graph = helper.make_graph(self._nodes, "ops", inputs, outputs, self._constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+
+
+def weighted(seed: int) -> Ops:
+    ops = Ops(seed)
+    for c, o, k, h, w, said in DENSE:
+        ops.weighted("Conv", (1, c, h, w), (o, c // said.get("group", 1), k, k), o, **said)
+    for c, k, h, w, said in DEPTHWISE:
+        ops.weighted("Conv", (1, c, h, w), (c, 1, k, k), c, group=c, **said)
+    for c, o in FULLY:
+        ops.weighted("Gemm", (1, c), (o, c), o, transB=1)
+    for c, o, k, h, said in TRANSPOSED:
+        ops.weighted("ConvTranspose", (1, c, h, h), (c, o, k, k), o, **said)
+    return ops
+
+
+def others(seed: int) -> Ops:
+    """Every op without weights."""
+    ops = Ops(seed)
+    for s in SHAPES:
+        ops.add("Sigmoid", [s])
+        ops.add("Relu", [s])
+        ops.add("GlobalAveragePool", [s])
+        ops.add("Softmax", [(1, s[1] * 4)], axis=1)
+        ops.add("Softmax", [(1, s[2] * s[3], s[1])], axis=2)
+        ops.add("Reshape", [s], np.array([1, -1]))
+    for s in SMALL:
+        c, h, w = s[1:]
+        plane = np.array([1, c, h * w])
+        ops.add("MaxPool", [s], kernel_shape=[2, 2], strides=[2, 2])
+        ops.add("MaxPool", [s], kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+        ops.add("AveragePool", [s], kernel_shape=[2, 2], strides=[2, 2])
+        ops.add("AveragePool", [s], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        ops.add("Concat", [s, s], axis=1)
+        ops.add("Concat", [s, (1, c // 2, h, w), s], axis=1)
+        ops.add("Concat", [s, s], axis=2)
+        ops.add("Pad", [s], np.array([0, 0, 1, 1, 0, 0, 1, 1]))
+        ops.add("Slice", [s], np.array([0, 0, 1, 1]), np.array([1, c, h, w]))
+        ops.add("Slice", [s], np.array([0]), np.array([c // 2]), np.array([1]))
+        ops.add("Transpose", [s], perm=[0, 2, 3, 1])
+        ops.add("Transpose", [s], perm=[0, 1, 3, 2])
+        ops.add("Resize", [s], np.zeros(0, np.float32), np.array([1, 1, 2, 2], np.float32), mode="nearest")
+        ops.add("Resize", [s], np.zeros(0, np.float32), np.array([1, 1, 2, 2], np.float32), mode="linear")
+        ops.add("LRN", [s], size=5)
+        ops.add("InstanceNormalization", [s], np.ones(c, np.float32), np.zeros(c, np.float32))
+        ops.add("ArgMax", [s], axis=1)
+        ops.add("MatMul", [(1, h, w), (1, w, c)])
+        ops.add("MatMul", [(1, h * w, c), (1, c, h * w // 4)])
+        ops.add("CumSum", [s], np.array(1))
+        ops.add("Gather", [s], np.arange(c)[::-1].copy(), axis=1)
+        ops.add("GridSample", [s, (1, h, w, 2)])
+        ops.add("Reshape", [s], plane)
+    return ops
+
+
+def pairs(kind: str) -> Graph:
+    """An op of two operands."""
+    found, op = Graph(kind, (), (), (), {}), OPS[kind]
+    for i, (bits, (a, b), exponents) in enumerate(product(PAIR_WIDTHS, PAIRS, COMBINED[kind])):
+        operands = [fed(f"{i}a", a, bits[0], exponents[0]), fed(f"{i}b", b, bits[1], exponents[1])]
+        one = single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph
+        names = {name: f"{name}.{i}" for name in one.values}
+        (node,) = one.nodes
+        found = replace(
+            found,
+            inputs=(*found.inputs, *(names[name] for name in one.inputs)),
+            outputs=(*found.outputs, *(names[name] for name in one.outputs)),
+            nodes=(
+                *found.nodes,
+                replace(
+                    node,
+                    name=f"{kind}{i}",
+                    inputs=tuple(names[name] for name in node.inputs),
+                    outputs=tuple(names[name] for name in node.outputs),
+                ),
+            ),
+            values={**found.values, **{names[n]: replace(v, name=names[n]) for n, v in one.values.items()}},
+        )
+    return found

@@ -1,0 +1,143 @@
+"""What each count of `nmpconv.costs` costs on each target: instructions that QEMU counts, and a fit to them.
+
+Of the models of cost_cases.py each op is counted alone, at every choice of widths, on the board that stands for the
+target, by interpreter/firmware/measure.c with the whole interpreter. Figures are never negative and least in squares of
+relative errors: a count whose figure would be negative, or comes to nothing, is left out. nmpconv/costs.json is the
+table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import cost_cases
+import numpy as np
+import onnx
+from mcu_run import FIRMWARE, ROOT, counts_of_ops
+
+from nmpconv.cli import show
+from nmpconv.costs import TABLE, Counted, counted
+from nmpconv.device.simulator import COUNTED_ON
+from nmpconv.file.writer import to_bytes
+from nmpconv.options import Options
+from nmpconv.passes.memory import plan_memory
+from nmpconv.pipeline import plan
+from nmpconv.targets import MICROCONTROLLERS
+
+OUT = ROOT / "build" / "costs"
+LEAST = 0.01  # of an op's instructions, which a count has to make in one of them
+SMOOTH = 1e-5  # of a figure that nothing tells: it is as small as it can be
+# Widths of x, weights and results: bits, widths, and a recipe's table with a key for all names of a pattern.
+SETTINGS: Mapping[str, tuple[str, str, str]] = {
+    "8/8/8": ("8", "strict", ""),
+    "8/8/16": ("8", "strict", '[tensors]\n"y*[0-9]" = { bits = 16 }\n'),
+    "16/8/8": ("8", "strict", '[tensors]\n"x*" = { bits = 16 }\n'),
+    "16/8/16": ("a16w8", "default", ""),
+    "8/16/8": ("8", "strict", '[ops]\n"*" = { weight_bits = 16 }\n'),
+    "16/16/16": ("16", "default", ""),
+}
+WITHOUT_WEIGHTS = ("8/8/8", "8/8/16", "16/8/8", "16/16/16")
+
+Rows = dict[str, list[tuple[Counted, int]]]
+
+
+def files(reuse: bool) -> Iterator[tuple[str, bytes]]:
+    """The models at all widths; their integers mean nothing, which instructions do not depend on."""
+    if reuse:
+        yield from ((path.stem, path.read_bytes()) for path in sorted(OUT.glob("*.nmp")))
+        return
+    for name, make in (("weighted", cost_cases.weighted), ("others", cost_cases.others)):
+        with tempfile.TemporaryDirectory() as folder:
+            path, recipe = Path(folder) / "ops.onnx", Path(folder) / "recipe.toml"
+            onnx.save(make(0).model(), path)
+            for key, (bits, widths, said) in SETTINGS.items():
+                if name == "weighted" or key in WITHOUT_WEIGHTS:
+                    recipe.write_text(said)
+                    options = Options(bits=bits, widths=widths, recipe=recipe if said else None)
+                    file = OUT / f"{name}-{key.replace('/', '-')}.nmp"
+                    file.write_bytes(plan(path, options).data)
+                    yield file.stem, file.read_bytes()
+    for kind in cost_cases.COMBINED:
+        file = OUT / f"{kind}.nmp"
+        file.write_bytes(to_bytes(plan_memory.run(cost_cases.pairs(kind)), {}))
+        yield file.stem, file.read_bytes()
+
+
+def firmware(target: str) -> Path:
+    """The whole interpreter with measure.c, for the board of a target."""
+    board = COUNTED_ON[target]
+    make = ["make", "-s", "-C", str(FIRMWARE), "MAIN=measure.c", f"BOARD={board}", f"OUT={OUT}"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    return OUT / f"{board}.elf"
+
+
+def counts(target: str, name: str, data: bytes, reuse: bool) -> list[int]:
+    """Instructions of each op of a file."""
+    kept = OUT / f"{name}-{target}.json"
+    if reuse and kept.is_file():
+        return list(json.loads(kept.read_text()))
+    memory = OUT / f"{name}.memory"
+    memory.write_bytes(len(data).to_bytes(4, "little") + bytes(12) + data + bytes(-len(data) % 16))
+    found = counts_of_ops(COUNTED_ON[target], OUT / f"{COUNTED_ON[target]}.elf", memory)
+    kept.write_text(json.dumps(found))
+    return found
+
+
+def fitted(rows: Sequence[tuple[Counted, int]]) -> tuple[dict[str, float], np.ndarray]:
+    """Figures of one kernel, by count; relative errors of its rows."""
+    names = list(rows[0][0].counts)
+    wanted = np.array([instructions for _, instructions in rows], float)
+    parts = np.array([[one.counts[name] for name in names] for one, _ in rows], float) / wanted[:, None]
+    size = np.linalg.norm(parts, axis=0)
+    kept = [i for i in range(len(names)) if size[i] > 0]
+    while True:
+        scaled = np.vstack([parts[:, kept] / size[kept], SMOOTH * np.eye(len(kept))])
+        found = np.linalg.lstsq(scaled, np.append(np.ones(len(rows)), np.zeros(len(kept))), rcond=None)[0]
+        costs = found / size[kept]
+        least = int(np.argmin((parts[:, kept] * costs).max(axis=0)))
+        if found.min() < 0:
+            del kept[int(np.argmin(found))]
+        elif len(kept) > 1 and (parts[:, kept[least]] * costs[least]).max() < LEAST:
+            del kept[least]
+        else:
+            break
+    figures = {names[i]: float(f"{x:.4g}") for i, x in zip(kept, costs, strict=True)}
+    return figures, sum((parts[:, names.index(name)] * figure for name, figure in figures.items()), np.zeros(1)) - 1
+
+
+def table(target: str, models: Sequence[tuple[str, bytes]], reuse: bool) -> dict[str, dict[str, float]]:
+    """The rows of a target, and a line for each about its error."""
+    firmware(target)
+    rows: Rows = {}
+    for name, data in models:
+        for one, instructions in zip(counted(data, target), counts(target, name, data, reuse), strict=True):
+            rows.setdefault(one.kernel, []).append((one, instructions))
+    found = {}
+    for kernel in sorted(rows):
+        found[kernel], errors = fitted(rows[kernel])
+        worst, typical = 100 * np.abs(errors).max(), 100 * np.sqrt(np.mean(errors**2))
+        show.say(f"{target:10} {kernel:30} {len(errors):4} counted, {typical:5.1f} % off, {worst:5.1f} % at most")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, default=TABLE, help="the table (default: that of the package)")
+    parser.add_argument("--reuse", action="store_true", help="take the models and counts of the run before")
+    args = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    models = list(files(args.reuse))
+    found = {target: table(target, models, args.reuse) for target in MICROCONTROLLERS}
+    text = json.dumps({"about": "Made by `make costs`: see bench/costs.py.", "targets": found})
+    args.output.write_text(text.replace("}, ", "},\n").replace(": {", ": {\n", 1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
