@@ -15,6 +15,9 @@ DRAWS = 2
 HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
 ROOM_MAX = 16.0
+# Results are up to 1 on other samples, whatever they were on these: 16 bits hold that.
+UNIT = ("Sigmoid", "HardSigmoid", "Softmax")
+UNIT_STEP = 2.0**-15
 
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.
 Change = Callable[[str, str, np.ndarray], tuple[list[Node], Arrays]]
@@ -100,6 +103,7 @@ def rounded(
     lose nothing, those of zeros, have the others' correction.
     """
     ideal = {name: _step(seen) for name, seen in values.items() if seen.dtype.kind == "f" and seen.size}
+    ideal |= {name: UNIT_STEP for name, node in case.makers().items() if node.kind in UNIT and name in ideal}
     # Of tensors whose names passes did not keep: that of the inputs.
     room = max((steps.get(name, 0.0) / ideal[name] for name in case.feeds if name in ideal), default=1.0)
     taken = {name: min(max(s, steps.get(name, s * room)), s * ROOM_MAX / HEADROOM) for name, s in ideal.items()}

@@ -339,9 +339,17 @@ def found() -> dict[str, Case]:
         "length of one": net(
             Node("Pow", ("x", "three"), ("a",)), Node("ReduceL2", ("a",), ("y",), {"axes": [0]}), three=3.0
         ),
+        "small gate": net(Node("Sub", ("x", "k"), ("a",)), Node("Sigmoid", ("a",), ("y",)), k=8),
+        "root of a reciprocal": net(
+            Node("Mul", ("x", "x"), ("a",)),
+            Node("Pow", ("a", "k"), ("b",)),
+            Node("Relu", ("b",), ("c",)),
+            Node("Sqrt", ("c",), ("y",)),
+            k=-0.5,
+        ),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
-    scales = {"affine": 50, "clipped": 50, "small length": 2e-7}
+    scales = {"small gate": 0.01, "affine": 50, "clipped": 50, "small length": 2e-7}
     keys = cases["small keys"]
     cases["small keys"] = replace(keys, constants={**keys.constants, "last": np.array([-1])})
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
@@ -402,6 +410,7 @@ def found() -> dict[str, Case]:
         "length of one": x[:2],
         "rows of equals": equals,
         "small keys": x / 30,
+        "root of a reciprocal": np.float32([0.6, 0.7, 0.8, 1]).reshape(4, 1, 1, 1),
     }
     return (
         fed

@@ -48,7 +48,10 @@ def power_of(editor: Editor, name: str) -> Power | None:
     for node in nodes:
         if node.op == "requantize":
             low = editor[node.outputs[0]].clamp[0]  # type: ignore[index]
-            floor = max(floor, low ** (1 / root))
+            if root > 0:
+                floor = max(floor, low ** (1 / root))
+            elif low > 0:  # the squares have an upper bound there
+                return None
         root *= exponent(editor, node)
     found = read(editor, source, nodes, root)
     if found is None or found[1] <= 0 or found[2] < 0:
