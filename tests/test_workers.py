@@ -154,6 +154,7 @@ def goal_of(folder: Path) -> str:
     return f"sqnr={whole.report.held_out.db + 3:.1f}"
 
 
+@pytest.mark.slow
 def test_auto_is_the_same(tmp_path: Path) -> None:
     goal = goal_of(tmp_path)
     alone, both = (converted(n, tmp_path / f"{n}.json", goal) for n in (None, 2))

@@ -43,6 +43,7 @@ def test_nothing_is_wide_without_need(cli) -> None:
         Path("auto.nmp").unlink()
 
 
+@pytest.mark.slow
 def test_instructions_are_those_of_the_target(cli) -> None:
     """The estimates of the file that was written, and of the same with the lever."""
     budget = ("--bits", "auto", "--budget", "instructions=+8%", "--target", "cortex-m55")

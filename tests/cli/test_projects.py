@@ -76,6 +76,7 @@ def test_what_no_longer_fits_is_made_anew(project) -> None:
 COUNTED = PROJECT.replace("min_sqnr = 20", "min_sqnr = 20\nmax_instructions = 50000")
 
 
+@pytest.mark.slow
 def test_instructions_are_counted_where_a_gate_asks(project, root, need_tool: Callable[..., str]) -> None:
     for tool in ("make", "arm-none-eabi-gcc", "qemu-system-arm"):
         need_tool(tool)

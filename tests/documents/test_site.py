@@ -42,6 +42,7 @@ def build(source: Path, output: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_it_asks_nothing_of_the_network(root: Path, tmp_path: Path, sphinx: None) -> None:
     ran = build(root, tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
