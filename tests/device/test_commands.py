@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nmpconv.cli import main
-from nmpconv.device import client, simulator
+from nmpconv.device import client, link, simulator
 from nmpconv.device.client import Device
 from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
@@ -150,8 +150,12 @@ def test_a_missing_compiler_is_named(
     assert "there are host, mps2-an386" in capsys.readouterr().err
 
 
-def test_unplugged_and_plugged_in_again(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unplugged_and_plugged_in_again(
+    here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The device is lost with half of the model, and keeps that half; its port is another one, of the same name."""
+    monkeypatch.setattr(link, "WAIT_MIN", 1.0)  # on a busy machine answers are late, and requests sent again count
+    monkeypatch.setattr(link, "WAIT_FIRST", 1.0)
     memory = {"NMP_AGENT_MEMORY": "memory"}
     command = ["bench", "m.nmp", "--device", "ttyUSB0:9600", "--json"]
     with lines.Port(Path("ttyUSB0"), Program([agent], memory), pulled_after=15_000):
