@@ -230,9 +230,14 @@ def products(net: Net, x: str) -> str:
 
 
 def arg_max(net: Net, x: str) -> str:
-    """Indices as an output of the model; the graph goes on from x."""
+    """Indices as an output of the model; the graph goes on from x, or from the largest elements."""
     shape = net.shape(x)
-    net.add(net.among("ArgMax", "ArgMin"), x, axis=net.dice.randrange(len(shape)), keepdims=net.among(0, 1))
+    axis = net.dice.randrange(len(shape))
+    if net.opset >= 11 and net.chance(0.3):
+        count = net.const([net.dice.randint(1, shape[axis])])
+        largest = net.add("TopK", x, count, outputs=2, axis=axis, largest=net.among(0, 1))
+        return net.among(x, largest)
+    net.add(net.among("ArgMax", "ArgMin"), x, axis=axis, keepdims=net.among(0, 1))
     return x
 
 

@@ -49,6 +49,7 @@ def heads(case: Case) -> tuple[str, ...]:
                 node.kind in JUMPS
                 or (node.kind in ROUNDING and node.inputs[0] not in case.feeds)
                 or (node.kind == "Cast" and node.attributes["to"] == 9)
+                or (node.kind == "TopK" and name == node.outputs[1])
                 or (node.kind == "GridSample" and node.attributes["mode"] == "nearest")
                 or any(map(jumps, node.inputs))
             )
