@@ -15,7 +15,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PORTABLE = "-DNMP_FIXED_CPU=1"
 
-AMX = ("-DNMP_AMX_EMULATED", "-DNMP_AMX_GAIN=0")  # every int8 convolution by tiles, which are plain C
+AMX = "-DNMP_AMX_GAIN=0"  # all int8 convolutions by tiles
 
 Once = Callable[[str, Callable[[Path], object]], Path]
 """The fixture `once`."""

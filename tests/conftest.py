@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
-from c_core import AMX, C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
+from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -89,10 +89,10 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 @pytest.fixture(scope="session")
 def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Library]:
     """sanitized(): the interpreter under AddressSanitizer and UndefinedBehaviorSanitizer, with all levels of this
-    machine and tiles of AMX in plain C; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""
+    machine; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""
 
     def found(*, portable: bool = False) -> Library:
-        compiler, flags = need_tool("gcc", "clang", "clang-16"), [*C99, *WARNINGS, *SANITIZE, *([PORTABLE] if portable else AMX)]
+        compiler, flags = need_tool("gcc", "clang", "clang-16"), [*C99, *WARNINGS, *SANITIZE, *[PORTABLE] * portable]
         folder = once(f"sanitized{'-portable' * portable}", lambda folder: compiled(root, folder, compiler, *flags))
         return library(root, folder, compiler, flags)
 

@@ -40,7 +40,7 @@ static inline void amx_need(int holds) {
   }
 }
 
-static NMP_APART void _tile_loadconfig(const void *config) {
+static NMP_APART void TILE_CONFIGURE(const void *config) {
   const uint8_t *from = (const uint8_t *)config;
   memset(&amx_tiles, 0, sizeof(amx_tiles));
   amx_need(from[0] == 1 && from[1] == 0);
@@ -53,12 +53,12 @@ static NMP_APART void _tile_loadconfig(const void *config) {
   amx_counts[AMX_LOADCONFIG]++;
 }
 
-static NMP_APART void _tile_release(void) {
+static NMP_APART void TILE_RELEASE(void) {
   memset(&amx_tiles, 0, sizeof(amx_tiles));
   amx_counts[AMX_RELEASE]++;
 }
 
-static NMP_APART void _tile_loadd(int t, const void *base, long stride) {
+static NMP_APART void TILE_LOAD(int t, const void *base, long stride) {
   amx_need(amx_tiles.configured && amx_tiles.rows[t] > 0);
   memset(amx_tiles.values[t], 0, sizeof(amx_tiles.values[t]));
   for (int r = 0; r < amx_tiles.rows[t]; r++) {
@@ -67,7 +67,7 @@ static NMP_APART void _tile_loadd(int t, const void *base, long stride) {
   amx_counts[AMX_LOAD]++;
 }
 
-static NMP_APART void _tile_stored(int t, void *base, long stride) {
+static NMP_APART void TILE_STORE(int t, void *base, long stride) {
   amx_need(amx_tiles.configured && amx_tiles.rows[t] > 0);
   for (int r = 0; r < amx_tiles.rows[t]; r++) {
     memcpy((uint8_t *)base + r * stride, amx_tiles.values[t][r], amx_tiles.bytes[t]);
@@ -76,7 +76,7 @@ static NMP_APART void _tile_stored(int t, void *base, long stride) {
 }
 
 /* sum += a * b: signed bytes, four of a row of a with four of a column of b */
-static NMP_APART void _tile_dpbssd(int sum, int a, int b) {
+static NMP_APART void TILE_DOT(int sum, int a, int b) {
   amx_need(amx_tiles.configured && sum != a && sum != b && a != b);
   amx_need(amx_tiles.rows[sum] == amx_tiles.rows[a] && amx_tiles.bytes[sum] == amx_tiles.bytes[b] &&
            amx_tiles.bytes[a] == 4 * amx_tiles.rows[b]);

@@ -61,8 +61,8 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     """The net of a file or of its bytes, verified and ready to run.
 
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
-    None: $NMP_THREADS, else 1. They change no result. The first runs find out how many each step is worth (`Net.settled`).
-    Raises InputError, UsageError (level, threads), ModelError.
+    None: $NMP_THREADS, else 1. They change no result. The first runs find out how many each step is worth
+    (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
     """
     return Net(source, cpu=cpu, threads=threads)
 

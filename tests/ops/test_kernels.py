@@ -11,7 +11,6 @@ from c_core import AMX, KERNELS, Library, Once, compiled, emulating_amx, include
 
 from nmpconv.run import runtime
 
-
 PROGRAM = ("check_kernels", "check_conv", "memory")
 FLAGS = ("-std=c99", "-O2")
 
@@ -66,7 +65,7 @@ def test_amx_emulated_is_portable(
     root: Path, tmp_path: Path, kernels: Library, record_property: Callable[[str, object], None]
 ) -> None:
     """The source of the level with tiles in plain C, which takes all int8 convolutions, whatever this CPU has."""
-    program = program_of(root, tmp_path, emulating_amx(root, tmp_path, kernels, *AMX, "-DAMX_REPORT"))
+    program = program_of(root, tmp_path, emulating_amx(root, tmp_path, kernels, AMX, "-DAMX_REPORT"))
     done = subprocess.run([program, "amx"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")

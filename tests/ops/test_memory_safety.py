@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_core import C99, Library, Once, compiled, emulating_amx, library, with_amx
+from c_core import AMX, C99, Library, Once, compiled, emulating_amx, library, with_amx
 from op_cases import CASES
 from zoo_quick import converted
 
@@ -44,7 +44,9 @@ def programs(root: Path, folder: Path, library: Library) -> dict[str, Path]:
 def sanitized_programs(
     root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Callable[..., Library]
 ) -> dict[str, Path]:
-    return programs(root, tmp_path_factory.mktemp("sanitized"), sanitized())
+    """With tiles of AMX in plain C, which take all int8 convolutions of that level."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    return programs(root, folder, emulating_amx(root, folder, sanitized(), AMX))
 
 
 @pytest.fixture(scope="module")

@@ -3,23 +3,58 @@
  * conv/gemm/ as VNNI has them, whose segments are whole tiles: what x has beyond a segment meets weights of zero. What
  * is left over by 16 pixels is computed and not stored. Sums start where the panel says.
  *
- * Everything but tiles is plain C. With NMP_AMX_EMULATED the tiles are, too (tests/amx_emulated.h).
+ * With NMP_AMX_EMULATED tiles are plain C (tests/amx_emulated.h), and so is what follows where there is no AVX-512.
  */
 #include "arch/x86/level.h"
 #include "conv/gemm/run.h"
 
 #ifdef NMP_AMX
+#include <immintrin.h>
 #include <string.h>
 
 #ifdef NMP_AMX_EMULATED
 #include "amx_emulated.h"
 #else
-#include <immintrin.h>
+#define TILE_CONFIGURE _tile_loadconfig
+#define TILE_RELEASE _tile_release
+#define TILE_LOAD _tile_loadd
+#define TILE_STORE _tile_stored
+#define TILE_DOT _tile_dpbssd
+#endif
+
+NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
+#include "arch/x86/vector512.inc"
+/* after that */
+#include "arch/x86/gemm_narrow.inc"
+
+static void amx_store_vectors(const nmp_conv *c, const nmp_gemm_panel *panel, const int32_t *sums, size_t pixels,
+                              size_t lanes, size_t n, uint8_t *y) {
+  epilogue_sums(c, sums, panel, pixels, lanes, n, y);
+}
+NMP_ISA_END
+
+#ifdef NMP_AMX_EMULATED
+#define HAS_VECTORS (nmp_x86_features() & NMP_AVX512VNNI)
+/* y = clip(sum >> shift) */
+static void amx_store_plain(const nmp_conv *c, const nmp_gemm_panel *panel, const int32_t *sums, size_t n, uint8_t *y) {
+  for (size_t i = 0; i < n; i++) {
+    int32_t q = sums[i] >> panel->shift[i];
+    q = q < c->lo ? c->lo : q;
+    q = q > c->hi ? c->hi : q;
+    if (c->y_wide) {
+      ((int16_t *)(void *)y)[i] = (int16_t)q;
+    } else {
+      ((int8_t *)y)[i] = (int8_t)q;
+    }
+  }
+}
+#else
+#define HAS_VECTORS 1
+#define amx_store_plain(...) (void)0
 #endif
 
 NMP_ISA_BEGIN(NMP_ISA_AMX)
 
-#define LANES 16
 #define TILE_BYTES 1024u
 #define TILE_ROWS 16
 #define TILE_K 64u
@@ -40,7 +75,7 @@ static void amx_configure(void) {
     config.bytes[i] = TILE_K;
     config.rows[i] = TILE_ROWS;
   }
-  _tile_loadconfig(&config);
+  TILE_CONFIGURE(&config);
 }
 
 /* Positions are pixels that are equally far apart in the padded rows: those of a line, or of all lines with the pixels
@@ -76,74 +111,60 @@ typedef struct amx_block {
 static NMP_INLINE void amx_sums(amx_block *b, const int twice, const int vectors) {
   const uint8_t *w = (const uint8_t *)(b->panel + 1);
   const long across = (long)b->across, step = vectors * 64, lanes = vectors * LANES * 4;
-  _tile_loadd(0, b->panel->start, 0);
+  TILE_LOAD(0, b->panel->start, 0);
   if (vectors > 1) {
-    _tile_loadd(1, b->panel->start + LANES, 0);
+    TILE_LOAD(1, b->panel->start + LANES, 0);
   }
   if (twice) {
-    _tile_loadd(2, b->panel->start, 0);
+    TILE_LOAD(2, b->panel->start, 0);
     if (vectors > 1) {
-      _tile_loadd(3, b->panel->start + LANES, 0);
+      TILE_LOAD(3, b->panel->start + LANES, 0);
     }
   }
   for (size_t s = 0; s < b->segment_count; s++) {
     const uint8_t *x = b->x + b->segments[s];
     for (size_t i = 0; i < b->tiles; i++, x += TILE_K, w += (size_t)vectors * TILE_BYTES) {
-      _tile_loadd(6, w, step);
-      _tile_loadd(4, x, across);
-      _tile_dpbssd(0, 4, 6);
+      TILE_LOAD(6, w, step);
+      TILE_LOAD(4, x, across);
+      TILE_DOT(0, 4, 6);
       if (vectors > 1) {
-        _tile_loadd(7, w + 64, step);
-        _tile_dpbssd(1, 4, 7);
+        TILE_LOAD(7, w + 64, step);
+        TILE_DOT(1, 4, 7);
       }
       if (twice) {
-        _tile_loadd(5, x + TILE_ROWS * b->across, across);
-        _tile_dpbssd(2, 5, 6);
+        TILE_LOAD(5, x + TILE_ROWS * b->across, across);
+        TILE_DOT(2, 5, 6);
         if (vectors > 1) {
-          _tile_dpbssd(3, 5, 7);
+          TILE_DOT(3, 5, 7);
         }
       }
     }
   }
-  _tile_stored(0, b->sums, lanes);
+  TILE_STORE(0, b->sums, lanes);
   if (vectors > 1) {
-    _tile_stored(1, b->sums + LANES, lanes);
+    TILE_STORE(1, b->sums + LANES, lanes);
   }
   if (twice) {
-    _tile_stored(2, b->sums + TILE_ROWS * vectors * LANES, lanes);
+    TILE_STORE(2, b->sums + TILE_ROWS * vectors * LANES, lanes);
     if (vectors > 1) {
-      _tile_stored(3, b->sums + (TILE_ROWS * vectors + 1) * LANES, lanes);
+      TILE_STORE(3, b->sums + (TILE_ROWS * vectors + 1) * LANES, lanes);
     }
   }
 }
 
-/* y = clip(sum >> shift), of n channels. */
-static NMP_INLINE void amx_narrow(const nmp_conv *c, const nmp_gemm_panel *panel, const int32_t *sums, const size_t n,
-                                  uint8_t *y, const int y_wide) {
-  for (size_t i = 0; i < n; i++) {
-    int32_t q = sums[i] >> panel->shift[i];
-    q = q < c->lo ? c->lo : q;
-    q = q > c->hi ? c->hi : q;
-    if (y_wide) {
-      ((int16_t *)(void *)y)[i] = (int16_t)q;
-    } else {
-      ((int8_t *)y)[i] = (int8_t)q;
-    }
-  }
-}
-
+/* Whatever the sums of a panel are. */
 static void amx_store(const nmp_conv *c, const nmp_gemm_panel *panel, const int32_t *sums, size_t pixels, size_t n,
                       uint8_t *y) {
   const size_t lanes = n > LANES ? 2 * LANES : LANES, step = (size_t)c->pitch << c->y_wide;
+  if (panel->fits_int32 && HAS_VECTORS) {
+    amx_store_vectors(c, panel, sums, pixels, lanes, n, y);
+    return;
+  }
   for (size_t r = 0; r < pixels; r++, sums += lanes, y += step) {
-    if (!panel->fits_int32) {
-      c->kernels->scale[0][c->y_wide](y, 0, sums, 1, n, panel->bias, panel->scale_shift, c->lo, c->hi);
-    } else if (n == 2 * LANES && !c->y_wide) {
-      amx_narrow(c, panel, sums, 2 * LANES, y, 0);
-    } else if (n == 2 * LANES) {
-      amx_narrow(c, panel, sums, 2 * LANES, y, 1);
+    if (panel->fits_int32) {
+      amx_store_plain(c, panel, sums, n, y);
     } else {
-      amx_narrow(c, panel, sums, n, y, c->y_wide);
+      c->kernels->scale[0][c->y_wide](y, 0, sums, 1, n, panel->bias, panel->scale_shift, c->lo, c->hi);
     }
   }
 }
@@ -206,7 +227,7 @@ static void amx_lines(const nmp_padded *padded, size_t first, size_t last, size_
               y + ((i * g.width * c->pitch + group * channels + channel) << c->y_wide));
     }
   }
-  _tile_release();
+  TILE_RELEASE();
 }
 
 static void load_signed(void *to, const void *x, size_t n, size_t plane) {
