@@ -7,7 +7,7 @@
  * 3. Whole runs take turns with this mixture and with the same number for all steps; the least median stays.
  *
  * Machines have other things to do meanwhile, and other things at other times. So this begins again when AGAIN times as
- * many runs have gone by as it took.
+ * many runs have gone by as it took; or, where threads were worth it, when runs take longer than with one thread then.
  *
  * A net is a class with
  *
@@ -43,15 +43,19 @@ class Shares {
 
   /* All ops once. */
   void run() {
-    if (decided_ && ++calm_ > AGAIN * measured_ && choices_.size() > 1) {
+    if (decided_ && choices_.size() > 1 && (++calm_ > AGAIN * measured_ || is_disappointing())) {
       choices_.resize(choices_.size() - mixed_);
       decided_ = false;
       begin();
     }
-    if (decided_) {
-      net_.run(0, ops());
-    } else {
+    if (!decided_) {
       measure();
+    } else if (chosen_ > 0 && calm_ % SAMPLE == 0) {
+      const double start = net_.now();
+      net_.run(0, ops());
+      samples_.push_back(net_.now() - start);
+    } else {
+      net_.run(0, ops());
     }
   }
 
@@ -72,12 +76,14 @@ class Shares {
   using Choice = std::vector<size_t>;
   static constexpr size_t ROUNDS = 9, ROUNDS_OF_LONG = 3; /* that count */
   static constexpr double LONG = 0.5;                     /* seconds of a part */
-  static constexpr size_t AGAIN = 200;
+  static constexpr size_t AGAIN = 50;
+  static constexpr size_t SAMPLE = 8;    /* of so many runs one is timed later on */
   static constexpr double EARNED = 0.95; /* of a step's time with fewer threads */
   static constexpr double WHOLE = 0.97;  /* of a whole run's */
 
   void begin() {
     measured_ = calm_ = mixed_ = 0;
+    samples_.clear();
     begin_part(false, steps_.size());
   }
 
@@ -121,6 +127,16 @@ class Shares {
     }
   }
 
+  /* What was chosen takes longer now than one thread did. */
+  bool is_disappointing() {
+    if (samples_.size() < ROUNDS || calm_ < measured_) {
+      return false;
+    }
+    const bool found = median(samples_) > alone_;
+    samples_.clear();
+    return found;
+  }
+
   /* Rounds of nets that take long are few, and steady for it. */
   bool is_enough(size_t rounds) const {
     return rounds > ROUNDS || (rounds > ROUNDS_OF_LONG && spent_ > LONG);
@@ -148,6 +164,7 @@ class Shares {
 
   void decide() {
     if (whole_) {
+      alone_ = median(times_[0][0]);
       chosen_ = best_of(0, WHOLE);
       decided_ = true;
       set(choices_[chosen_]);
@@ -171,7 +188,8 @@ class Shares {
   size_t chosen_ = 0, mixed_ = 0;
   size_t turn_ = 0;                /* runs of this part */
   size_t measured_ = 0, calm_ = 0; /* runs that were measured, and since then */
-  double spent_ = 0;               /* seconds of this part */
+  double spent_ = 0, alone_ = 0;   /* seconds of this part; of a run with one thread */
+  std::vector<double> samples_;    /* of runs since then */
   bool whole_ = false, decided_ = false;
 };
 

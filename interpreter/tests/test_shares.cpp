@@ -88,7 +88,32 @@ static void expect(const char *what, const Costs &costs, size_t threads, double 
   failures += threads > 1 && shares.chosen() != std::vector<size_t>(costs.size(), 1);
 }
 
+/* Threads pay until the other core is busy; nobody waits for the next time that all is measured. */
+static void expect_change() {
+  World world;
+  world.costs = {{0.01, 0.006}, {0.03, 0.016}};
+  Shares<MadeUp> shares(MadeUp(&world), 2);
+  size_t runs = 0;
+  for (; !shares.decided(); runs++) {
+    shares.run();
+  }
+  failures += shares.chosen() != std::vector<size_t>{2, 2};
+  for (size_t i = 0; i < 10 * runs; i++) {
+    shares.run();
+    failures += !shares.decided(); /* as long as nothing changes */
+  }
+  world.costs = {{0.01, 0.02}, {0.03, 0.06}};
+  size_t slow = 0;
+  while (slow < 10 * runs && (!shares.decided() || shares.chosen()[0] == 2)) {
+    shares.run();
+    slow++;
+  }
+  std::printf("one thread again after %zu runs\n", slow);
+  failures += shares.chosen() != std::vector<size_t>{1, 1} || slow > 3 * runs;
+}
+
 int main() {
+  expect_change();
   expect("one thread", {{1}, {2}}, 1, 0, {1, 1});
   expect("threads that bring nothing", {{1, 1.1}, {1, 0.99}, {2, 2}}, 2, 0, {1, 1, 1});
   expect("threads that pay", {{1, 0.6}, {3, 1.6}}, 2, 0, {2, 2});
