@@ -15,6 +15,8 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PORTABLE = "-DNMP_FIXED_CPU=1"
 
+AMX = "-DNMP_AMX_GAIN=0"  # all int8 convolutions by tiles
+
 Once = Callable[[str, Callable[[Path], object]], Path]
 """The fixture `once`."""
 
@@ -26,7 +28,12 @@ def sources(root: Path, *parts: str) -> list[Path]:
 
 
 def includes(root: Path) -> list[str]:
-    return [f"-I{root / 'interpreter' / folder}" for folder in ("include", "src")]
+    return [f"-I{root / 'interpreter' / folder}" for folder in ("include", "src", "tests")]
+
+
+def with_amx(levels: Sequence[str]) -> list[str]:
+    """The CPU levels of a program that emulates AMX, by those of this machine."""
+    return [*levels, *["amx"] * ("avx2" in levels and "amx" not in levels)]
 
 
 class Library(NamedTuple):
@@ -41,17 +48,26 @@ class Library(NamedTuple):
         return path
 
 
-def compiled(root: Path, folder: Path, compiler: str, *flags: str) -> None:
-    """The interpreter's objects, in the folder."""
+def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequence[Path] = ()) -> None:
+    """The objects of these files, or of all of the interpreter, in the folder."""
     command = [compiler, *flags, *includes(root), "-c"]
 
     def compile_one(source: Path) -> None:
         subprocess.run([*command, source, "-o", folder / f"{source.parent.name}-{source.stem}.o"], check=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_one, sources(root)))
+        list(pool.map(compile_one, files or sources(root)))
 
 
 def library(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> Library:
     """Of a folder that `compiled` has filled with these flags."""
     return Library((compiler, *flags, *includes(root)), tuple(sorted(folder.glob("*.o"))))
+
+
+def emulating_amx(root: Path, folder: Path, found: Library, *flags: str) -> Library:
+    """The same library with tiles of AMX in plain C; what knows of them is compiled anew into the folder."""
+    known = [path for path in sources(root) if "NMP_AMX" in path.read_text()]
+    compiler, *others = found.command
+    compiled(root, folder, compiler, *others, "-DNMP_AMX_EMULATED", *flags, files=known)
+    anew = {path.name: path for path in folder.glob("*.o")}
+    return Library(found.command, tuple(anew.pop(path.name, path) for path in found.objects))

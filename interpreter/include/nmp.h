@@ -136,8 +136,17 @@ int32_t nmp_state_of(const nmp_net *net, uint32_t i);
  */
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
 
-/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. */
+/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. It depends on
+ * nmp_set_threads.
+ */
 uint32_t nmp_together(const nmp_net *net, uint32_t op);
+
+/* From now on an op, with those that are run together from it on, is cut into tasks for so many threads at most: 1 to
+ * nmp_options.threads, which it is at first. Those that only threads run together are run one after the other with 1.
+ * No result depends on it: a caller with a clock can see what other threads bring on its machine. NMP_E_ARGUMENT: there
+ * is no such op, or there are not so many threads.
+ */
+nmp_status nmp_set_threads(nmp_net *net, uint32_t op, size_t threads);
 nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view);
 
 /* The CPU level in use, for example "portable"; level i of those that this build has and this machine can run, the

@@ -12,6 +12,7 @@
 
 #include "nmp.h"
 #include "pool.h"
+#include "shares.h"
 
 namespace nb = nanobind;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -54,6 +55,7 @@ class Net {
     nmp_fault fault;
     const nmp_options options = options_of(cpu, threads, pool_.get());
     check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
+    shares_ = std::make_unique<Shares<TimedNet>>(TimedNet(net_), threads);
   }
 
   using Getter = nmp_status (*)(nmp_net *, uint32_t, nmp_view *);
@@ -67,7 +69,11 @@ class Net {
 
   void run_ops(uint32_t first, uint32_t last) {
     nb::gil_scoped_release unlocked;
-    check(nmp_run_ops(net_, first, last));
+    if (first == 0 && last == shares_->ops()) {
+      shares_->run();
+    } else {
+      check(nmp_run_ops(net_, first, last));
+    }
   }
 
   void reset() {
@@ -76,6 +82,11 @@ class Net {
 
   uint32_t together(uint32_t op) const {
     return nmp_together(net_, op);
+  }
+
+  /* Of the step that each op belongs to; what they are after the first runs (shares.h). */
+  std::optional<std::vector<size_t>> threads() const {
+    return shares_->decided() ? std::optional(shares_->chosen()) : std::nullopt;
   }
 
   const char *cpu() const {
@@ -87,6 +98,7 @@ class Net {
   Memory arena_;
   std::unique_ptr<Pool> pool_;
   nmp_net *net_ = nullptr;
+  std::unique_ptr<Shares<TimedNet>> shares_;
 };
 
 nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t threads) {
@@ -174,5 +186,6 @@ NB_MODULE(_nmp, m) {
       .def("run_ops", &Net::run_ops)
       .def("reset", &Net::reset)
       .def("together", &Net::together)
+      .def("threads", &Net::threads)
       .def_prop_ro("cpu", &Net::cpu);
 }

@@ -4,7 +4,8 @@
  * Each thread has a share of the tasks, the same one in every call: what it wrote is still in its core's cache when the
  * next op reads it. Who is done with his own takes what others have not begun. A share's ticket is the number of the
  * call and the share's next task. A task is taken by moving the ticket on, which fails when the call is another one by
- * then; so nobody waits for workers that are late.
+ * then; so nobody waits for workers that are late. Fewer tasks than threads are for the first threads; the others see
+ * nothing of the call.
  */
 #ifndef NMP_POOL_H
 #define NMP_POOL_H
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -66,7 +68,7 @@ class Pool {
   /* What the threads share. */
   class Crew {
    public:
-    explicit Crew(size_t threads) : shares_(threads) {
+    explicit Crew(size_t threads) : shares_(threads), wakes_(threads) {
       for (size_t i = 1; i < threads; i++) {
         workers_.emplace_back([this, i] { work(i); });
       }
@@ -77,7 +79,9 @@ class Pool {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;
       }
-      wake_.notify_all();
+      for (std::condition_variable &wake : wakes_) {
+        wake.notify_all();
+      }
       for (std::thread &worker : workers_) {
         worker.join();
       }
@@ -85,19 +89,23 @@ class Pool {
 
     void run(Task task, void *context, size_t n) {
       const uint64_t call = ((shares_[0].ticket.load() >> 32) + 1) << 32;
-      for (Share &share : shares_) {
-        share.ticket.store(call | CLOSED); /* no task of the last call can be taken from here on */
+      const size_t called = std::max<size_t>(1, std::min(n, shares_.size()));
+      for (size_t i = 0; i < called_; i++) {
+        shares_[i].ticket.fetch_or(CLOSED); /* no task of the last call can be taken from here on */
       }
+      called_ = called;
       task_.store(task);
       context_.store(context);
       count_.store(n);
       done_.store(0);
-      for (size_t i = 0; i < shares_.size(); i++) {
+      for (size_t i = 0; i < called; i++) {
         shares_[i].ticket.store(call | begin(i, n));
       }
-      if (sleepers_.load() > 0) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        wake_.notify_all();
+      for (size_t i = 1; i < called && sleepers_.load() > 0; i++) {
+        if (shares_[i].asleep.load()) {
+          std::lock_guard<std::mutex> lock(mutex_);
+          wakes_[i].notify_one();
+        }
       }
       take_all(0);
       for (int i = 0; done_.load() < n; i++) {
@@ -114,10 +122,13 @@ class Pool {
 
     struct alignas(64) Share {
       std::atomic<uint64_t> ticket{CLOSED};
+      std::atomic<bool> asleep{false};
     };
 
+    /* The first task of a share of n; all of them are before those of shares that are not called. */
     size_t begin(size_t share, size_t n) const {
-      return n * share / shares_.size();
+      const size_t called = std::min(n, shares_.size());
+      return share < called ? n * share / called : n;
     }
 
     /* Does one task of a share; false when there is none to take. */
@@ -159,18 +170,21 @@ class Pool {
             pause();
           }
         }
-        if (ticket.load() >> 32 == seen && !sleep(ticket, seen)) {
+        if (ticket.load() >> 32 == seen && !sleep(worker, seen)) {
           return;
         }
       }
     }
 
     /* Until there is another call; false when it is time to stop. */
-    bool sleep(const std::atomic<uint64_t> &ticket, uint64_t seen) {
+    bool sleep(size_t worker, uint64_t seen) {
+      const std::atomic<uint64_t> &ticket = shares_[worker].ticket;
       std::unique_lock<std::mutex> lock(mutex_);
+      shares_[worker].asleep.store(true);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return stop_ || ticket.load() >> 32 != seen; });
+      wakes_[worker].wait(lock, [&] { return stop_ || ticket.load() >> 32 != seen; });
       sleepers_.fetch_sub(1);
+      shares_[worker].asleep.store(false);
       return !stop_;
     }
 
@@ -178,8 +192,9 @@ class Pool {
     std::atomic<Task> task_{nullptr};
     std::atomic<void *> context_{nullptr};
     std::atomic<size_t> count_{0}, done_{0}, sleepers_{0};
+    size_t called_ = 0; /* shares of the last call */
     std::mutex mutex_;
-    std::condition_variable wake_;
+    std::vector<std::condition_variable> wakes_;
     bool stop_ = false; /* under mutex_ */
     std::vector<std::thread> workers_;
   };

@@ -42,6 +42,9 @@ static const level levels[] = {
     {"avx2", NMP_AVX2, nmp_kernels_avx2},
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
     {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},
+#ifdef NMP_AMX
+    {"amx", NMP_AMXINT8, nmp_kernels_amx},
+#endif
 #endif
 #ifdef NMP_AARCH64
     {"neon", 0, nmp_kernels_neon},

@@ -286,12 +286,22 @@ int32_t nmp_state_of(const nmp_net *net, uint32_t i) {
 uint32_t nmp_together(const nmp_net *net, uint32_t op) {
 #if NMP_KEEP_STEPS
   if (net && op < net->model.ops.count) {
-    return net->steps[op].fused.count;
+    return nmp_step_ops(&net->steps[op]);
   }
 #endif
   (void)net;
   (void)op;
   return 1;
+}
+
+nmp_status nmp_set_threads(nmp_net *net, uint32_t op, size_t threads) {
+  if (net == NULL || op >= net->model.ops.count || threads < 1 || (threads > 1 && threads > net->options.threads)) {
+    return NMP_E_ARGUMENT;
+  }
+#if NMP_KEEP_STEPS
+  nmp_step_limit(&net->steps[op], threads);
+#endif
+  return NMP_OK;
 }
 
 const char *nmp_cpu(const nmp_net *net) {

@@ -1,6 +1,8 @@
 /* How long nmp_create and nmp_run take, without Python: the fastest of many, whole and op by op.
  *
- *   bench_run model.nmp [cpu level [threads] [ops]]
+ *   bench_run model.nmp [cpu level [threads] [ops] [all]]
+ *
+ * With several threads each step gets as many as it is worth (shares.h); with `all` it gets all of them.
  */
 #include <algorithm>
 #include <chrono>
@@ -9,6 +11,7 @@
 #include <cstring>
 
 #include "../python/pool.h"
+#include "../python/shares.h"
 #include "nmp.h"
 
 static constexpr double SECONDS = 0.5;
@@ -58,10 +61,11 @@ static double fastest(double budget, Call call) {
 
 int main(int argc, char **argv) {
   const char *level = argc > 2 ? argv[2] : nullptr;
-  bool ops = false;
+  bool ops = false, all = false;
   size_t threads = 1;
   for (int i = 3; i < argc; i++) {
     ops |= strcmp(argv[i], "ops") == 0;
+    all |= strcmp(argv[i], "all") == 0;
     threads = atoi(argv[i]) > 0 ? static_cast<size_t>(atoi(argv[i])) : threads;
   }
   Pool pool(threads);
@@ -71,7 +75,7 @@ int main(int argc, char **argv) {
   nmp_net *net;
   size_t bytes;
   if (argc < 2) {
-    fprintf(stderr, "usage: bench_run model.nmp [cpu level [threads] [ops]]\n");
+    fprintf(stderr, "usage: bench_run model.nmp [cpu level [threads] [ops] [all]]\n");
     return 2;
   }
   void *file = load(argv[1], &bytes);
@@ -82,8 +86,16 @@ int main(int argc, char **argv) {
   void *arena = aligned(info.arena_bytes);
   const double created =
       fastest(SECONDS / 5, [&] { nmp_create(&net, file, bytes, arena, info.arena_bytes, &options, &fault); });
+  Shares<TimedNet> shares(TimedNet(net), threads);
+  while (!all && !shares.decided()) {
+    shares.run();
+  }
   printf("%s, %s: create %.0f us, arena %zu bytes, run %.3f us\n", argv[1], nmp_cpu(net), created * 1e6,
          info.arena_bytes, fastest(SECONDS, [&] { nmp_run(net); }) * 1e6);
+  for (size_t i = 0; ops && !all && i < shares.chosen().size(); i++) {
+    printf("%s%zu%s", i == 0 ? "threads of steps: " : " ", shares.chosen()[i],
+           i + 1 < shares.chosen().size() ? "" : "\n");
+  }
   for (uint32_t i = 0; ops && i < info.ops; i++) {
     printf("%4u %10.3f us\n", i, fastest(SECONDS / 10, [&] { nmp_run_ops(net, i, i + 1); }) * 1e6);
     const uint32_t n = nmp_together(net, i);

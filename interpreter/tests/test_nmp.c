@@ -1,8 +1,8 @@
 /* The API on files with test vectors: test_nmp FILE...
  *
  * For each: inspect, every refusal of a caller's mistake, and at each CPU level, by one thread and by several, create
- * in an arena of exactly the size that was asked for, and each vector run whole, op by op and again after the first run
- * has left its bytes behind.
+ * in an arena of exactly the size that was asked for, and each vector run whole, op by op, by a number of threads that
+ * differs from op to op, and again after the first run has left its bytes behind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +81,11 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   expect(nmp_tensor_at(net, 0, NULL) == NMP_E_ARGUMENT, "no view");
   expect(nmp_run_ops(net, 1, 0) == NMP_E_ARGUMENT, "ops backwards");
   expect(nmp_run_ops(net, 0, info->ops + 1) == NMP_E_ARGUMENT, "an op too far");
+  expect(nmp_set_threads(net, 0, 1) == NMP_OK, "one thread");
+  expect(nmp_set_threads(net, 0, 2) == NMP_E_ARGUMENT, "more threads than the net has");
+  expect(nmp_set_threads(net, 0, 0) == NMP_E_ARGUMENT, "no thread");
+  expect(nmp_set_threads(net, info->ops, 1) == NMP_E_ARGUMENT, "threads of an op too far");
+  expect(nmp_set_threads(NULL, 0, 1) == NMP_E_ARGUMENT, "threads of no net");
   expect(nmp_run(NULL) == NMP_E_ARGUMENT && nmp_cpu(NULL) == NULL, "no handle");
 }
 
@@ -116,7 +121,7 @@ static void compare(nmp_net *net, fb_vector outputs, const char *what) {
   }
 }
 
-static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops) {
+static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops, size_t threads) {
   fb_vector vectors = fb_model_test_vectors(m->root);
   expect(vectors.count > 0, "the file has test vectors");
   for (uint32_t v = 0; v < vectors.count; v++) {
@@ -127,6 +132,7 @@ static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops) {
     compare(net, outputs, "outputs of a run");
     feed(net, inputs);
     for (uint32_t i = 0; i < ops; i++) {
+      expect(nmp_set_threads(net, i, 1 + (i + v) % threads) == NMP_OK, "threads of an op");
       expect(nmp_run_ops(net, i, i + 1) == NMP_OK, "a run of one op");
     }
     compare(net, outputs, "outputs op by op");
@@ -160,7 +166,7 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   expect(nmp_create(&net, file, bytes, arena, info.arena_bytes, &options, NULL) == NMP_OK, "every CPU level");
   expect(strcmp(nmp_cpu(net), level) == 0, "the level that was asked for");
   expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
-  test_vectors(net, &m, info.ops);
+  test_vectors(net, &m, info.ops, threads);
   test_exponents(net, &m);
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");

@@ -49,7 +49,7 @@ def measure(
     sequences: Sequence[Sequence[Sequence[np.ndarray]]] | None = None,
     progress: Progress = silent,
 ) -> Timing:
-    """Times runs of the net, after ``warmup`` ones that do not count.
+    """Times runs of the net, after ``warmup`` ones that do not count, and those after which it is `settled`.
 
     runs: None for as many as fit into SECONDS, within RUNS_MIN and RUNS_MAX. sequences: what it runs on, call after
     call and again from the start; states begin anew with each sequence. None: random inputs.
@@ -58,6 +58,8 @@ def measure(
     for i in range(warmup):
         _time(net, next(calls))
         progress("warm up", i + 1, warmup)
+    while not net.settled:
+        _time(net, next(calls))
     if runs is None:
         runs = int(np.clip(SECONDS / max(_time(net, next(calls)), 1e-6), RUNS_MIN, RUNS_MAX))
     calls = _calls(net, sequences or [[_inputs(net)]])

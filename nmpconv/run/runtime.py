@@ -61,8 +61,8 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     """The net of a file or of its bytes, verified and ready to run.
 
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
-    None: $NMP_THREADS, else 1. They change no result, and small ops stay on one thread. Raises InputError, UsageError
-    (level, threads), ModelError.
+    None: $NMP_THREADS, else 1. They change no result. The first runs find out how many each step is worth
+    (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
     """
     return Net(source, cpu=cpu, threads=threads)
 
@@ -113,7 +113,7 @@ def cpus() -> list[str]:
 class Net:
     """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
 
-    threads: how many may compute. A forked process may go on using the net.
+    threads: how many may compute at most. A forked process may go on using the net.
 
     States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
     over is not among ``outputs``, where there is any other output.
@@ -151,6 +151,13 @@ class Net:
     def cpu(self) -> str:
         """The CPU level in use."""
         return str(self._net.cpu)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how many threads each step is worth: some hundred runs with several threads find out, and
+        do so again from time to time. No result depends on it.
+        """
+        return self._net.threads() is not None
 
     @property
     def has_states(self) -> bool:
@@ -213,7 +220,9 @@ class Net:
         return [self._op_time(step, float(seconds)) for step, seconds in zip(steps, medians, strict=True)]
 
     def steps(self) -> list[tuple[int, int]]:
-        """Ops [first, last) that a run takes together; most are alone, and all are with one thread."""
+        """Ops [first, last) that a run takes together now; most are alone, and with one thread only those are not that
+        write into a concatenation.
+        """
         steps: list[tuple[int, int]] = []
         while (first := steps[-1][1] if steps else 0) < len(self.model.ops):
             steps.append((first, first + self._net.together(first)))

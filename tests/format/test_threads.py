@@ -103,6 +103,21 @@ def test_same_bytes(net: Callable[[int], Graph], bits: int, cpu: str) -> None:
             np.testing.assert_array_equal(loaded.run(x)[0], wanted)
 
 
+def test_threads_are_settled_in_the_first_runs() -> None:
+    """By then the net has run with each number of threads, and with several ones in a run: always the same bytes."""
+    graph = wide_net(8)
+    x = random_input(8)
+    wanted = run_reference(graph, {"x": x})["y"]
+    net = runtime.load(to_bytes(graph, {}), threads=3)
+    assert not net.settled
+    for _ in range(500):
+        np.testing.assert_array_equal(net.run(x)[0], wanted)
+        if net.settled:
+            break
+    assert net.settled
+    assert runtime.load(to_bytes(graph, {})).settled
+
+
 def test_arena_is_for_all_threads() -> None:
     data = to_bytes(wide_net(8), {})
     assert runtime.load(data, threads=3).arena_bytes >= runtime.load(data).arena_bytes
@@ -153,6 +168,16 @@ def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NMP_THREADS", bad)
         with pytest.raises(UsageError, match=f"'{bad}' is no number of threads"):
             runtime.load(data)
+
+
+def test_shares(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    program = tmp_path / "test_shares"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{root / 'interpreter' / 'include'}"]
+    source = root / "interpreter" / "tests" / "test_shares.cpp"
+    subprocess.run([need_tool("c++", "g++", "clang++"), *flags, source, "-o", program], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("\n0 failures\n")
 
 
 def test_pool(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:

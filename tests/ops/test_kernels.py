@@ -7,27 +7,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_core import KERNELS, Once, includes, sources
+from c_core import AMX, KERNELS, Library, Once, compiled, emulating_amx, includes, library, sources
 
 from nmpconv.run import runtime
 
+PROGRAM = ("check_kernels", "check_conv", "memory")
+FLAGS = ("-std=c99", "-O2")
+
 
 @pytest.fixture(scope="module")
-def check_kernels(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
-    programs = [root / "interpreter" / "tests" / f"{name}.c" for name in ("check_kernels", "check_conv", "memory")]
-    command = [need_tool("cc", "gcc", "clang"), "-std=c99", "-O2", *includes(root), *programs]
+def kernels(root: Path, once: Once, need_tool: Callable[..., str]) -> Library:
+    compiler = need_tool("cc", "gcc", "clang")
+    folder = once("kernels", lambda folder: compiled(root, folder, compiler, *FLAGS, files=sources(root, *KERNELS)))
+    return library(root, folder, compiler, FLAGS)
 
-    def build(folder: Path) -> None:
-        subprocess.run([*command, *sources(root, *KERNELS), "-o", folder / "check_kernels"], check=True)
 
-    return once("kernels", build) / "check_kernels"
+def program_of(root: Path, folder: Path, found: Library) -> Path:
+    return found.program(folder / "check_kernels", *(root / "interpreter" / "tests" / f"{name}.c" for name in PROGRAM))
+
+
+@pytest.fixture(scope="module")
+def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, kernels: Library) -> Path:
+    return program_of(root, tmp_path_factory.mktemp("kernels"), kernels)
 
 
 # What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.
-FLAGS = {
+NEEDED = {
     "avx2": {"avx2", "pclmulqdq"},
     "avxvnni": {"avx2", "pclmulqdq", "avx_vnni"},
     "avx512vnni": {"avx2", "pclmulqdq", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "amx": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "amx_tile", "amx_int8"},
     "neon": {"asimd"},
     "neondot": {"asimd", "asimddp"},
 }
@@ -40,7 +49,7 @@ def test_all_levels_of_this_cpu_are_there(record_property: Callable[[str, object
         pytest.skip("this system has no /proc/cpuinfo")
     lines = [line.split(":", 1) for line in info.read_text().splitlines() if ":" in line]
     flags = {flag for name, value in lines if name.strip() in ("flags", "Features") for flag in value.split()}
-    assert runtime.cpus() == ["portable", *(level for level, needed in FLAGS.items() if needed <= flags)]
+    assert runtime.cpus() == ["portable", *(level for level, needed in NEEDED.items() if needed <= flags)]
     record_property("summary", f"CPU levels: {', '.join(runtime.cpus())}")
 
 
@@ -49,6 +58,20 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
     assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == runtime.cpus()
+
+
+@pytest.mark.skipif("avx2" not in runtime.cpus(), reason="AMX is of x86-64")
+def test_amx_emulated_is_portable(
+    root: Path, tmp_path: Path, kernels: Library, record_property: Callable[[str, object], None]
+) -> None:
+    """The source of the level with tiles in plain C, which takes all int8 convolutions, whatever this CPU has."""
+    program = program_of(root, tmp_path, emulating_amx(root, tmp_path, kernels, AMX, "-DAMX_REPORT"))
+    done = subprocess.run([program, "amx"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(" 0 differ\n")
+    assert int(done.stderr.split()[1]) > 1000
+    here = "and on this CPU" if "amx" in runtime.cpus() else "this CPU has none"
+    record_property("summary", f"AMX: emulated, {here}; {done.stderr.strip()}")
 
 
 def test_a_level_that_is_not_there_is_an_error(check_kernels: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_core import C99, Library, Once, compiled, library
+from c_core import AMX, C99, Library, Once, compiled, emulating_amx, library, with_amx
 from op_cases import CASES
 from zoo_quick import converted
 
@@ -44,19 +44,20 @@ def programs(root: Path, folder: Path, library: Library) -> dict[str, Path]:
 def sanitized_programs(
     root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Callable[..., Library]
 ) -> dict[str, Path]:
-    return programs(root, tmp_path_factory.mktemp("sanitized"), sanitized())
+    """With tiles of AMX in plain C, which take all int8 convolutions of that level."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    return programs(root, folder, emulating_amx(root, folder, sanitized(), AMX))
 
 
 @pytest.fixture(scope="module")
-def plain(
-    root: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    once: Once,
-    need_tool: Callable[..., str],
-) -> dict[str, Path]:
+def plain_library(root: Path, once: Once, need_tool: Callable[..., str]) -> Library:
     compiler = need_tool("gcc", "clang")
-    folder = once("plain", lambda folder: compiled(root, folder, compiler, *C99))
-    return programs(root, tmp_path_factory.mktemp("plain"), library(root, folder, compiler, C99))
+    return library(root, once("plain", lambda folder: compiled(root, folder, compiler, *C99)), compiler, C99)
+
+
+@pytest.fixture(scope="module")
+def plain(root: Path, tmp_path_factory: pytest.TempPathFactory, plain_library: Library) -> dict[str, Path]:
+    return programs(root, tmp_path_factory.mktemp("plain"), plain_library)
 
 
 def files_of_ops(folder: Path) -> list[Path]:
@@ -107,7 +108,7 @@ def run(*command: object) -> str:
 def test_kernels_sanitized(sanitized_programs: dict[str, Path], record_property: Callable[[str, object], None]) -> None:
     said = run(sanitized_programs["check_kernels"]).splitlines()
     levels = [line.split(",")[0] for line in said[:-1]]
-    assert levels == runtime.cpus()
+    assert levels == with_amx(runtime.cpus())
     assert said[-1].endswith(" 0 differ")
     record_property("summary", f"kernels under sanitizers: {', '.join(levels)}")
 
@@ -144,3 +145,23 @@ def test_ops_under_valgrind(plain: dict[str, Path], valgrind: list[str], op_file
 def test_models_under_valgrind(plain: dict[str, Path], valgrind: list[str], model_files: list[Path]) -> None:
     small = [path for path in model_files if path.name.startswith("mlperf")]
     assert run(*valgrind, plain["test_nmp"], *small) == f"passed: {len(small)} file(s)\n"
+
+
+@pytest.mark.zoo
+@pytest.mark.skipif("avx2" not in runtime.cpus(), reason="AMX is of x86-64")
+def test_what_amx_claims(
+    root: Path,
+    tmp_path: Path,
+    plain_library: Library,
+    model_files: list[Path],
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Layers that the level takes for itself on a CPU with AMX, emulated: the same bytes."""
+    emulating = emulating_amx(root, tmp_path, plain_library)
+    program = emulating.program(tmp_path / "amx_counts", root / "interpreter" / "tests" / "amx_counts.c")
+    said = run(program, *model_files).splitlines()
+    assert all(line.endswith(" the same bytes") for line in said)
+    products = {Path(line.split(":")[0]).stem: int(line.split("tdpbssd ")[1].split(",")[0]) for line in said}
+    assert products["mobilenetv2_100_224_ptqdeq-8"] > products["mlperf_ic_resnet8_nhwc-8"] > 0
+    assert products["mlperf_ad_autoencoder-8"] == products["mlperf_ic_resnet8_nhwc-16"] == 0  # a pixel; int16
+    record_property("summary", f"tdpbssd of a run, emulated: {products}")

@@ -19,7 +19,7 @@ typedef struct nmp_fused {
   uint8_t *scratch; /* NULL before there is an arena */
   void (*run)(const nmp_step *first);
   struct nmp_by_rows {     /* of row fusion: */
-    size_t tasks;          /* that share the rows */
+    size_t tasks;          /* that share the rows; 1: the ops are run one after the other after all; 0: no row fusion */
     size_t rows, at_once;  /* of the result; of them, between two ops */
     size_t buffer, worker; /* bytes: of the rows between two ops; of a worker's scratch */
     size_t copy;           /* bytes of the result, where it must not be written before all is read */
@@ -30,11 +30,22 @@ struct nmp_step {
   nmp_op op;
   nmp_conv_call call; /* of a convolution */
   nmp_fused fused;    /* the ops from this one on */
+#if NMP_KEEP_STEPS
+  nmp_options threads; /* those of the net, with as many threads as the op may have */
+#endif
 };
 
 #if NMP_KEEP_STEPS
 /* All ops of a model with an arena, each by itself. Their weights go to `packed`, where their kernels want that. */
 void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed);
+
+/* The ops from this one on that are run as one. */
+static inline uint32_t nmp_step_ops(const nmp_step *s) {
+  return s->fused.by_rows.tasks == 1 ? 1 : s->fused.count;
+}
+
+/* What a step may be cut into from now on: tasks for 1 to as many threads as the net was made for. */
+void nmp_step_limit(nmp_step *first, size_t threads);
 #endif
 
 /* Runs ops [first, last): those that are run as one by themselves where some of them are not to be run. Without

@@ -15,6 +15,12 @@
 #define NMP_AVXVNNI 2u    /* the dot products of VNNI, 256 bits, VEX */
 #define NMP_AVX512VNNI 4u /* F, BW, DQ, VL and VNNI */
 #define NMP_AVX512VBMI 8u /* permutes bytes; no level of its own */
+#define NMP_AMXINT8 16u   /* tiles of bytes, where the operating system lets this process use them */
+
+/* The compiler and the assembler know AMX, and an operating system can be asked for it; or the tiles are emulated. */
+#if defined(NMP_AMX_EMULATED) || (defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11))
+#define NMP_AMX
+#endif
 
 /* What this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
@@ -22,10 +28,16 @@ unsigned nmp_x86_features(void);
 #define NMP_ISA_AVX2 "avx2,pclmul"
 #define NMP_ISA_AVXVNNI "avx2,pclmul,avxvnni"
 #define NMP_ISA_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
+#ifdef NMP_AMX_EMULATED
+#define NMP_ISA_AMX "sse2"
+#else
+#define NMP_ISA_AMX NMP_ISA_AVX512VNNI ",amx-tile,amx-int8"
+#endif
 #define NMP_ISA_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
 /* Dense convolutions; and conv/depthwise/depthwise.inc: NULL for others */
 nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
+nmp_conv_choose_fn nmp_conv_amx; /* NULL for those that it leaves to others */
 nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
 
 nmp_crc_fn nmp_crc32_x86;
@@ -33,6 +45,7 @@ nmp_crc_fn nmp_crc32_x86;
 void nmp_kernels_avx2(nmp_kernels *kernels);
 void nmp_kernels_avxvnni(nmp_kernels *kernels);
 void nmp_kernels_avx512vnni(nmp_kernels *kernels);
+void nmp_kernels_amx(nmp_kernels *kernels);        /* after those */
 void nmp_kernels_avx512vbmi(nmp_kernels *kernels); /* in addition, where the machine has it */
 
 #endif

@@ -115,16 +115,23 @@ typedef struct nmp_gemm_tiles {
   nmp_gemm_epilogue_fn *epilogue;
 } nmp_gemm_tiles;
 
+/* The panels [first, last) of all groups times the lines whose padded rows are there. The first line goes to y. */
+struct nmp_padded;
+typedef void nmp_gemm_lines_fn(const struct nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y);
+
 /* How x and w are multiplied. */
 typedef struct nmp_gemm_product {
-  uint8_t element; /* bytes of an element in the padded rows */
-  uint8_t planes;  /* 1, or 2 split planes */
-  uint8_t zero;    /* what each byte of a zero is in the padded rows */
-  uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
-  uint8_t k_group; /* bytes of x that an instruction takes of a pixel */
+  uint8_t element;  /* bytes of an element in the padded rows */
+  uint8_t planes;   /* 1, or 2 split planes */
+  uint8_t zero;     /* what each byte of a zero is in the padded rows */
+  uint8_t lanes;    /* channels of a vector; a panel has two, or one at the end */
+  uint8_t k_group;  /* bytes of x that an instruction takes of a pixel */
+  uint8_t k_groups; /* those of a segment are a multiple of so many; 0: any */
+  uint8_t pixels;   /* up to one less of them are read behind those that there are */
   void (*load)(void *to, const void *x, size_t n, size_t plane); /* n elements of the padded rows */
   nmp_gemm_tiles tiles[2];                                       /* [fits_int32] */
   const nmp_gemm_blocks *blocks;                                 /* instead, when all panels fit; NULL: none */
+  nmp_gemm_lines_fn *lines;                                      /* instead of both; NULL: none */
   nmp_gemv_fn *gemv;                                             /* instead, for one pixel; NULL: none */
   int gemv_as_is;                                                /* that reads x as it is */
   int extremes;                                                  /* its tiles ask for lowest and highest of a panel */

@@ -6,14 +6,15 @@
 
 #ifdef NMP_HAS_GEMM
 
-typedef struct nmp_padded {
+typedef struct nmp_padded nmp_padded;
+struct nmp_padded {
   const nmp_conv *c;
   const nmp_gemm_product *p;
   const nmp_gemm_shape *s;
   uint8_t *bytes;
   size_t plane; /* bytes */
   int filled;   /* what is padding is there already */
-} nmp_padded;
+};
 
 /* Loads those that lines [line, line + lines) of an image see. */
 void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines);

@@ -100,7 +100,7 @@ static void pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_g
     return;
   }
   pack_starts(c, p, first, channels, panel);
-  if (channels < vectors * p->lanes || s->per_segment * p->element % p->k_group != 0) {
+  if (channels < vectors * p->lanes || s->per_segment * p->element != s->k_groups * p->k_group) {
     memset(to, 0, s->segments * s->k_groups * step);
   }
   for (size_t segment = 0; segment < s->segments; segment++, to += s->k_groups * step) {

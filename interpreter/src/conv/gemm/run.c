@@ -11,7 +11,9 @@ static void run_lines(nmp_padded *padded, size_t first, size_t last, size_t line
     const size_t image = s->images > 1 ? line / lines : 0;
     n = nmp_min(nmp_min(s->lines, end - line), (image + 1) * lines - line);
     nmp_padded_load(padded, image, line - image * lines, n);
-    if (s->fits_int32) {
+    if (padded->p->lines) {
+      padded->p->lines(padded, first, last, n, y);
+    } else if (s->fits_int32) {
       nmp_gemm_run_blocks(padded, first, last, n, y);
     } else {
       nmp_gemm_run_tiles(padded, first, last, n, y);

@@ -1,5 +1,6 @@
 /* The loops over padded rows, panels and tiles. run.c divides the work; a product that has blocks and whose panels all
- * have a fits_int32 proof goes by blocks.c, others by tiles.c; one output pixel by gemv.c.
+ * have a fits_int32 proof goes by blocks.c, others by tiles.c, unless the product has lines of its own; one output pixel
+ * goes by gemv.c.
  */
 #ifndef NMP_CONV_GEMM_RUN_H
 #define NMP_CONV_GEMM_RUN_H
@@ -13,9 +14,7 @@ static inline size_t nmp_gemm_share(size_t n, size_t task, size_t tasks) {
   return tasks == 1 ? n * task : n * task / tasks;
 }
 
-/* The panels [first, last) of all groups times the lines whose padded rows are there. The first line goes to y. */
-void nmp_gemm_run_tiles(const nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y);
-void nmp_gemm_run_blocks(const nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y);
+nmp_gemm_lines_fn nmp_gemm_run_tiles, nmp_gemm_run_blocks;
 
 /* Share `task` of `tasks` of the strips. */
 void nmp_gemv_run(const nmp_conv *c, const nmp_gemm_product *p, size_t task, size_t tasks);

@@ -13,7 +13,9 @@ size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines) {
 }
 
 static size_t shape_plane(const nmp_gemm_shape *s, const nmp_gemm_product *p, size_t lines) {
-  return nmp_round_up(nmp_gemm_padded_rows(s, lines) * s->row * p->element + NMP_PADDED_SLACK, NMP_CACHE_LINE);
+  const size_t across = (size_t)(s->h.stride / s->h_hop) * (s->row / s->width) * p->element;
+  const size_t slack = NMP_PADDED_SLACK + (p->pixels > 0 ? (p->pixels - 1u) * across : 0);
+  return nmp_round_up(nmp_gemm_padded_rows(s, lines) * s->row * p->element + slack, NMP_CACHE_LINE);
 }
 
 /* Lines whose padded rows have as many bytes as the weights, since all weights are read for each such part. */
@@ -65,6 +67,7 @@ nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p) {
     s.per_segment = c->in / c->groups;
   }
   s.k_groups = (s.per_segment * p->element + p->k_group - 1) / p->k_group;
+  s.k_groups = p->k_groups ? nmp_round_up(s.k_groups, p->k_groups) : s.k_groups;
   shape_panels(c, p, &s);
   s.lines = shape_lines(c, p, &s);
   s.plane = shape_plane(&s, p, s.lines);

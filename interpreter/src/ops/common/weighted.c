@@ -88,7 +88,7 @@ static size_t worker_bytes(const nmp_conv_call *call) {
 }
 
 #if NMP_KEEP_STEPS
-static size_t tasks_of(const nmp_op *op, const nmp_conv_call *call) {
+size_t nmp_conv_tasks(const nmp_op *op, const nmp_conv_call *call) {
   const nmp_options *t = op->threads;
   return t->parallel && t->threads > 1 && call->kernel->tasks ? call->kernel->tasks(&call->conv, t->threads) : 1;
 }
@@ -100,7 +100,7 @@ nmp_conv_call nmp_conv_decide(const nmp_op *op) {
   c->packed = NULL;
   const int over = overlaps(op), copied = over && nmp_overlap_packs(c);
   call.kernel = over && !copied ? &nmp_overlap_kernel : NMP_IN_USE(c->kernels).conv(c);
-  call.tasks = tasks_of(op, &call);
+  call.tasks = nmp_conv_tasks(op, &call);
   call.worker = worker_bytes(&call);
   call.copy = copied ? input_bytes(op) : 0;
   return call;

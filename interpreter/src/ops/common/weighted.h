@@ -37,6 +37,9 @@ typedef struct nmp_conv_call {
 #if NMP_KEEP_STEPS
 nmp_conv_call nmp_conv_decide(const nmp_op *op);
 
+/* How many tasks its threads are worth. */
+size_t nmp_conv_tasks(const nmp_op *op, const nmp_conv_call *call);
+
 /* Bytes of weights in the order of the kernel. */
 size_t nmp_conv_packed(const nmp_conv_call *call);
 size_t nmp_op_packed(const nmp_op *op); /* 0 for ops that are no convolutions */
