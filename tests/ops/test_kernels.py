@@ -39,6 +39,7 @@ NEEDED = {
     "amx": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "amx_tile", "amx_int8"},
     "neon": {"asimd"},
     "neondot": {"asimd", "asimddp"},
+    "i8mm": {"asimd", "asimddp", "i8mm"},
 }
 
 
