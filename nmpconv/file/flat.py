@@ -61,7 +61,9 @@ def unpack(file: bytes | memoryview) -> Table:
     """
     view = memoryview(file)
     if len(view) < 8 or bytes(view[4:8]) != IDENTIFIER:
-        raise ModelError("this is not a .nmp file: it does not have the identifier NMP1", status="NMP_E_NOT_NMP")
+        hint = "nmpconv convert makes one from an ONNX model"
+        what = "this is not a .nmp file: it does not have the identifier NMP1"
+        raise ModelError(what, hint=hint, status="NMP_E_NOT_NMP")
     if len(view) > BYTES_MAX:
         raise ModelError(f"the file has {len(view)} bytes, {BYTES_MAX} are allowed", status="NMP_E_LIMIT")
     walk = _Walk(view)
