@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from threading import Semaphore
 
 import numpy as np
 import pytest
 from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
 from nets import Net
 
-from nmpconv import fit
+from nmpconv import cores, fit
 from nmpconv.advice import quality
 from nmpconv.calib import parity
 from nmpconv.choose import _noted
@@ -105,7 +106,7 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
         return real(*arguments)
 
     monkeypatch.setattr(fit.quantize, "run", late)
-    monkeypatch.setattr(fit, "cpu_count", lambda: 8)
+    monkeypatch.setattr(cores, "_idle", Semaphore(7))
     for workers in (1, 4):
         monkeypatch.setattr(fit, "WORKERS", workers)
         told.clear()

@@ -19,12 +19,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
+from nmpconv.cores import each
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
@@ -125,12 +128,13 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
     bias = layer.plain_bias(q)
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
-        wanted = rows.values.astype(np.float64)
         if how.bias_correction:
-            bias, error = layer.correct(q, seen, wanted)
+            correct, gptq = partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)
+            made: list[Any] = each(lambda make: make(), [correct, gptq] if how.gptq else [correct])
+            bias, error = made[0]
             if how.gptq:
-                rounded = layer.gptq(x)
-                other, other_error = layer.correct(rounded, seen, wanted)
+                rounded = made[1]
+                other, other_error = layer.correct(rounded, seen, rows.values)
                 better = other_error < error
                 q = np.where(better[:, None], rounded, q)
                 bias = np.where(better, other, bias)
@@ -224,11 +228,9 @@ class _Layer:
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
-        weights = self.shape.split(q)
-        sums = np.concatenate([multiply(seen[i : i + CHUNK], weights) for i in range(0, len(seen), CHUNK)])
-        low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
-        goal = np.clip(wanted, low, high) / self.step_y
-        return on_output_grid(sums, self.shift, wanted / self.step_y, goal, self.y, self.bias == 0)
+        sums = multiply(seen, self.shape.split(q))
+        clamp = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
+        return on_output_grid(sums, self.shift, wanted, clamp, self.y, self.bias == 0)
 
     def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
         node, how = self.node, self.how
