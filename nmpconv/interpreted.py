@@ -34,7 +34,7 @@ def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Se
     """Real values of these activations for each sample: integer arrays of the graph's inputs by name."""
     data = to_bytes(plan_memory.run(graph), {})
 
-    def run_some(some: Sequence[int]) -> list[list[np.ndarray]]:
+    def run_some(some: np.ndarray) -> list[list[np.ndarray]]:
         net = runtime.load(data, threads=1)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         return [infer(net, samples[i], [places[name] for name in names])[1] for i in some]
@@ -55,7 +55,7 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     feeds = [env[name].reshape(samples, *graph[name].shape) for name in active]
     made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
 
-    def run_some(some: Sequence[int]) -> None:
+    def run_some(some: np.ndarray) -> None:
         net = runtime.load(data, threads=1)
         for i in some:
             for array, result in zip(made, net.run(*(feed[i] for feed in feeds)), strict=True):

@@ -19,7 +19,7 @@ from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
-PLANES_LAST = [0, 2, 3, 1]  # how a plane of each channel becomes channels side by side
+PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
 
 Feeds = Sequence[Mapping[str, np.ndarray]]
@@ -70,17 +70,14 @@ class _Picking:
         self._sizes = {name: graph[name].size // channels for name, channels in widths.items()}
         self._by_row: dict[str, bool] = {}
         for name, channels in widths.items():
-            node, rows = makers.get(name), self._sizes[name]
-            # What is transposed only to be read is picked from as it is.
-            planes = node is not None and node.op_type == "Transpose" and graph[name].shape[0] == 1
-            planes = planes and list(node.attribute[0].ints) == PLANES_LAST
+            rows = self._sizes[name]
+            planes = _planes(makers.get(name)) if graph[name].shape[:1] == (1,) else ""
             self._by_row[name] = not planes
             flat = np.array([channels, rows] if planes else [rows, channels])
             proto.graph.initializer.append(numpy_helper.from_array(flat, name + SHAPE))
-            whole = node.input[0] if planes else name
-            proto.graph.node.append(helper.make_node("Reshape", [whole, name + SHAPE], [name + FLAT]))
+            proto.graph.node.append(helper.make_node("Reshape", [planes or name, name + SHAPE], [name + FLAT]))
             picked = [name + FLAT, self._port(name)]
-            proto.graph.node.append(helper.make_node("Gather", picked, [name + PICKED], axis=int(planes)))
+            proto.graph.node.append(helper.make_node("Gather", picked, [name + PICKED], axis=int(bool(planes))))
         ports = dict.fromkeys(self._port(name) for name in widths)
         proto.graph.input.extend(helper.make_tensor_value_info(port, TensorProto.INT64, ["rows"]) for port in ports)
         del proto.graph.output[:]
@@ -96,6 +93,14 @@ class _Picking:
         """Of each activation [R, C]; at: their positions."""
         found = self._engine.run({**feed, **{self._port(name): positions for name, positions in at.items()}})
         return [x if by_row else x.T for x, by_row in zip(found.values(), self._by_row.values(), strict=True)]
+
+
+def _planes(node: onnx.NodeProto | None) -> str:
+    """What a node transposes to have channels side by side; '' where it does not. A transposition only to read some
+    rows is not worth it."""
+    if node is None or node.op_type != "Transpose" or list(node.attribute[0].ints) != PLANES_LAST:
+        return ""
+    return str(node.input[0])
 
 
 def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:

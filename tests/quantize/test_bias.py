@@ -11,6 +11,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.fixed import rsh
 from nmpconv.graph.reference import run
 from nmpconv.ir import Graph, Quant
+from nmpconv.passes.quantize import bias as bias_module
 from nmpconv.passes.quantize import bias_rule
 from nmpconv.passes.quantize.bias import on_accumulator_grid, on_output_grid
 from nmpconv.passes.quantize.rounding import Rounding
@@ -46,6 +47,19 @@ def test_on_output_grid(seed: int, y: Quant) -> None:
     np.testing.assert_allclose(error, errors.min(axis=0), rtol=1e-9)
     assert np.array_equal(bias, tried[errors.argmin(axis=0)])
     assert len(set(bias.tolist())) > 5
+
+
+@pytest.mark.parametrize("outs", [2, 3, 12])
+def test_rows_in_parts_have_the_same_means(outs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit: candidates may be as good as each other."""
+    case, found = Case(5, Quant(16, (0,), -500, 500)), []
+    for part in (2**30, 7 * outs, 1):
+        monkeypatch.setattr(bias_module, "PART", part)
+        columns = case.sums[:, :outs], case.shift[:outs], case.target[:, :outs].astype(np.float32)
+        found.append(on_output_grid(*columns, (-10.0, 20.0), case.y, np.arange(outs) % 2 == 0))
+    for bias, error in found[1:]:
+        np.testing.assert_array_equal(bias, found[0][0])
+        np.testing.assert_array_equal(error, found[0][1])
 
 
 @pytest.mark.parametrize("y", [FREE, POSITIVE], ids=["linear", "relu"])

@@ -19,7 +19,7 @@ from nmpconv.fixed import round_half_up
 from nmpconv.ir import Quant
 
 WORTH = 0.1
-PART = 2**15  # numbers that stay in the cache, several of them
+PART = 2**14  # numbers of which several arrays stay in the cache
 
 
 def on_output_grid(
@@ -101,7 +101,8 @@ def _means(
 ) -> list[np.ndarray]:
     """Means over the rows of arrays [R, O], row added after row, as `mean` does it, in parts that stay in the cache.
 
-    parts: for some of the rows, what writes these of each array.
+    parts: for some of the rows, what writes these of each array. The rows of one column are fewer than PART: alone,
+    numpy adds them pairwise.
     """
     rows, columns = shape
     step = max(1, PART // columns)

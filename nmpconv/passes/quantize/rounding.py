@@ -18,6 +18,7 @@ The other ops make their own constants (Op.quantize). Every constant says how it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -129,8 +130,8 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
-            correct, gptq = partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)
-            made: list[Any] = each(lambda make: make(), [correct, gptq] if how.gptq else [correct])
+            makers: list[Callable[[], Any]] = [partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)]
+            made = each(lambda make: make(), makers if how.gptq else makers[:1])
             bias, error = made[0]
             if how.gptq:
                 rounded = made[1]
@@ -201,8 +202,23 @@ class _Layer:
 
     def _gptq(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """[G, O, columns]. The first of them make up for the rounding of the bias."""
-        groups, outs, k = self.shape.groups, self.shape.outs, len(columns)
-        moment = np.zeros((groups, k + 1, k + 1))
+        groups, outs = self.shape.groups, self.shape.outs
+        bits = self.how.weight_bits
+        return round_weights(
+            self.shape.split(self.weights)[:, :, columns],
+            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
+            self._moment(x, columns),
+            np.ldexp(1.0, self.exponents).reshape(groups, outs),
+            self.step_y,
+            fixed.INT_MIN[bits],
+            fixed.INT_MAX[bits],
+            DAMPING,
+        )
+
+    def _moment(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """[G, columns + 1, columns + 1], of 1 and the inputs in real units."""
+        k = len(columns)
+        moment = np.zeros((self.shape.groups, k + 1, k + 1))
         where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
         for start in range(0, len(where.images), CHUNK):
             part = slice(start, start + CHUNK)
@@ -213,18 +229,7 @@ class _Layer:
         scale[1:] *= self.read[columns]
         moment *= scale[:, None]
         moment *= scale[None, :]
-        steps = np.ldexp(1.0, self.exponents).reshape(groups, outs)
-        bits = self.how.weight_bits
-        return round_weights(
-            self.shape.split(self.weights)[:, :, columns],
-            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
-            moment,
-            steps,
-            self.step_y,
-            fixed.INT_MIN[bits],
-            fixed.INT_MAX[bits],
-            DAMPING,
-        )
+        return moment
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
