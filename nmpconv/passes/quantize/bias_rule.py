@@ -11,6 +11,7 @@ import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
+from nmpconv.cores import each
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
@@ -18,6 +19,8 @@ from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magn
 from nmpconv.passes.quantize.bias import on_accumulator_grid
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
+
+PARTS = 2  # of the images, at the same time
 
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
@@ -47,8 +50,12 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     values = env[node.inputs[0]]
     bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)
-    sums_of_all = convolve(images, w.data.reshape(taps), params, pad, bound)
-    parts = [_output(acc, bound, bias, shift, y) for _, acc in sums_of_all]
+    taken = w.data.reshape(taps)
+
+    def some(part: np.ndarray) -> list[np.ndarray]:
+        return [_output(acc, bound, bias, shift, y) for _, acc in convolve(part, taken, params, pad, bound)]
+
+    parts = [one for made in each(some, np.array_split(images, PARTS)) for one in made]
     n, *rest = graph[out].shape
     shape = (samples(graph, node.inputs[0], values) * n, *rest)
     return {out: np.concatenate(parts).reshape(shape)}
