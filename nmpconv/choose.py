@@ -48,6 +48,8 @@ def choose(
                 trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
                 ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
                 scores |= without
+        if len(tier) > 1 and ranked and scores:
+            fitter.keep_only(ranked[0])
         for recipe in ranked:
             if (prepared := trials.prepared(recipe, trace)) is not None:
                 return recipe, prepared, (*trials.notes, *prepared.notes), scores.get(recipe)
@@ -77,7 +79,7 @@ class _Trials:
         if (recipe.equalize, recipe.zero_points) in self._lost:
             return None
         try:
-            return self._fitters[recipe.zero_points].prepare(recipe.equalize, self._fitter.images, trace)
+            return self._fitters[recipe.zero_points].prepare(recipe.equalize, self._fitter.images, trace, keep=True)
         except Unequal as error:
             self._leave_out(recipe.equalize, recipe.zero_points, error)
             return None

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple, TypeVar
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
-from nmpconv.calib.engine import FloatEngine, cpu_count
+from nmpconv.calib.engine import Engine, FloatEngine
 from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.cores import each
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.export import to_onnx
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.kept import Is, Once
 from nmpconv.metrics import head, mean_db, sqnr_db
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, pieces, powers, steps, untie, widths
@@ -29,12 +33,9 @@ from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
 
 GUARD_IMAGES = 8  # that an equalized float model is compared with the original on
-BATCH = 8  # images that go through the integer reference at a time
 WORKERS = 2  # recipes tried at a time; each holds the activations of its images
 
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
-
-T = TypeVar("T")
 
 
 class Unequal(VerifyError):
@@ -73,21 +74,50 @@ class Score(NamedTuple):
     images: int
 
 
+class _Kept:
+    """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
+
+    Keys begin with equalization and zero points. equalized: float graphs, statistics, widths. integers: of prepared.
+    outputs: of the float graph, by images.
+    """
+
+    def __init__(self) -> None:
+        self.equalized: dict[Any, tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]] = {}
+        self.prepared: dict[Any, Prepared] = {}
+        self.integers: dict[tuple[Is, bool, Is], Graph] = {}
+        self.outputs: dict[tuple[Is, ...], list[dict[str, np.ndarray]]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
+
+    def only(self, recipe: Recipe) -> None:
+        begin = (recipe.equalize, recipe.zero_points)
+        self.equalized = {key: made for key, made in self.equalized.items() if key[:2] == begin}
+        self.prepared = {key: made for key, made in self.prepared.items() if key[:2] == begin}
+        left = {Is(made) for made in self.prepared.values()}
+        self.integers = {key: m for key, m in self.integers.items() if key[0] in left and key[1] == recipe.gptq}
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
 
-    chosen: with the grids as they were chosen, before what is not legal is changed. free: the activations that could
-    have an origin. notes: what was considered and left out. stats: of the activations of ranged.
+    chosen: with the grids as they were chosen, before what is not legal is changed. seen: gives what it did. free: the
+    activations that could have an origin. notes: what was considered and left out. stats: of the activations of ranged.
     """
 
     float_graph: Graph
     chosen: Graph
     ranged: Graph
-    evidence: Evidence
+    seen: Once[Evidence]
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
+
+    @property
+    def evidence(self) -> Evidence:
+        """It is gathered when it is asked for."""
+        return self.seen()
 
 
 class Fitter:
@@ -109,23 +139,32 @@ class Fitter:
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
         self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
+        self._kept = _Kept()
 
     def without_zero_points(self) -> Fitter:
         """The same where no tensor has an origin."""
-        method, rounding = self._method, self._rounding
-        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, False, self.choices)
+        return self._but(zero_points=False)
 
     def with_choices(self, choices: Choices) -> Fitter:
         """The same where these are not to be decided."""
-        method, rounding = self._method, self._rounding
-        return Fitter(self.graph, self.stats, self.bits, method, rounding, self.images, self.zero_points, choices)
+        return self._but(choices=choices)
+
+    def _but(self, **changed: Any) -> Fitter:
+        other = copy(self)
+        vars(other).update(changed)
+        return other
+
+    def keep_only(self, recipe: Recipe) -> None:
+        """What was made by other recipes is not asked for again."""
+        self._kept.only(recipe)
 
     @property
     def weight_bits(self) -> int:
         return self._rounding.weight_bits
 
-    def prepare(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
-        """Everything before the rounding; mode: none, scalar or vector equalization. Raises Unequal."""
+    def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
+        """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
+        quantized of it, too. Raises Unequal."""
         graph, stats, bits = self._equalized(mode, images)
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
@@ -148,13 +187,34 @@ class Fitter:
         chosen = trace(pieces.run(chosen, stats), "RANGED", "pieces")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        evidence = calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence()
-        return Prepared(graph, chosen, ranged, evidence, free, notes, stats)
+        seen = Once(lambda: calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
+        prepared = Prepared(graph, chosen, ranged, seen, free, notes, stats)
+        if keep:
+            self._kept.prepared[self._key(mode, images)] = prepared
+        return prepared
+
+    def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
+        return mode, self.zero_points, Is(self.choices), self._of(images)
+
+    @staticmethod
+    def _of(images: Feeds) -> tuple[Is, ...]:
+        return tuple(Is(images[i]) for i in range(len(images)))
+
+    def fitted(self, recipe: Recipe, images: Feeds) -> tuple[Prepared, Graph]:
+        """The graph prepared and quantized. Raises Unequal."""
+        mode = recipe.equalize
+        prepared = self._kept.prepared.get(self._key(mode, images)) or self.prepare(mode, images, Trace())
+        return prepared, self.quantize(prepared, recipe.gptq, Trace())
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        how = self._rounding.with_gptq(gptq)
-        integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, interpreted.step)
+        key = (Is(prepared), gptq, Is(self.choices))
+        integer = self._kept.integers.get(key)
+        if integer is None:
+            how = self._rounding.with_gptq(gptq)
+            integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, interpreted.step)
+            if any(one is prepared for one in self._kept.prepared.values()):
+                self._kept.integers[key] = integer
         return trace(integer, "INT", "quantize")
 
     def scores(
@@ -167,46 +227,15 @@ class Fitter:
 
         leave_out: gets the modes of equalization that change the function; their recipes have no score.
         """
-        held = [image for i, image in enumerate(self.images) if i % 3 == 0]
-        rest = [image for i, image in enumerate(self.images) if i % 3]
-        names = heads(self.graph)
-        wanted = calibration.outputs(self.graph, held, names)
-        total = len({recipe.equalize for recipe in recipes}) + len(recipes)
-        finished = 0
-
-        def step(done: T) -> T:
-            nonlocal finished
-            finished += 1
-            progress(finished, total)
-            return done
-
-        def score(recipe: Recipe) -> Score:
-            integer = self.quantize(prepared[recipe.equalize], recipe.gptq, Trace())
-            return scored(wanted, integer_outputs(integer, held, names), names)
-
-        def prepare(mode: str) -> Prepared | Unequal:
-            try:
-                return self.prepare(mode, rest, Trace())
-            except Unequal as error:
-                return error
-
-        # Most of the work is numpy's, outside the interpreter lock.
-        with ThreadPoolExecutor(min(WORKERS, cpu_count())) as pool:
-            modes = list(dict.fromkeys(recipe.equalize for recipe in recipes))
-            prepared: dict[str, Prepared] = {}
-            for mode, made in zip(modes, pool.map(prepare, modes), strict=True):
-                step(made)
-                if isinstance(made, Unequal):
-                    leave_out(mode, made)
-                else:
-                    prepared[mode] = made
-            left = [recipe for recipe in recipes if recipe.equalize in prepared]
-            return dict(zip(left, map(step, pool.map(score, left)), strict=True))
+        return _Scoring(self, recipes, progress).scores(leave_out)
 
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
         graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
+        key = (mode, self.zero_points, kept, self._of(images))
         if mode == "none":
             return graph, stats, bits
+        if key in self._kept.equalized:
+            return self._kept.equalized[key]
         if mode == "vector":
             graph = gates.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
@@ -216,7 +245,9 @@ class Fitter:
         free = origins.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, kept)
         self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES] or self._drawn())
-        return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
+        made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
+        self._kept.equalized[key] = made
+        return made
 
     def _drawn(self) -> Feeds:
         """Seeded inputs within the known ranges, where there are no images."""
@@ -228,10 +259,62 @@ class Fitter:
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
         if graph is self.graph or not len(images):
             return
-        names = heads(self.graph)
-        found = parity.compare(to_onnx(self.graph, names), graph, [(image, image) for image in images], names)
+        names, key = heads(self.graph), self._of(images)
+        if key not in self._kept.outputs:
+            engine = Engine(to_onnx(self.graph, names), names, optimize=False)
+            self._kept.outputs[key] = [engine.run(image) for image in images]
+        pairs = [(image, image) for image in images]
+        found = parity.compare(to_onnx(self.graph, names), graph, pairs, names, self._kept.outputs[key])
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
+
+
+class _Scoring:
+    """Recipes of a fitter, fitted on two of three images and measured on the third."""
+
+    def __init__(self, fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> None:
+        self._fitter, self._recipes, self._progress = fitter, recipes, progress
+        self._held = [image for i, image in enumerate(fitter.images) if i % 3 == 0]
+        self._rest = [image for i, image in enumerate(fitter.images) if i % 3]
+        self._heads = heads(fitter.graph)
+        self._wanted = calibration.outputs(fitter.graph, self._held, self._heads)
+        self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
+        self._total = len(self._left) + len(recipes)
+        self._finished, self._lock = 0, Lock()
+
+    def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
+        made = dict(zip(self._left, each(self._prepared, list(self._left), WORKERS), strict=True))
+        for mode, one in made.items():
+            if isinstance(one, Unequal):
+                leave_out(mode, one)
+        tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
+        able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
+        return dict(zip((recipe for recipe, _ in able), each(self._score, able, WORKERS), strict=True))
+
+    def _prepared(self, mode: str) -> Prepared | Unequal:
+        try:
+            made = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
+            made.seen()
+        except Unequal as error:
+            return error
+        finally:
+            self._step()
+        return made
+
+    def _score(self, one: tuple[Recipe, Prepared]) -> Score:
+        recipe, prepared = one
+        integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
+        self._step(recipe.equalize)
+        if not self._left[recipe.equalize]:
+            prepared.seen.let_go()
+        return scored(self._wanted, integer_outputs(integer, self._held, self._heads), self._heads)
+
+    def _step(self, fitted: str | None = None) -> None:
+        with self._lock:
+            self._finished += 1
+            if fitted is not None:
+                self._left[fitted] -= 1
+            self._progress(self._finished, self._total)
 
 
 def _carried(
@@ -244,7 +327,7 @@ def _carried(
     """
     names = [value.name for value in graph.activations()]
     limits = {name: stats[name].ends(factors[name]) for name in names if name in stats and stats[name].count}
-    seen = observe(FloatEngine(graph, names), images, names, limits=limits)
+    seen = observe(FloatEngine(graph, names, threads=1), images, names, limits=limits)
     return {name: s.within(*limits[name]) if name in limits else s for name, s in seen.items()}
 
 
@@ -264,16 +347,20 @@ def heads(graph: Graph) -> list[str]:
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Real values of these tensors for all images through the integer reference, [N, ...]."""
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for start in range(0, len(images), BATCH):
-        some = [images[i] for i in range(start, min(start + BATCH, len(images)))]
-        feeds = {
-            n: integers(np.concatenate([np.atleast_1d(image[n]) for image in some]), graph[n]) for n in graph.inputs
-        }
-        result = interpreted.run(graph, feeds, names)
-        for name in names:
-            quant = graph[name].quant
-            assert quant is not None
-            parts[name].append(np.ldexp(result[name].astype(np.float64), quant.exponent))
-    return {name: np.concatenate([np.atleast_1d(array) for array in arrays]) for name, arrays in parts.items()}
+    """Real values of these tensors for all images through the integer graph, [N, ...]."""
+    found = interpreted.tensors(graph, _Integers(graph, images), names)
+    return {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
+
+
+class _Integers(Sequence[Mapping[str, np.ndarray]]):
+    """Images on the grids of a graph's inputs."""
+
+    def __init__(self, graph: Graph, images: Feeds) -> None:
+        self._graph, self._images = graph, images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
+        image = self._images[i]
+        return {name: integers(image[name], self._graph[name]) for name in self._graph.inputs}

@@ -6,11 +6,13 @@ about a millisecond: what is less work is left to the reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from nmpconv.beside import infer
+from nmpconv.cores import each
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
 from nmpconv.graph.reference import Arrays
@@ -20,11 +22,25 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
 LEAST = 5 * 10**6  # multiply-accumulates and results that are worth a net
+MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 
 def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = ()) -> Arrays:
     """As `graph.reference.run`."""
     return reference.run(graph, feeds, keep, step)
+
+
+def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
+    """Real values of these activations for each sample: integer arrays of the graph's inputs by name."""
+    data = to_bytes(plan_memory.run(graph), {})
+
+    def run_some(some: np.ndarray) -> list[list[np.ndarray]]:
+        net = runtime.load(data, threads=1)
+        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
+        return [infer(net, samples[i], [places[name] for name in names])[1] for i in some]
+
+    parts = each(run_some, [part for part in np.array_split(np.arange(len(samples)), PARTS) if len(part)])
+    return [found for part in parts for found in part]
 
 
 def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
@@ -35,12 +51,17 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     work = OPS[node.op].macs(node.params, graph.ins(node), outputs) + sum(value.size for value in outputs)
     if samples * work < LEAST:
         return reference.step(graph, node, env)
-    net = runtime.load(to_bytes(plan_memory.run(_alone(graph, node, active)), {}), threads=1)
+    data = to_bytes(plan_memory.run(_alone(graph, node, active)), {})
     feeds = [env[name].reshape(samples, *graph[name].shape) for name in active]
     made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
-    for i in range(samples):
-        for array, result in zip(made, net.run(*(feed[i] for feed in feeds)), strict=True):
-            array[i] = result
+
+    def run_some(some: np.ndarray) -> None:
+        net = runtime.load(data, threads=1)
+        for i in some:
+            for array, result in zip(made, net.run(*(feed[i] for feed in feeds)), strict=True):
+                array[i] = result
+
+    each(run_some, np.array_split(np.arange(samples), PARTS if samples * work > MUCH else 1))
     return {
         value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
         for value, array in zip(outputs, made, strict=True)

@@ -139,7 +139,7 @@ def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: P
         stats = profiles.load(options.load_profile).stats_for(graph)
     else:
         names = [value.name for value in graph.activations()]
-        seen = {} if feeds is None else observe(FloatEngine(graph, names), feeds, names, progress)
+        seen = {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
         stats = ranges.run(graph, seen)
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))

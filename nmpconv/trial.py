@@ -21,7 +21,6 @@ from nmpconv.calib.evidence import Feeds
 from nmpconv.file.reader import Tensor
 from nmpconv.file.writer import to_bytes
 from nmpconv.fit import Fitter, Recipe, Score, heads, scored
-from nmpconv.graph.trace import Trace
 from nmpconv.ir import FLOAT, Graph
 from nmpconv.measures import Measure
 from nmpconv.ops import OPS
@@ -104,8 +103,7 @@ class Trials:
     def convert(self, choices: Choices, wide: tuple[str, ...] = ()) -> Converted:
         """By these choices. wide: what the candidate is called by."""
         fitter, trial = self.fitter.with_choices(choices), self.trial
-        prepared = fitter.prepare(self.recipe.equalize, trial.fitted, Trace())
-        whole = fitter.quantize(prepared, self.recipe.gptq, Trace())
+        prepared, whole = fitter.fitted(self.recipe, trial.fitted)
         planned = trial.finish(whole)
         data, (score, top1, metric) = (
             to_bytes(planned, dict(trial.metadata)),

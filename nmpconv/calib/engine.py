@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import onnx
 import onnxruntime as ort
 
 from nmpconv.calib.original import cut
+from nmpconv.cores import cpu_count
 from nmpconv.errors import InputError
 from nmpconv.frontend.export import to_onnx
 from nmpconv.ir import Graph
@@ -24,22 +24,27 @@ _TYPES = {
 }
 
 
-def cpu_count() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Refused(InputError):
     """onnxruntime does not take a model: it is no valid one, or has an operator or a type that is not implemented."""
 
 
 class Engine:
-    """A session over a model whose outputs are ``fetch``. optimize: let onnxruntime rewrite the model first."""
+    """A session over a model whose outputs are ``fetch``. optimize: let onnxruntime rewrite the model first. threads:
+    of one run; None: one for each CPU.
+    """
 
-    def __init__(self, model: onnx.ModelProto, fetch: Sequence[str], *, where: str = "", optimize: bool = True) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        fetch: Sequence[str],
+        *,
+        where: str = "",
+        optimize: bool = True,
+        threads: int | None = None,
+    ) -> None:
         self.fetch = tuple(fetch)
         options = ort.SessionOptions()
-        options.intra_op_num_threads = cpu_count()
+        options.intra_op_num_threads = threads or cpu_count()
         options.log_severity_level = 4
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -79,8 +84,8 @@ class Engine:
 class FloatEngine(Engine):
     """The float meaning of an IR graph. fetch: names of activations; the results are float32 in the IR's layout."""
 
-    def __init__(self, graph: Graph, fetch: Sequence[str]) -> None:
-        super().__init__(to_onnx(graph, fetch), fetch, where=graph.name)
+    def __init__(self, graph: Graph, fetch: Sequence[str], threads: int | None = None) -> None:
+        super().__init__(to_onnx(graph, fetch), fetch, where=graph.name, threads=threads)
 
 
 class OnnxEngine(Engine):

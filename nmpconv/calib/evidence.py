@@ -7,14 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
-from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.engine import Engine, FloatEngine
 from nmpconv.calib.rows import Places, Rows, spread
+from nmpconv.cores import each
+from nmpconv.frontend.export import to_onnx
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
+PLANES_LAST = [0, 2, 3, 1]
+SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
 
 Feeds = Sequence[Mapping[str, np.ndarray]]
 """One item an image: float input by name, batch 1. Any sequence, so nothing needs to be in memory at once."""
@@ -40,29 +46,71 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str]) -> Evidence:
     """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
-    engine = FloatEngine(plain, list(before.values())) if before else None
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
     channels = sum(widths.values())
     limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
     places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
-    kept: dict[str, list[np.ndarray]] = {name: [] for name in before}
-    for i, feed in enumerate(feeds):
-        result = engine.run(feed) if engine else {}
-        for name, pre in before.items():
-            flat = result[pre].reshape(-1, widths[name])
-            kept[name].append(flat[places[name].positions[places[name].images == i]])
+    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()}) if before else None
+
+    def rows(i: int) -> list[np.ndarray]:
+        at = {before[name]: found.positions[found.images == i] for name, found in places.items()}
+        return engine.rows(feeds[i], at) if engine else []
+
+    kept = dict(zip(before, zip(*each(rows, range(len(feeds))), strict=True), strict=False))
     inputs = {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
-    return Evidence(inputs, {name: _rows(places[name], kept[name]) for name in before if kept[name]})
+    return Evidence(inputs, {name: _rows(places[name], parts) for name, parts in kept.items()})
+
+
+class _Picking:
+    """A float graph that gives rows of these activations, and not the whole of them. widths: channels by name."""
+
+    def __init__(self, graph: Graph, widths: Mapping[str, int]) -> None:
+        proto = to_onnx(graph, list(widths))
+        makers = {name: node for node in proto.graph.node for name in node.output}
+        self._sizes = {name: graph[name].size // channels for name, channels in widths.items()}
+        self._by_row: dict[str, bool] = {}
+        for name, channels in widths.items():
+            rows = self._sizes[name]
+            planes = _planes(makers.get(name)) if graph[name].shape[:1] == (1,) else ""
+            self._by_row[name] = not planes
+            flat = np.array([channels, rows] if planes else [rows, channels])
+            proto.graph.initializer.append(numpy_helper.from_array(flat, name + SHAPE))
+            proto.graph.node.append(helper.make_node("Reshape", [planes or name, name + SHAPE], [name + FLAT]))
+            picked = [name + FLAT, self._port(name)]
+            proto.graph.node.append(helper.make_node("Gather", picked, [name + PICKED], axis=int(bool(planes))))
+        ports = dict.fromkeys(self._port(name) for name in widths)
+        proto.graph.input.extend(helper.make_tensor_value_info(port, TensorProto.INT64, ["rows"]) for port in ports)
+        del proto.graph.output[:]
+        fetch = [name + PICKED for name in widths]
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in fetch)
+        self._engine = Engine(proto, fetch, where=graph.name, threads=1)
+
+    def _port(self, name: str) -> str:
+        """Which rows are wanted is the same for tensors of one size."""
+        return f"{ROWS_OF}{self._sizes[name]}"
+
+    def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Of each activation [R, C]; at: their positions."""
+        found = self._engine.run({**feed, **{self._port(name): positions for name, positions in at.items()}})
+        return [x if by_row else x.T for x, by_row in zip(found.values(), self._by_row.values(), strict=True)]
+
+
+def _planes(node: onnx.NodeProto | None) -> str:
+    """What a node transposes to have channels side by side; '' where it does not. A transposition only to read some
+    rows is not worth it."""
+    if node is None or node.op_type != "Transpose" or list(node.attribute[0].ints) != PLANES_LAST:
+        return ""
+    return str(node.input[0])
 
 
 def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Values of these tensors for all images, [N, ...]."""
-    engine = FloatEngine(graph, list(dict.fromkeys(names)))
-    results = [engine.run(feed) for feed in feeds]
+    engine = FloatEngine(graph, list(dict.fromkeys(names)), threads=1)
+    results = each(lambda i: engine.run(feeds[i]), range(len(feeds)))
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
 
 
-def _rows(places: Places, parts: list[np.ndarray]) -> Rows:
+def _rows(places: Places, parts: Sequence[np.ndarray]) -> Rows:
     return Rows(places.images, places.positions, np.concatenate(parts))
 
 

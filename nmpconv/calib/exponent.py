@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -99,16 +100,16 @@ def choose(
     exponents = _candidates(stats, bits, method, percentile, top)
     steps = np.ldexp(1.0, exponents)
     errors = (
-        np.mean([_relative_errors(t.stats, steps, bits, (t.function,)) for t in tables], axis=0)
+        np.mean([Rounded(t.stats).relative_errors(steps, bits, (t.function,)) for t in tables], axis=0)
         if tables
-        else _relative_errors(stats, steps, bits, ())
+        else Rounded(stats).relative_errors(steps, bits)
     )
     best = int(np.argmin(errors))
     return Choice(exponents[best], _db(errors[best]))
 
 
 def expected_sqnr_db(
-    stats: TensorStats, exponent: float, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+    stats: TensorStats | Rounded, exponent: float, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
 ) -> float:
     """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`.
 
@@ -119,10 +120,15 @@ def expected_sqnr_db(
 
 
 def best_sqnr_db(
-    stats: TensorStats, exponents: Sequence[float], bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+    stats: TensorStats | Rounded,
+    exponents: Sequence[float],
+    bits: int,
+    functions: Sequence[Function] = (),
+    origin: float = 0.0,
 ) -> float:
     """That of the best of these exponents."""
-    return _db(float(_relative_errors(stats, np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
+    rounded = stats if isinstance(stats, Rounded) else Rounded(stats)
+    return _db(float(rounded.relative_errors(np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
 
 
 def _db(error: float) -> float:
@@ -160,29 +166,72 @@ def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
     return _bent(function, low, high) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
 
 
-def _relative_errors(
-    stats: TensorStats, steps: np.ndarray, bits: int, functions: Sequence[Function], origin: float = 0.0
-) -> np.ndarray:
-    """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal.
+class Rounded:
+    """What rounding makes of values with these statistics. Who tries many grids keeps it: bins are prepared once."""
 
-    The mean of those after each function, where there are any.
-    """
-    squares = [_squares_after(function, stats, steps, bits, origin) for function in functions]
-    squares = squares or [_squares(stats, steps, bits, origin)]
-    found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
-    return np.asarray(np.mean(found, axis=0))
+    def __init__(self, stats: TensorStats) -> None:
+        self.stats = stats
+
+    def relative_errors(
+        self, steps: np.ndarray, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+    ) -> np.ndarray:
+        """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal.
+
+        The mean of those after each function, where there are any.
+        """
+        squares = [self._squares_after(function, steps, bits, origin) for function in functions]
+        squares = squares or [self._squares(steps, bits, origin)]
+        found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
+        return np.asarray(np.mean(found, axis=0))
+
+    def _squares_after(
+        self, function: Function, steps: np.ndarray, bits: int, origin: float
+    ) -> tuple[float, np.ndarray]:
+        """As `_squares`, of the results of a function."""
+        reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
+        x, weight = _points(self.stats, steps.min(), reach)
+        signal = function(x)
+        levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
+        quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
+        return float(weight @ signal**2), np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
+
+    def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:
+        """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.
+
+        The error is what `_error_integral` grows by over each bin. Most bins begin where the one before them ends.
+        """
+        bins = self._bins
+        below = _error_integral(bins.low - origin, steps, bits)
+        error = np.empty_like(below)
+        error[:, :-1] = below[:, 1:]
+        error[:, bins.ends] = _error_integral(bins.high[bins.ends] - origin, steps, bits)
+        error -= below
+        error /= bins.width
+        at_zero = -origin - np.clip(np.floor(-origin / steps + 0.5), INT_MIN[bits], INT_MAX[bits]) * steps
+        return bins.power, np.maximum(error @ bins.weight + self.stats.histogram.zeros * at_zero**2, 0.0)
+
+    @cached_property
+    def _bins(self) -> _Bins:
+        stats = self.stats
+        low, high, weight = stats.histogram.bins()
+        low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
+        # A bin whose values are all at one end of the range has no width; a narrow one stands for it.
+        low = np.where(high - low > 0, low, low - SPIKE * stats.histogram.width)
+        width = high - low
+        ends = np.ones(len(low), bool)
+        ends[:-1] = low[1:] != high[:-1]
+        return _Bins(low, high, width, weight, ends, float(weight @ ((high**3 - low**3) / (3 * width))))
 
 
-def _squares_after(
-    function: Function, stats: TensorStats, steps: np.ndarray, bits: int, origin: float
-) -> tuple[float, np.ndarray]:
-    """As `_squares`, of the results of a function."""
-    reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
-    x, weight = _points(stats, steps.min(), reach)
-    signal = function(x)
-    levels = (np.clip(np.floor((x - origin) / step + 0.5), INT_MIN[bits], INT_MAX[bits]) for step in steps)
-    quantized = (origin + level * step for level, step in zip(levels, steps, strict=True))
-    return float(weight @ signal**2), np.array([weight @ (signal - function(q)) ** 2 for q in quantized])
+class _Bins(NamedTuple):
+    """Of a histogram, those in use [n]. ends: whether the next one does not begin at its end. power: of the values."""
+
+    low: np.ndarray
+    high: np.ndarray
+    width: np.ndarray
+    weight: np.ndarray
+    ends: np.ndarray
+    power: float
 
 
 def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
@@ -198,39 +247,24 @@ def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, 
     return np.append(np.linspace(stats.min, stats.max, many), 0.0), np.append(even, float(stats.histogram.zeros))
 
 
-def _squares(stats: TensorStats, steps: np.ndarray, bits: int, origin: float = 0.0) -> tuple[float, np.ndarray]:
-    """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins."""
-    low, high, weight = stats.histogram.bins()
-    low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
-    width = high - low
-    # A bin whose values are all at one end of the range has no width; a narrow one stands for it.
-    low = np.where(width > 0, low, low - SPIKE * stats.histogram.width)
-    width = high - low
-    power = float(weight @ ((high**3 - low**3) / (3 * width)))
-    error = _at_edges(low - origin, high - origin, steps, bits) / width
-    at_zero = -origin - np.clip(np.floor(-origin / steps + 0.5), INT_MIN[bits], INT_MAX[bits]) * steps
-    return power, np.maximum(error @ weight + stats.histogram.zeros * at_zero**2, 0.0)
-
-
-def _at_edges(low: np.ndarray, high: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
-    """What `_error_integral` grows by from low to high, [S, n]. Most bins begin where the one before them ends."""
-    ends = np.ones(len(low), bool)
-    ends[:-1] = low[1:] != high[:-1]
-    below = _error_integral(low, steps, bits)
-    above = np.empty_like(below)
-    above[:, :-1] = below[:, 1:]
-    above[:, ends] = _error_integral(high[ends], steps, bits)
-    return above - below
-
-
 def _error_integral(x: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
     """The integral of (t - quantized(t))^2 over t from 0 to x: [S, n] for x [n].
 
     Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3, saturated or not.
     """
     step = steps[:, np.newaxis]
-    level = np.clip(np.floor(x / step + 0.5), INT_MIN[bits], INT_MAX[bits])
-    return np.asarray(level * step**3 / 12 + (x - level * step) ** 3 / 3)
+    level = x / step
+    level += 0.5
+    np.floor(level, out=level)
+    np.clip(level, INT_MIN[bits], INT_MAX[bits], out=level)
+    left = x - level * step
+    cube = left * left
+    cube *= left
+    cube /= 3
+    level *= step**3
+    level /= 12
+    level += cube
+    return level
 
 
 def _percentile(histogram: Histogram, percentile: float, peak: float) -> float:

@@ -38,8 +38,9 @@ class Histogram:
         zeros = x.size - int(np.count_nonzero(x))
         # Scaling by a power of two and floor are exact; adding the offset before floor would round.
         scaled = x.ravel() * np.float32(HALF * 2.0**-exponent)
-        bins = np.floor(scaled, out=scaled).astype(np.int64) + HALF
-        counts = np.bincount(bins, minlength=BINS)
+        np.floor(scaled, out=scaled)
+        scaled += HALF
+        counts = np.bincount(scaled.astype(np.intp), minlength=BINS)
         counts[HALF] -= zeros
         return cls(exponent, zeros, counts)
 

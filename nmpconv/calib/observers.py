@@ -10,12 +10,14 @@ import numpy as np
 
 from nmpconv.calib.engine import Engine
 from nmpconv.calib.histogram import Histogram
+from nmpconv.cores import each
 from nmpconv.errors import InputError
 from nmpconv.progress import Progress, silent
 
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
 NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
+TOGETHER = 8  # samples whose statistics are in memory
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
 
@@ -228,17 +230,24 @@ def observe(
     float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
-    for i in range(len(feeds)):
+
+    def measured(i: int) -> dict[str, TensorStats]:
         tensors = engine.run(feeds[i])
-        for name, tensor_stats in stats.items():
-            measured = TensorStats.of(tensors[name])
-            if not measured.is_finite:
+        found = {name: TensorStats.of(tensors[name]) for name in stats}
+        for name, one in found.items():
+            if not one.is_finite:
                 raise InputError(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
-            if limits and name in limits and _beyond(measured, *limits[name]):
-                measured = TensorStats.of(np.clip(tensors[name], *limits[name]))
-            tensor_stats.merge(measured)
-        progress("calibrate", i + 1, len(feeds))
+            if limits and name in limits and _beyond(one, *limits[name]):
+                found[name] = TensorStats.of(np.clip(tensors[name], *limits[name]))
+        return found
+
+    for start in range(0, len(feeds), TOGETHER):
+        some = range(start, min(start + TOGETHER, len(feeds)))
+        for i, found in zip(some, each(measured, some), strict=True):
+            for name, one in found.items():
+                stats[name].merge(one)
+            progress("calibrate", i + 1, len(feeds))
     return stats

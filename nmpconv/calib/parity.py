@@ -64,18 +64,25 @@ class Parity:
         return f"{self.tensor!r} has {self.db:.1f} dB, {SAME_DB:.0f} are required{own}"
 
 
-def compare(model: onnx.ModelProto, graph: Graph, pairs: Sequence[Pair], outputs: Sequence[str] = ()) -> Parity:
+def compare(
+    model: onnx.ModelProto,
+    graph: Graph,
+    pairs: Sequence[Pair],
+    outputs: Sequence[str] = (),
+    known: Sequence[Feed] = (),
+) -> Parity:
     """The float graph against a float model that has its tensors' names.
 
     model: in float32, nodes in order, as `original` and `to_onnx` make it; its outputs are changed. pairs: at least one
     sample. outputs: tensors of both in one layout, and a failure is not traced; default: the graph's outputs, and what
-    a last Softmax or Sigmoid makes them of, since those hide differences where they saturate.
+    a last Softmax or Sigmoid makes them of, since those hide differences where they saturate. known: what the model
+    makes of each sample, its outputs at least; it is run where they are not known.
     """
     names = list(dict.fromkeys(outputs or graph.outputs))
     both = _Both(model, graph, pairs, names)
     if not outputs:
         names += [name for name in both.saturating(names) if name not in names]
-    gaps = both.gaps(names)
+    gaps = both.gaps(names, known)
     if any(gap.db < SAME_DB for gap in gaps.values()):
         gaps = both.noisy(gaps)
     wrong = [name for name, gap in gaps.items() if not gap.holds]
@@ -175,12 +182,13 @@ class _Both:
                     found.append(node.input[0])
         return found
 
-    def gaps(self, names: Sequence[str]) -> dict[str, _Gap]:
-        """Over all samples, one at a time, without the noise."""
-        first, second = self._first(names), self._second(names)
+    def gaps(self, names: Sequence[str], known: Sequence[Feed] = ()) -> dict[str, _Gap]:
+        """Over all samples, one at a time, without the noise. known: see `compare`."""
+        first, second = None if known else self._first(names), self._second(names)
         found = dict.fromkeys(names, _Gap())
-        for ours, theirs in self._pairs:
-            wanted, got = self._run(first, ours, names), self._run(second, theirs, names)
+        for i, (ours, theirs) in enumerate(self._pairs):
+            wanted = known[i] if first is None else self._run(first, ours, names)
+            got = self._run(second, theirs, names)
             found = {name: gap + _Gap.of(wanted[name], got[name]) for name, gap in found.items()}
         return found
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from dataclasses import replace
+from threading import Semaphore
 
 import numpy as np
 import pytest
 from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
 from nets import Net
 
-from nmpconv import fit
+from nmpconv import cores, fit
 from nmpconv.advice import quality
 from nmpconv.calib import parity
 from nmpconv.choose import _noted
 from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
+from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
+from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding, integers
 
@@ -105,7 +109,7 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
         return real(*arguments)
 
     monkeypatch.setattr(fit.quantize, "run", late)
-    monkeypatch.setattr(fit, "cpu_count", lambda: 8)
+    monkeypatch.setattr(cores, "_idle", Semaphore(7))
     for workers in (1, 4):
         monkeypatch.setattr(fit, "WORKERS", workers)
         told.clear()
@@ -129,6 +133,25 @@ def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: p
     made.scores(RECIPES[:1], lambda done, total: None, kept)
     assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
     assert [id(image) for image in fitted] == [id(made.images[i]) for i in (1, 2, 4, 5)]
+
+
+def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, best = fitter(net), Recipe("scalar", True)
+    made.scores(RECIPES, lambda done, total: None, kept)
+    images = [image for i, image in enumerate(made.images) if i % 3]
+    wanted = made.quantize(made.prepare("scalar", images, Trace()), True, Trace())
+    runs = []
+    real = fit.quantize.run
+    monkeypatch.setattr(fit.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
+    made.keep_only(best)
+    _, found = made.fitted(best, images)
+    assert not runs
+    assert to_text(found) == to_text(wanted)
+    for other in (pickle.loads(pickle.dumps(made)), made.with_choices(Choices()), made.without_zero_points()):
+        other.fitted(best, images)
+    made.fitted(Recipe("scalar", False), images)
+    made.fitted(best, images[1:])
+    assert len(runs) == 5
 
 
 def test_uneven_channels_want_the_vector() -> None:

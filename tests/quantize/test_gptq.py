@@ -105,6 +105,14 @@ def test_blocks_are_only_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(round_weights(weights, bias, hessian, step, 0.5, -128, 127, DAMPING), whole)
 
 
+@pytest.mark.parametrize("size", [1, 9, 64, 65, 200])
+def test_factor_of_the_inverse(size: int) -> None:
+    h = moment(correlated(6, 2, size, 700))[:, 1:, 1:]
+    upper = gptq._upper(h)
+    assert not np.tril(upper, -1).any()
+    np.testing.assert_allclose(upper, np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2), rtol=1e-6, atol=1e-9)
+
+
 def test_range() -> None:
     rng = np.random.default_rng(6)
     weights, bias, step = rng.normal(0, 1, (1, 8, 12)), np.zeros((1, 8)), np.full((1, 8), 0.25)

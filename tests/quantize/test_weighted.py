@@ -54,13 +54,14 @@ def test_fully_connected(case: Case) -> None:
     assert np.array_equal(multiply(rows.astype(np.float64), split), exact)
 
 
-def test_second_moment() -> None:
+@pytest.mark.parametrize("groups", [1, 3, 300])
+def test_second_moment(groups: int) -> None:
     rng = np.random.default_rng(1)
-    rows = rng.integers(-128, 128, (300, 3, 7)).astype(np.int8)
-    found = np.zeros((3, 8, 8))
+    rows = rng.integers(-128, 128, (300, groups, 7)).astype(np.int8)
+    found = np.zeros((groups, 8, 8))
     for part in np.split(rows, [100, 101]):
         second_moment(part, found)
-    x = np.concatenate([np.ones((300, 3, 1), np.int64), rows], axis=2)
+    x = np.concatenate([np.ones((300, groups, 1), np.int64), rows], axis=2)
     assert np.array_equal(found, np.einsum("rgk,rgl->gkl", x, x))
 
 

@@ -11,13 +11,16 @@ import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
+from nmpconv.cores import each
 from nmpconv.graph.reference import Step, step, walk
-from nmpconv.ir import Graph, Node
+from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
-from nmpconv.ops.accumulate import accumulator_bound, convolve, magnitude, weight_shifts
+from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
 from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
+
+PARTS = 2  # of the images, at the same time
 
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
@@ -47,8 +50,31 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     values = env[node.inputs[0]]
     bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)
-    sums_of_all = convolve(images, w.data.reshape(taps), params, pad, bound)
-    parts = [fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi) for _, acc in sums_of_all]
+    taken = w.data.reshape(taps)
+
+    def some(part: np.ndarray) -> list[np.ndarray]:
+        return [_output(acc, bound, bias, shift, y) for _, acc in convolve(part, taken, params, pad, bound)]
+
+    parts = [one for made in each(some, np.array_split(images, PARTS)) for one in made]
     n, *rest = graph[out].shape
     shape = (samples(graph, node.inputs[0], values) * n, *rest)
-    return {out: np.concatenate(parts).astype(y.dtype).reshape(shape)}
+    return {out: np.concatenate(parts).reshape(shape)}
+
+
+def _output(acc: np.ndarray, bound: float, bias: np.ndarray, shift: np.ndarray, y: Quant) -> np.ndarray:
+    """sat(rsh(acc + b, s)) in y's type; acc: as in `output_step`, may be overwritten.
+
+    With floats it is floor((acc + b) * 2^-s + (1/2 if s > 0 else 0)), exact where
+    (bound + |b|) * 2^max(-s, 0) + 2^max(s, 0) / 2 fits the significand.
+    """
+    most = np.ldexp(bound + np.abs(bias.astype(np.float64)), np.maximum(-shift, 0))
+    kind = exact_type(float(np.max(most + np.ldexp(0.5, np.maximum(shift, 0)))))
+    if kind is np.int64:
+        return fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi).astype(y.dtype)
+    sums: np.ndarray = acc.astype(kind, copy=False)
+    sums += bias.astype(kind)
+    sums *= np.ldexp(1.0, -shift).astype(kind)
+    sums += np.where(shift > 0, 0.5, 0.0).astype(kind)
+    np.floor(sums, out=sums)
+    np.clip(sums, y.lo, y.hi, out=sums)
+    return sums.astype(y.dtype)

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, Range, expected_sqnr_db, span, top_exponent
+from nmpconv.calib.exponent import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
@@ -135,8 +135,9 @@ def fill(
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
         limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
         able = {n for n in names if n in free and fewest == 8}
+        rounded = {n: Rounded(stats[n]) for n in names}
         gains = [
-            sum(_best_db(stats[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
+            sum(_best_db(rounded[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
             for f in candidates
         ]
         chosen[root] = float(candidates[int(np.argmax(gains))])
@@ -156,18 +157,18 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
 
 
 def _best_db(
-    stats: TensorStats, limits: Range, factor: float, bits: int, functions: Sequence[Function], free: bool
+    rounded: Rounded, limits: Range, factor: float, bits: int, functions: Sequence[Function], free: bool
 ) -> float:
     """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is.
 
     free: it may have an origin.
     """
     if free:
-        return origins.filled_db(stats, factor, functions)
+        return origins.filled_db(rounded, factor, functions)
     top = top_exponent(limits, bits, functions, factor) - math.log2(factor)
     if bits == 16:
         return -20 * math.log10(2) * top
-    return min(max(expected_sqnr_db(stats, top - k, bits, functions) for k in range(3)), EXACT_DB)
+    return min(max(expected_sqnr_db(rounded, top - k, bits, functions) for k in range(3)), EXACT_DB)
 
 
 def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:

@@ -25,7 +25,7 @@ def round_weights(
     """Integer weights that minimise the error of weights @ x + bias over the rows that made the hessian.
 
     weights: [G, O, K] of G groups. bias: [G, O]. step: [G, O], the weights' scale. bias_step: the output's scale.
-    hessian: [G, K+1, K+1], sum of x x^T with x = (1, inputs in real units). lo, hi: the weights' integer range.
+    hessian: [G, K+1, K+1], float64: sum of x x^T, x = (1, inputs in real units). lo, hi: the weights' integer range.
     damping: fraction of the mean variance that is added to the diagonal; dead inputs make the hessian singular without.
     Returns int64 [G, O, K].
     """
@@ -39,7 +39,8 @@ def round_weights(
         [bias[:, :, None], weights[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]]], axis=2
     )
     full = np.concatenate([np.zeros((groups, 1), dtype=np.int64), order + 1], axis=1)
-    h = hessian[at[:, :, None], full[:, :, None], full[:, None, :]].astype(np.float64)
+    h = hessian[at[:, :, None], full[:, :, None], full[:, None, :]]
+    del hessian  # of a wide layer it takes 170 MB
     # Without the floor, inputs that never change would be as good as the bias and as each other.
     damp = (
         np.maximum(damping * diagonal.mean(axis=1), FLOOR * np.maximum(h.max(axis=(1, 2)), -h.min(axis=(1, 2)))) + 1e-12
@@ -47,11 +48,34 @@ def round_weights(
     index = np.arange(1, k + 1)
     h[:, index, index] += damp[:, None]
     h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12
-    upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2)
-    q = _column_by_column(w.astype(np.float64), upper, step, bias_step, lo, hi)
+    q = _column_by_column(w.astype(np.float64), _upper(h), step, bias_step, lo, hi)
     result = np.empty((groups, outs, k), dtype=np.int64)
     result[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]] = q[:, :, 1:].astype(np.int64)
     return result
+
+
+def _upper(h: np.ndarray) -> np.ndarray:
+    """The Cholesky factor U of the inverse, U^T U = h^-1. [G, N, N] -> [G, N, N], upper triangular.
+
+    With the order of the axes reversed, h = L L^T gives h = R R^T with R upper triangular, and U = R^-1: a third of the
+    work and of the memory of an inverse.
+    """
+    upper = np.ascontiguousarray(np.linalg.cholesky(h[:, ::-1, ::-1])[:, ::-1, ::-1])
+    _invert(upper)
+    return upper
+
+
+def _invert(upper: np.ndarray) -> None:
+    """In place, upper triangular matrices [G, N, N], half by half."""
+    size = upper.shape[1]
+    if size <= BLOCK:
+        upper[...] = np.linalg.inv(upper)
+        return
+    half = size // 2
+    first, second, beside = upper[:, :half, :half], upper[:, half:, half:], upper[:, :half, half:]
+    _invert(first)
+    _invert(second)
+    beside[...] = -((first @ beside) @ second)
 
 
 def _column_by_column(

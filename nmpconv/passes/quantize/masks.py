@@ -81,7 +81,7 @@ def _computed(graph: Graph, stats: dict[str, TensorStats], images: Feeds) -> tup
         clipped = {name: stats[name].clipped(end, max(stats[name].max, end)) for name, end in beyond.items()}
         return graph, {**stats, **reached, **clipped}
     limits = {name: _limits(graph[name], end, stats[name].max) for name, end in beyond.items()}
-    return graph, {**stats, **observe(FloatEngine(graph, terms), images, terms, limits=limits)}
+    return graph, {**stats, **observe(FloatEngine(graph, terms, threads=1), images, terms, limits=limits)}
 
 
 def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -> dict[str, float]:

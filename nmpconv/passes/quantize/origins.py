@@ -26,7 +26,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, best_sqnr_db, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.exponent import Function, Rounded, best_sqnr_db, expected_sqnr_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
 from nmpconv.fixed import INT_MAX, INT_MIN
@@ -175,7 +175,7 @@ def _chosen(
                 tied.setdefault(number, []).append(name)
     tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
     measured = dict.fromkeys(name for names in tied.values() for name in names)
-    seen = {name: _with_padding(graph, stats[name], users[name]) for name in measured}
+    seen = {name: Rounded(_with_padding(graph, stats[name], users[name])) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
 
@@ -186,7 +186,8 @@ def _chosen(
             return round(total, 3)  # of equally good ones, noise of floats is not to choose
 
         # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
-        tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n in names for c in _candidates(seen[n])))
+        places = [(n, c) for n in names for c in _candidates(seen[n].stats)]
+        tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n, c in places))
         best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
         if gain(best) >= gain(0.0) + LEAST_DB * len(names):
             for name, row in rows.items():
@@ -230,19 +231,19 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
     return step, first, last
 
 
-def _best_db(stats: TensorStats, origin: float, functions: Sequence[Function]) -> float:
+def _best_db(rounded: Rounded, origin: float, functions: Sequence[Function]) -> float:
     """What the best int8 grid with this origin reaches."""
-    top = smallest_exponent(stats.min - origin, stats.max - origin, 8)
-    return min(best_sqnr_db(stats, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
+    top = smallest_exponent(rounded.stats.min - origin, rounded.stats.max - origin, 8)
+    return min(best_sqnr_db(rounded, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
 
 
-def filled_db(stats: TensorStats, factor: float, functions: Sequence[Function]) -> float:
+def filled_db(rounded: Rounded, factor: float, functions: Sequence[Function]) -> float:
     """What an int8 grid at one of the ends of the range reaches, of the tensor times a factor."""
     tried = []
     for down in range(STEPS_DOWN):
-        step, *ends = _ends(stats, factor, down)
+        step, *ends = _ends(rounded.stats, factor, down)
         step /= factor
-        tried += [expected_sqnr_db(stats, math.log2(step), 8, functions, z * step) for z in {*ends}]
+        tried += [expected_sqnr_db(rounded, math.log2(step), 8, functions, z * step) for z in {*ends}]
     return min(max(tried), EXACT_DB)
 
 

@@ -18,13 +18,17 @@ The other ops make their own constants (Op.quantize). Every constant says how it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from nmpconv import fixed
 from nmpconv.calib.evidence import Evidence
 from nmpconv.calib.rows import Rows, spread
+from nmpconv.cores import each
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
@@ -125,12 +129,13 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
     bias = layer.plain_bias(q)
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
-        wanted = rows.values.astype(np.float64)
         if how.bias_correction:
-            bias, error = layer.correct(q, seen, wanted)
+            makers: list[Callable[[], Any]] = [partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)]
+            made = each(lambda make: make(), makers if how.gptq else makers[:1])
+            bias, error = made[0]
             if how.gptq:
-                rounded = layer.gptq(x)
-                other, other_error = layer.correct(rounded, seen, wanted)
+                rounded = made[1]
+                other, other_error = layer.correct(rounded, seen, rows.values)
                 better = other_error < error
                 q = np.where(better[:, None], rounded, q)
                 bias = np.where(better, other, bias)
@@ -197,8 +202,23 @@ class _Layer:
 
     def _gptq(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """[G, O, columns]. The first of them make up for the rounding of the bias."""
-        groups, outs, k = self.shape.groups, self.shape.outs, len(columns)
-        moment = np.zeros((groups, k + 1, k + 1))
+        groups, outs = self.shape.groups, self.shape.outs
+        bits = self.how.weight_bits
+        return round_weights(
+            self.shape.split(self.weights)[:, :, columns],
+            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
+            self._moment(x, columns),
+            np.ldexp(1.0, self.exponents).reshape(groups, outs),
+            self.step_y,
+            fixed.INT_MIN[bits],
+            fixed.INT_MAX[bits],
+            DAMPING,
+        )
+
+    def _moment(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """[G, columns + 1, columns + 1], of 1 and the inputs in real units."""
+        k = len(columns)
+        moment = np.zeros((self.shape.groups, k + 1, k + 1))
         where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
         for start in range(0, len(where.images), CHUNK):
             part = slice(start, start + CHUNK)
@@ -209,26 +229,13 @@ class _Layer:
         scale[1:] *= self.read[columns]
         moment *= scale[:, None]
         moment *= scale[None, :]
-        steps = np.ldexp(1.0, self.exponents).reshape(groups, outs)
-        bits = self.how.weight_bits
-        return round_weights(
-            self.shape.split(self.weights)[:, :, columns],
-            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
-            moment,
-            steps,
-            self.step_y,
-            fixed.INT_MIN[bits],
-            fixed.INT_MAX[bits],
-            DAMPING,
-        )
+        return moment
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
-        weights = self.shape.split(q)
-        sums = np.concatenate([multiply(seen[i : i + CHUNK], weights) for i in range(0, len(seen), CHUNK)])
-        low, high = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
-        goal = np.clip(wanted, low, high) / self.step_y
-        return on_output_grid(sums, self.shift, wanted / self.step_y, goal, self.y, self.bias == 0)
+        sums = multiply(seen, self.shape.split(q))
+        clamp = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
+        return on_output_grid(sums, self.shift, wanted, clamp, self.y, self.bias == 0)
 
     def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
         node, how = self.node, self.how

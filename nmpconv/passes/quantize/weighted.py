@@ -7,6 +7,7 @@ position sees, [G, K]. Rows are gathered at chosen output positions, so nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
 from nmpconv.ops.weighted import groups_of
 from nmpconv.ops.window import plane_out
+
+CHUNK = 1024  # rows that are multiplied at a time
+PART = 2**16  # numbers that stay in the cache
+EXACT_ROWS = 1024  # sums of so many products of int8 are exact in float32
 
 
 @dataclass(frozen=True)
@@ -68,16 +73,13 @@ def gather(
     oh, ow = plane_out(params, x.shape, (kh, kw))
     images, positions = divmod(images * out_positions(graph, node) + positions, oh * ow)
     _, height, width, channels = x.shape
-    top = (positions // ow) * params.stride_h - params.pad_top
-    left = (positions % ow) * params.stride_w - params.pad_left
-    rows = np.empty((len(images), kh, kw, channels), dtype=x.dtype)
-    fill = np.zeros(channels, dtype=x.dtype) if pad is None else pad.astype(x.dtype)
-    for i in range(kh):
-        for j in range(kw):
-            h, w = top + i * params.dilation_h, left + j * params.dilation_w
-            inside = (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            taps = x[images, np.clip(h, 0, height - 1), np.clip(w, 0, width - 1)]
-            rows[:, i, j] = np.where(inside[:, None], taps, fill)
+    h = ((positions // ow) * params.stride_h - params.pad_top)[:, None] + np.arange(kh) * params.dilation_h
+    w = ((positions % ow) * params.stride_w - params.pad_left)[:, None] + np.arange(kw) * params.dilation_w
+    outside = ((h < 0) | (h >= height))[:, :, None] | ((w < 0) | (w >= width))[:, None, :]
+    pixels = (images * height)[:, None] + np.clip(h, 0, height - 1)
+    at = (pixels * width)[:, :, None] + np.clip(w, 0, width - 1)[:, None, :]
+    rows = x.reshape(-1, channels).take(at.ravel(), axis=0)
+    rows[outside.ravel()] = 0 if pad is None else pad.astype(x.dtype)
     split = rows.reshape(len(images), kh * kw, geometry.groups, per_group)
     return np.swapaxes(split, 1, 2).reshape(len(images), geometry.groups, geometry.k)
 
@@ -85,19 +87,49 @@ def gather(
 def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Integers: rows [R, G, K] times weights [G, O/G, K] -> [R, O] in float64, exact while sums stay below 2^53."""
     groups, outs, k = weights.shape
-    kind = exact_type(accumulator_bound(magnitude(rows), weights.reshape(groups * outs, k)))
-    if outs == 1:
-        product = np.einsum("rgk,gk->rg", rows.astype(kind), weights[:, 0].astype(kind))
-    else:
-        product = accumulate(rows, weights.reshape(groups * outs, k), kind)
-    return product.astype(np.float64)
+    flat = weights.reshape(groups * outs, k)
+    kind = exact_type(accumulator_bound(magnitude(rows), flat))
+    flat = flat.astype(kind)
+    by_channel = groups > 1 and outs == 1
+    product = np.empty((len(rows), groups * outs))
+    step = max(1, PART // groups) if by_channel else CHUNK
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        if by_channel:
+            taps = (part[:, :, i].astype(kind) * np.ascontiguousarray(flat[:, i]) for i in range(k))
+            product[start : start + step] = sum(taps)
+        else:
+            product[start : start + step] = accumulate(part, flat, kind)
+    return product
 
 
 def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
     """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]; rows [R, G, K]."""
-    x = np.ascontiguousarray(rows.transpose(1, 0, 2), np.float32)
-    moment[:, 1:, 1:] += np.matmul(x.transpose(0, 2, 1), x)
-    total = rows.sum(axis=0, dtype=np.float64)
+    exact = rows.dtype == np.int8 and len(rows) <= EXACT_ROWS
+    if exact and rows.shape[1] > 1:
+        products, total = _by_channel(rows)
+    else:
+        x = np.ascontiguousarray(rows.transpose(1, 0, 2), np.float32)
+        products = np.matmul(x.transpose(0, 2, 1), x)
+        total = x.sum(axis=1) if exact else rows.sum(axis=0, dtype=np.float64)
+    moment[:, 1:, 1:] += products
     moment[:, 0, 1:] += total
     moment[:, 1:, 0] += total
     moment[:, 0, 0] += len(rows)
+
+
+def _by_channel(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The moments [G, K, K] and sums [G, K] of few rows [R, G, K] of int8, channels side by side: matrices of K x K are
+    too small for BLAS.
+    """
+    count, groups, k = rows.shape
+    products, total = np.zeros((k, k, groups), np.float32), np.zeros((k, groups), np.float32)
+    step = max(1, 4 * PART // (groups * k))
+    for start in range(0, count, step):
+        taps = np.ascontiguousarray(rows[start : start + step].transpose(2, 0, 1), np.float32)
+        total += taps.sum(axis=1)
+        for i, j in combinations_with_replacement(range(k), 2):
+            products[i, j] += np.einsum("rg,rg->g", taps[i], taps[j])
+    for i, j in combinations(range(k), 2):
+        products[j, i] = products[i, j]
+    return products.transpose(2, 0, 1), total.T
