@@ -28,7 +28,7 @@ def sources(root: Path, *parts: str) -> list[Path]:
 
 
 def includes(root: Path) -> list[str]:
-    return [f"-I{root / 'interpreter' / folder}" for folder in ("include", "src", "tests")]
+    return [f"-I{root / 'interpreter' / folder}" for folder in ("include", "src")]
 
 
 def with_amx(levels: Sequence[str]) -> list[str]:
@@ -68,6 +68,7 @@ def emulating_amx(root: Path, folder: Path, found: Library, *flags: str) -> Libr
     """The same library with tiles of AMX in plain C; what knows of them is compiled anew into the folder."""
     known = [path for path in sources(root) if "NMP_AMX" in path.read_text()]
     compiler, *others = found.command
-    compiled(root, folder, compiler, *others, "-DNMP_AMX_EMULATED", *flags, files=known)
+    header = root / "interpreter" / "tests" / "amx_emulated.h"
+    compiled(root, folder, compiler, *others, f'-DNMP_AMX_EMULATED="{header}"', *flags, files=known)
     anew = {path.name: path for path in folder.glob("*.o")}
     return Library(found.command, tuple(anew.pop(path.name, path) for path in found.objects))

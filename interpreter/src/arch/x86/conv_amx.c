@@ -3,7 +3,7 @@
  * conv/gemm/ as VNNI has them, whose segments are whole tiles: what x has beyond a segment meets weights of zero. What
  * is left over by 16 pixels is computed and not stored. Sums start where the panel says.
  *
- * With NMP_AMX_EMULATED tiles are plain C (tests/amx_emulated.h), and so is what follows where there is no AVX-512.
+ * NMP_AMX_EMULATED is a header by which tiles are plain C, the one in tests/. What follows is, too, without AVX-512.
  */
 #include "arch/x86/level.h"
 #include "conv/gemm/run.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #ifdef NMP_AMX_EMULATED
-#include "amx_emulated.h"
+#include NMP_AMX_EMULATED
 #else
 #define TILE_CONFIGURE _tile_loadconfig
 #define TILE_RELEASE _tile_release
