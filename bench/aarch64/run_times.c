@@ -1,9 +1,12 @@
-/* run_times MODEL LEVEL N: runs a file N times on inputs of zeros. */
+/* run_times MODEL LEVEL N: runs a file on inputs of zeros: once, mark, N times, mark, 2 N times, mark. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nmp.h"
+
+#define MARK 0x6e6d70 /* of count_insns.c */
 
 static void *zeros(size_t bytes) {
   void *memory;
@@ -30,8 +33,15 @@ int main(int argc, char **argv) {
   if (status == NMP_OK) {
     status = nmp_create(&net, model, bytes, zeros(info.arena_bytes), info.arena_bytes, &options, NULL);
   }
-  for (int i = atoi(argv[3]); status == NMP_OK && i > 0; i--) {
+  if (status == NMP_OK) {
     status = nmp_run(net);
+  }
+  getpgid(MARK);
+  for (int times = 1; times <= 2; times++) {
+    for (int i = times * atoi(argv[3]); status == NMP_OK && i > 0; i--) {
+      status = nmp_run(net);
+    }
+    getpgid(MARK);
   }
   fprintf(stderr, "%s\n", nmp_status_text(status));
   return status == NMP_OK ? 0 : 1;

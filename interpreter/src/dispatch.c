@@ -46,6 +46,7 @@ static const level levels[] = {
 #ifdef NMP_AARCH64
     {"neon", 0, nmp_kernels_neon},
     {"neondot", NMP_DOTPROD, nmp_kernels_neondot},
+    {"i8mm", NMP_DOTPROD | NMP_I8MM, nmp_kernels_i8mm},
 #endif
 };
 

@@ -19,7 +19,7 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.pipeline import Options, convert
 
 pytestmark = pytest.mark.slow
-LEVELS = ["portable", "neon", "neondot"]
+LEVELS = ["portable", "neon", "neondot", "i8mm"]
 LARGEST = ("super_resolution_224", "deeplabv3_mnv2_dm05_513_qatdeq")  # two minutes each; their ops are in others, too
 MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
 

@@ -30,6 +30,7 @@ FLAGS = {
     "avx512vnni": {"avx2", "pclmulqdq", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
     "neon": {"asimd"},
     "neondot": {"asimd", "asimddp"},
+    "i8mm": {"asimd", "asimddp", "i8mm"},
 }
 
 

@@ -34,7 +34,8 @@ typedef struct nmp_gemm_panel {
   int32_t start[NMP_PANEL_CHANNELS]; /* of the sum, or of that of high parts */
   int32_t shift[NMP_PANEL_CHANNELS];
   int32_t bias[NMP_PANEL_CHANNELS];
-  int32_t unit[NMP_PANEL_CHANNELS];       /* split words: the first part of the shift, as the sum is joined */
+  int32_t unit[NMP_PANEL_CHANNELS];       /* split words: the first part of the shift, as the sum is joined;
+                                             split bytes that fit: of the sum of low parts */
   int8_t scale_shift[NMP_PANEL_CHANNELS]; /* as in the file */
   int32_t fits_int32;
   int32_t lowest;    /* a weight is the least of its type, if the product asks */
@@ -120,6 +121,8 @@ typedef struct nmp_gemm_product {
   uint8_t element; /* bytes of an element in the padded rows */
   uint8_t planes;  /* 1, or 2 split planes */
   uint8_t zero;    /* what each byte of a zero is in the padded rows */
+  uint8_t low;     /* likewise in the plane of low parts */
+  uint8_t bytes;   /* split bytes: words of w are packed as high bytes and low ones, 16 of each at a time */
   uint8_t lanes;   /* channels of a vector; a panel has two, or one at the end */
   uint8_t k_group; /* bytes of x that an instruction takes of a pixel */
   void (*load)(void *to, const void *x, size_t n, size_t plane); /* n elements of the padded rows */

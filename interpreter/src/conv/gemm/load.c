@@ -28,7 +28,7 @@ static void load_padding(const nmp_padded *padded, size_t element, size_t pixels
     if (padded->c->pad || nmp_is_split_words(padded->p)) {
       nmp_repeat(to, pixel, pixels);
     } else {
-      memset(to, padded->p->zero, pixels * pixel);
+      memset(to, plane ? padded->p->low : padded->p->zero, pixels * pixel);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define WEIGHTS_AT_ONCE 128 /* of a channel, in k-groups */
+#define SPLIT_BYTES 16
 
 /* A channel without weights has its bias for a sum, whatever its shift is. */
 int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
@@ -20,7 +21,9 @@ int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t cha
   const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   /* Split planes: 256ths of x, and what the low parts carry. */
   const int64_t most = split ? w.magnitudes * 128 + w.magnitudes / 2 + 1 : w.magnitudes * nmp_x_most(c);
-  *start = (int32_t)(uint32_t)(uint64_t)(p->zero ? first - 128 * w.sum : first); /* bytes of x are 128 too large */
+  /* Bytes of x are 128 too large, or low ones 128 too small. */
+  const int64_t more = p->zero ? -128 * w.sum : p->bytes ? w.sum >> 1 : 0;
+  *start = (int32_t)(uint32_t)(uint64_t)(first + more);
   *shift = by;
   return nmp_fits_int32(first, most);
 }
@@ -47,6 +50,7 @@ static void pack_starts(const nmp_conv *c, const nmp_gemm_product *p, size_t fir
     panel->bias[i] = nmp_conv_bias(c, first + i);
     panel->scale_shift[i] = (int8_t)nmp_conv_shift(c, first + i);
     panel->fits_int32 = panel->fits_int32 && nmp_gemm_fits_int32(c, p, first + i, &panel->start[i], &panel->shift[i]);
+    panel->unit[i] = p->bytes ? (int32_t)(nmp_sum_weights(c, first + i).sum & 1) * 128 : 0;
   }
   for (size_t i = 0; i < channels && !panel->fits_int32; i++) {
     const int64_t sum = nmp_sum_weights(c, first + i).sum;
@@ -79,13 +83,37 @@ static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t a
   memcpy(to, w, bytes);
 }
 
+/* The same as high bytes and low ones. The high ones of four lanes lie in front of their low ones. */
+static void pack_split_bytes(const nmp_conv *c, size_t at, size_t n, uint8_t *to, size_t step) {
+  const int16_t *w = (const int16_t *)c->w + at;
+  for (size_t i = 0; i < n; i++) {
+    uint8_t *high = to + i / 4 * step + i % 4;
+    *high = (uint8_t)((uint16_t)w[i] >> 8);
+    high[SPLIT_BYTES] = (uint8_t)w[i];
+  }
+}
+
+/* So that w = 256 * high + low with low in int8: where low is negative then, high is 1 more. */
+static void pack_signed_bytes(uint8_t *to, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 2 * SPLIT_BYTES) {
+    for (size_t k = i; k < i + SPLIT_BYTES; k++) {
+      to[k] = (uint8_t)(to[k] + (to[SPLIT_BYTES + k] >> 7));
+    }
+  }
+}
+
 /* Some k-groups of all channels at a time, so that what is written stays in the cache. */
 void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t at,
                            size_t channels, uint8_t *to, size_t step) {
   for (size_t i = 0; i < s->per_segment; i += WEIGHTS_AT_ONCE) {
     for (size_t lane = 0; lane < channels; lane++) {
-      pack_k_groups(c, p, at + lane * c->k + i, nmp_min(WEIGHTS_AT_ONCE, s->per_segment - i),
-                    to + i * p->element / p->k_group * step + lane * p->k_group, step);
+      const size_t first = at + lane * c->k + i, n = nmp_min(WEIGHTS_AT_ONCE, s->per_segment - i);
+      uint8_t *place = to + i * p->element / p->k_group * step;
+      if (p->bytes) {
+        pack_split_bytes(c, first, n, place + lane / 4 * 2 * SPLIT_BYTES + lane % 4 * p->k_group, step);
+      } else {
+        pack_k_groups(c, p, first, n, place + lane * p->k_group, step);
+      }
     }
   }
 }
@@ -93,7 +121,7 @@ void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const n
 static void pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
                        size_t channels, size_t vectors, nmp_gemm_panel *panel) {
   uint8_t *to = (uint8_t *)(panel + 1);
-  const size_t step = vectors * p->lanes * p->k_group;
+  const size_t step = vectors * p->lanes * nmp_gemm_lane(p);
   if (nmp_is_split_words(p)) {
     memset(panel, 0, sizeof(*panel));
     nmp_split_words_pack(c, first, channels, vectors * p->lanes, panel);
@@ -105,6 +133,9 @@ static void pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_g
   }
   for (size_t segment = 0; segment < s->segments; segment++, to += s->k_groups * step) {
     nmp_gemm_pack_segment(c, p, s, first * c->k + segment * s->per_segment, channels, to, step);
+  }
+  if (p->bytes && !panel->highest) { /* there is room */
+    pack_signed_bytes((uint8_t *)(panel + 1), s->segments * s->k_groups * step);
   }
 }
 
@@ -124,7 +155,7 @@ void nmp_gemm_pack(const nmp_conv *c, const nmp_gemm_product *p, void *to) {
   pack_segments(c, p, &s, (uint32_t *)(void *)((uint8_t *)to + nmp_gemm_segments_at()));
   s.gemv = p->gemv != NULL && nmp_conv_is_direct(c) && nmp_conv_pixels(c) == 1 && nmp_gemv_pack(c, p, &s, panels);
   /* In short segments blocks have no time for addresses. */
-  s.fits_int32 = p->blocks != NULL && s.k_groups > (p->planes == 2 ? 2 : 0);
+  s.fits_int32 = p->blocks != NULL && s.k_groups > (p->planes == 2 && !p->bytes ? 2 : 0);
   for (size_t group = 0; group < c->groups && !s.gemv; group++) {
     for (size_t panel = 0; panel < s.panels; panel++) {
       const size_t n = nmp_min(most, channels - panel * most), vectors = n > p->lanes ? 2 : 1;

@@ -34,7 +34,7 @@ static int32_t shape_hop(const nmp_axis *axis, size_t bytes) {
 
 static void shape_panels(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s) {
   const size_t channels = c->out / c->groups, k_groups = s->segments * s->k_groups;
-  const size_t lane = nmp_is_split_words(p) ? nmp_split_words_lane(k_groups) : k_groups * p->k_group;
+  const size_t lane = nmp_is_split_words(p) ? nmp_split_words_lane(k_groups) : k_groups * nmp_gemm_lane(p);
   const size_t vectors = (channels + p->lanes - 1) / p->lanes;
   s->panels = (vectors + 1) / 2;
   s->panel_bytes = sizeof(nmp_gemm_panel) + 2 * p->lanes * lane;

@@ -34,6 +34,11 @@ typedef struct nmp_gemm_shape {
 
 nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p);
 
+/* Bytes of the weights of a lane and a k-group. */
+static inline size_t nmp_gemm_lane(const nmp_gemm_product *p) {
+  return p->bytes ? 2u * p->k_group : p->k_group;
+}
+
 /* Padded rows that are under the windows of some lines. */
 size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines);
 
