@@ -1,19 +1,25 @@
-"""Instructions of one inference at the levels of AArch64, counted under QEMU's user emulation.
+"""Instructions and cycles of one inference on AArch64, ours and the peers', counted under QEMU's user emulation.
 
-Nets are converted from the zoo ($NMP_ZOO, default ../shared/zoo) at two settings: strict (int8 throughout) and 16. The
-interpreter is compiled by aarch64-linux-gnu-gcc with -O3. A plug-in of QEMU (aarch64/count_insns.c) counts. What a run
-takes is the difference between a program with two runs and one with one. The count does not depend on data.
+Nets are those of the zoo ($NMP_ZOO, default ../shared/zoo), int8 throughout or 16 bits, beside the peers' int8 or
+float32. The interpreter is compiled by aarch64-linux-gnu-gcc with -O3, or the compiler of --compiler. The peers are
+LiteRT and ONNX Runtime, from their wheels, with one thread (aarch64_peers.py).
+
+A plug-in of QEMU (aarch64/count_insns.c) counts between marks. What a run takes is the difference between 2 N runs and
+N runs. The count does not depend on data. Cycles are an estimate: llvm-mca's of each of the blocks that have most of
+the instructions, repeated, times how often it ran. It has no caches, and no branch is mispredicted.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import mcu
+from aarch64_cycles import Counts, counts_of
+from aarch64_peers import CPUS, ENGINES, Cpu, Peers
 
 from nmpconv.cli import show
 
@@ -21,52 +27,74 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "aarch64"
 NETS = {**mcu.NETS, "MobileNetV2": "mobilenetv2_100_224_ptqdeq", "SqueezeNet": "squeezenet1.1_227"}
 SETTINGS = ("strict", "16")
-CPUS = {"neondot": "cortex-a76", "neon": "cortex-a72"}
-COMPILER = ("aarch64-linux-gnu-gcc", "-std=c99", "-D_DEFAULT_SOURCE", "-O3", "-DNDEBUG")
+PEER_BITS = {"strict": "int8", "16": "float32"}
+COMPILER = "aarch64-linux-gnu-gcc"
+FLAGS = ("-std=c99", "-D_DEFAULT_SOURCE", "-O3", "-DNDEBUG")
+RUNS = 1  # N: ours take the same number of instructions each time
 
 
-def build() -> tuple[Path, Path]:
+def build(compiler: str) -> tuple[Path, Path]:
     """The program and the plug-in."""
-    objects = OUT / "objects"
+    command = [compiler, *(["--target=aarch64-linux-gnu"] if "clang" in compiler else []), *FLAGS]
+    objects = OUT / f"objects-{Path(compiler).name}"
     objects.mkdir(parents=True, exist_ok=True)
     includes = [f"-I{ROOT / 'interpreter' / folder}" for folder in ("include", "src")]
     sources = sorted((ROOT / "interpreter" / "src").rglob("*.c"))
-    subprocess.run([*COMPILER, *includes, "-c", *sources], cwd=objects, check=True)
-    program, plugin, here = OUT / "run_times", OUT / "count_insns.so", ROOT / "bench" / "aarch64"
+    subprocess.run([*command, *includes, "-c", *sources], cwd=objects, check=True)
+    program, plugin, here = objects / "run_times", OUT / "count_insns.so", ROOT / "bench" / "aarch64"
     linked = [*includes, here / "run_times.c", *(objects / f"{source.stem}.o" for source in sources)]
-    subprocess.run([*COMPILER, "-static", *linked, "-o", program], check=True)
+    subprocess.run([*command, "-static", *linked, "-o", program], check=True)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", here / "count_insns.c", "-o", plugin], check=True)
     return program, plugin
 
 
-def instructions(program: Path, plugin: Path, path: Path, level: str) -> int:
+def ours(program: Path, plugin: Path, path: Path, cpu: Cpu) -> Counts:
     """Of one run of the file."""
-
-    def counted(runs: int) -> int:
-        command = ["qemu-aarch64", "-cpu", CPUS[level], "-plugin", plugin, program, path, level, str(runs)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = re.search(r"^instructions (\d+)$", done.stderr, re.MULTILINE)
-        if done.returncode != 0 or found is None:
-            raise RuntimeError(f"{path.name} at {level}: {done.stderr.strip()}")
-        return int(found[1])
-
-    return counted(2) - counted(1)
+    command = ["qemu-aarch64", "-cpu", cpu.emulated, "-plugin", plugin, program, path, cpu.level, str(RUNS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{path.name} at {cpu.level}: {done.stderr.strip()[-200:]}")
+    return counts_of(done.stderr, RUNS, cpu.scheduled)
 
 
-def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], *, reuse: bool) -> Iterator[list[str]]:
-    program, plugin = build()
-    for net, setting in ((net, setting) for net in nets for setting in settings):
-        path = mcu.converted(zoo, net, NETS[net], setting, OUT, reuse=reuse)
-        yield [net, setting, *(f"{instructions(program, plugin, path, level) / 1e6:.3f}" for level in CPUS)]
+def cell(found: Counts | None) -> str:
+    return "-" if found is None else f"{found.instructions / 1e6:.3f}"
+
+
+def cycles_cell(found: Counts | None) -> str:
+    return "-" if found is None or found.cycles is None else f"{found.cycles / 1e6:.3f}"
 
 
 def main() -> int:
-    args = mcu.parser_of(__doc__, list(NETS), SETTINGS).parse_args()
-    found = []
-    for row in rows(args.zoo, args.nets, args.bits, reuse=args.reuse):
+    parser = mcu.parser_of(__doc__, list(NETS), SETTINGS)
+    parser.add_argument("--cpus", nargs="+", choices=list(CPUS), default=list(CPUS))
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, default=ENGINES, help="peers; none where it is empty")
+    parser.add_argument("--compiler", default=COMPILER, help="gcc for AArch64, or a clang")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="what make bench prepared")
+    parser.add_argument("--peers-python", type=Path, default=ROOT / "build" / "bench-venv" / "bin" / "python")
+    args = parser.parse_args()
+    program, plugin = build(args.compiler)
+    peers = Peers(OUT, plugin, args.zoo, args.folder, args.peers_python, reuse=args.reuse) if args.engines else None
+    found, about = [], {}
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for net in args.nets:
+            for setting in args.bits:
+                path = mcu.converted(args.zoo, net, NETS[net], setting, OUT, reuse=args.reuse)
+                for name in args.cpus:
+                    all_of = {"nmpconv": ours(program, plugin, path, CPUS[name])}
+                    for engine in args.engines if peers else ():
+                        all_of[engine] = peers.counts(engine, net, PEER_BITS[setting], name)
+                    about[f"{net} {setting} {name}"] = {key: vars(value) for key, value in all_of.items() if value}
+                    yield net, setting, name, *map(cell, all_of.values()), *map(cycles_cell, all_of.values())
+
+    for row in rows():
         found.append(row)
         show.say(" ".join(row))
-    show.table(("net", "bits", *(f">{level}, M insn" for level in CPUS)), found)
+    engines = ("nmpconv", *args.engines)
+    names = [*(f">{engine}, M insn" for engine in engines), *(f">{engine}, M cycles" for engine in engines)]
+    show.table(("net", "bits", "cpu", *names), found)
+    (OUT / "results.json").write_text(json.dumps(about, indent=1) + "\n")
     return 0
 
 

@@ -1,6 +1,7 @@
 """peer.py MODEL N: a .tflite or .onnx on an input of zeros, under an emulated Python: once, mark, N times, mark, 2 N
 times, mark (run_times.c does the same). The last line of the output is the engine's version."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -38,10 +39,8 @@ def ort(path: str) -> tuple[str, Callable[[], object]]:
 
 
 def mark() -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.getpgid(MARK)
-    except ProcessLookupError:
-        pass
 
 
 def main(path: str, times: int) -> None:

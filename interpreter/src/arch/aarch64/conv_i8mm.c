@@ -17,7 +17,7 @@ NMP_ISA_BEGIN(NMP_ISA_I8MM)
 #define K_GROUP 8
 #define PIXELS 4 /* of a tile */
 #define LANES 8
-#define PAIRS 4 /* of a block with one vector; of two vectors 3 have room */
+#define PAIRS 4 /* of a block with one vector, half of them with two */
 
 static NMP_INLINE int8x16_t low_halves(int8x16_t a, int8x16_t b) {
   return vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
@@ -41,9 +41,11 @@ static NMP_INLINE void add_k_group(int32x4_t *acc, const int8x16_t *x, const uin
     const int8x16_t first = load_16(w + c * 16), second = load_16(w + (c + 1) * 16);
     NMP_UNROLL for (int r = 0; r < pairs; r++) {
       acc[r * twos + c] = vmmlaq_s32(acc[r * twos + c], x[r], first);
+      KEEP(acc[r * twos + c]);
     }
     NMP_UNROLL for (int r = 0; r < pairs; r++) {
       acc[r * twos + c + 1] = vmmlaq_s32(acc[r * twos + c + 1], x[r], second);
+      KEEP(acc[r * twos + c + 1]);
     }
   }
 }
@@ -81,6 +83,9 @@ static NMP_INLINE void add_segments(int32x4_t *acc, const uint8_t *const *x, con
     NMP_UNROLL for (int r = 0; r < pairs; r++) {
       acc[r * twos + c] = start;
     }
+  }
+  NMP_UNROLL for (int i = 0; i < pairs * twos; i++) {
+    KEEP(acc[i]);
   }
   for (size_t s = 0; s < segment_count; s++) {
     w = add_k_groups(acc, x, segments[s], k_groups, w, pairs, twos);
@@ -122,12 +127,11 @@ static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vecto
 TILES(TILES_4, bytes)
 
 /* 8 channels of a pair of pixels as int16: [4][2 pixels][2 channels] */
-static NMP_INLINE int16x8x2_t words_of(const int32x4_t *sums, const int32_t *shift) {
-  int16x4_t half[4];
-  NMP_UNROLL for (int c = 0; c < 4; c++) {
-    half[c] = vqmovn_s32(vshlq_s32(sums[c], vnegq_s32(twice(shift + 2 * c))));
+static NMP_INLINE void words_of(int16x8_t words[2], const int32x4_t *sums, const int32x4_t *left) {
+  NMP_UNROLL for (int i = 0; i < 2; i++) {
+    const int16x4_t low = vqmovn_s32(vshlq_s32(sums[2 * i], left[2 * i]));
+    words[i] = vqmovn_high_s32(low, vshlq_s32(sums[2 * i + 1], left[2 * i + 1]));
   }
-  return (int16x8x2_t){{vcombine_s16(half[0], half[1]), vcombine_s16(half[2], half[3])}};
 }
 
 /* One pixel's, or the other one's, of pairs of values. */
@@ -139,25 +143,8 @@ static NMP_INLINE int16x8_t odd_pairs(int16x8_t a, int16x8_t b) {
   return vreinterpretq_s16_s32(vuzp2q_s32(vreinterpretq_s32_s16(a), vreinterpretq_s32_s16(b)));
 }
 
-static NMP_INLINE void store_words(uint8_t *first, uint8_t *second, const int32x4_t *sums, const int32_t *shift,
-                                   int16x8_t lo, int16x8_t hi, const int vectors) {
-  NMP_UNROLL for (int v = 0; v < vectors; v++) {
-    const int16x8x2_t words = words_of(sums + 4 * v, shift + 8 * v);
-    const int16x8_t a = vminq_s16(vmaxq_s16(words.val[0], lo), hi), b = vminq_s16(vmaxq_s16(words.val[1], lo), hi);
-    vst1q_s16((int16_t *)(void *)(first + 16 * v), even_pairs(a, b));
-    vst1q_s16((int16_t *)(void *)(second + 16 * v), odd_pairs(a, b));
-  }
-}
-
-/* Bytes of a pair of channels are what uzp moves. */
-static NMP_INLINE void store_bytes(uint8_t *first, uint8_t *second, const int32x4_t *sums, const int32_t *shift,
-                                   int8x16_t lo, int8x16_t hi, const int vectors) {
-  int16x8_t q[2];
-  NMP_UNROLL for (int v = 0; v < vectors; v++) {
-    const int16x8x2_t words = words_of(sums + 4 * v, shift + 8 * v);
-    const int8x16_t bytes = vqmovn_high_s16(vqmovn_s16(words.val[0]), words.val[1]);
-    q[v] = vreinterpretq_s16_s8(vminq_s8(vmaxq_s8(bytes, lo), hi));
-  }
+/* Bytes of pairs of channels of a pair of pixels, which uzp moves as words: q is [8 channels]. */
+static NMP_INLINE void store_bytes(uint8_t *first, uint8_t *second, const int16x8_t *q, const int vectors) {
   const int8x16_t a = vreinterpretq_s8_s16(vuzp1q_s16(q[0], q[vectors - 1]));
   const int8x16_t b = vreinterpretq_s8_s16(vuzp2q_s16(q[0], q[vectors - 1]));
   if (vectors == 2) {
@@ -166,6 +153,37 @@ static NMP_INLINE void store_bytes(uint8_t *first, uint8_t *second, const int32x
   } else {
     vst1_s8((int8_t *)first, vget_low_s8(a));
     vst1_s8((int8_t *)second, vget_low_s8(b));
+  }
+}
+
+static NMP_INLINE void store_all(const nmp_gemm_block *b, uint8_t *const *y, const int32x4_t *acc, const int y_wide,
+                                 const int pairs, const int vectors) {
+  int32_t least = b->lo, most = b->hi;
+  NMP_KEEP("+r", least); /* as vectors they have no place while there are sums */
+  NMP_KEEP("+r", most);
+  const int16x8_t lo = vdupq_n_s16((int16_t)least), hi = vdupq_n_s16((int16_t)most);
+  const int8x16_t lo8 = vdupq_n_s8((int8_t)least), hi8 = vdupq_n_s8((int8_t)most);
+  int16x8_t q[PAIRS * 2];
+  NMP_UNROLL for (int v = 0; v < vectors; v++) {
+    int32x4_t left[4];
+    NMP_UNROLL for (int i = 0; i < 4; i++) {
+      left[i] = vnegq_s32(twice(b->panel->shift + 8 * v + 2 * i));
+    }
+    NMP_UNROLL for (int r = 0; r < pairs; r++) {
+      int16x8_t words[2];
+      words_of(words, acc + (r * vectors + v) * 4, left);
+      if (y_wide) {
+        const int16x8_t w0 = vminq_s16(vmaxq_s16(words[0], lo), hi), w1 = vminq_s16(vmaxq_s16(words[1], lo), hi);
+        vst1q_s16((int16_t *)(void *)(y[0] + (size_t)r * b->y_step + 16 * v), even_pairs(w0, w1));
+        vst1q_s16((int16_t *)(void *)(y[1] + (size_t)r * b->y_step + 16 * v), odd_pairs(w0, w1));
+      } else {
+        const int8x16_t bytes = vqmovn_high_s16(vqmovn_s16(words[0]), words[1]);
+        q[r * vectors + v] = vreinterpretq_s16_s8(vminq_s8(vmaxq_s8(bytes, lo8), hi8));
+      }
+    }
+  }
+  NMP_UNROLL for (int r = 0; r < pairs && !y_wide; r++) {
+    store_bytes(y[0] + (size_t)r * b->y_step, y[1] + (size_t)r * b->y_step, q + r * vectors, vectors);
   }
 }
 
@@ -198,26 +216,20 @@ static NMP_INLINE void bytes_block(const nmp_gemm_block *blocks, const int pairs
     add_segments(acc, x, b.panel, b.segments, b.segment_count, b.k_groups, pairs, twos);
     if (b.channels < (size_t)vectors * LANES) {
       store_some(&b, y, acc, pairs, vectors);
-      continue;
-    }
-    NMP_UNROLL for (int r = 0; r < pairs; r++, y[0] += b.y_step, y[1] += b.y_step) {
-      if (b.y_wide) {
-        store_words(y[0], y[1], acc + r * twos, b.panel->shift, vdupq_n_s16((int16_t)b.lo), vdupq_n_s16((int16_t)b.hi),
-                    vectors);
-      } else {
-        store_bytes(y[0], y[1], acc + r * twos, b.panel->shift, vdupq_n_s8((int8_t)b.lo), vdupq_n_s8((int8_t)b.hi),
-                    vectors);
-      }
+    } else if (b.y_wide) {
+      store_all(&b, y, acc, 1, pairs, vectors);
+    } else {
+      store_all(&b, y, acc, 0, pairs, vectors);
     }
   }
 }
 
 TILES_4(BLOCK, bytes, 1)
-TILES_3(BLOCK, bytes, 2)
+TILES_2(BLOCK, bytes, 2)
 
 static const nmp_gemm_blocks bytes_blocks = {
-    .most = {PAIRS, 3},
-    .functions = {{TILES_4(BLOCK_NAME, bytes, 1)}, {TILES_3(BLOCK_NAME, bytes, 2)}},
+    .most = {PAIRS, 2},
+    .functions = {{TILES_4(BLOCK_NAME, bytes, 1)}, {TILES_2(BLOCK_NAME, bytes, 2)}},
     .runs = 2};
 
 static const nmp_gemm_product int8_product = {

@@ -20,13 +20,6 @@ enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
 
 typedef int32x4_t sum; /* or 2 of int64 */
 
-/* Keeps a sum in its register: GCC moves it about where its type changes. */
-#ifdef __clang__
-#define KEEP(s)
-#else
-#define KEEP(s) NMP_KEEP("+w", s)
-#endif
-
 static NMP_INLINE int16x4_t words(int8x8_t v) {
   return vreinterpret_s16_s8(v);
 }
