@@ -178,7 +178,7 @@ wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpcon
 cross:  ## the interpreter and the binding compiled for Windows and macOS, where nobody runs them yet
 	$(PYTHON) packaging/cross.py --python $(PYTHON) --warnings="$(WARNINGS)"
 
-bench-aarch64: $(VENV)/installed  ## instructions of one inference at the levels of AArch64, under QEMU (ARGS=...)
+bench-aarch64: $(VENV)/installed $(BENCH_VENV)/installed  ## instructions of one inference on AArch64 under QEMU, ours and peers' (ARGS=...)
 	$(BIN)/python bench/aarch64.py $(ARGS)
 
 clean:  ## everything that was built

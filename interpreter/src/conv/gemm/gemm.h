@@ -38,7 +38,7 @@ typedef struct nmp_gemm_panel {
                                              split bytes that fit: of the sum of low parts */
   int8_t scale_shift[NMP_PANEL_CHANNELS]; /* as in the file */
   int32_t fits_int32;
-  int32_t lowest;    /* a weight is the least of its type, if the product asks */
+  int32_t lowest;    /* k-groups 2 i and 2 i + 1 have the least weight of its type in one place, if the product asks */
   int32_t highest;   /* a weight is at least 127.5 * 256, if the product asks */
   int32_t unused[5]; /* so that the weights are aligned */
 } nmp_gemm_panel;

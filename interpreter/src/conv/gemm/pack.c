@@ -28,22 +28,44 @@ int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t cha
   return nmp_fits_int32(first, most);
 }
 
-/* Whether one of n weights is among `least` to `most`. */
-static int pack_has_weight(const nmp_conv *c, size_t first, size_t n, int32_t least, int32_t most) {
+/* Whether one of n words is so high that its high byte is one more than it has room for. */
+static int pack_has_highest(const nmp_conv *c, size_t first, size_t n) {
   int found = 0;
   for (size_t i = first; i < first + n; i++) {
-    const int32_t w = c->w_wide ? ((const int16_t *)c->w)[i] : ((const int8_t *)c->w)[i];
-    found |= w >= least && w <= most;
+    found |= ((const int16_t *)c->w)[i] >= 127 * 256 + 128;
   }
   return found;
 }
 
-static void pack_starts(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t channels,
-                        nmp_gemm_panel *panel) {
+static int pack_is_lowest(const nmp_conv *c, size_t i) {
+  return c->w_wide ? ((const int16_t *)c->w)[i] == INT16_MIN : ((const int8_t *)c->w)[i] == INT8_MIN;
+}
+
+/* Whether two weights of n, in the same place of two k-groups that go together, are the least of their type. */
+static int pack_has_lowest(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t n) {
+  const size_t apart = p->k_group / p->element;
+  int found = 0;
+  for (size_t pair = 0; pair + apart < n; pair += 2 * apart) {
+    for (size_t i = pair; i < pair + apart && i + apart < n; i++) {
+      found |= pack_is_lowest(c, first + i) && pack_is_lowest(c, first + i + apart);
+    }
+  }
+  return found;
+}
+
+static void pack_extremes(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
+                          size_t channels, nmp_gemm_panel *panel) {
+  for (size_t i = 0; i < channels * s->segments; i++) {
+    panel->lowest |= pack_has_lowest(c, p, first * c->k + i * s->per_segment, s->per_segment);
+  }
+  panel->highest = c->w_wide && pack_has_highest(c, first * c->k, channels * c->k);
+}
+
+static void pack_starts(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
+                        size_t channels, nmp_gemm_panel *panel) {
   memset(panel, 0, sizeof(*panel));
   if (p->extremes) {
-    panel->lowest = pack_has_weight(c, first * c->k, channels * c->k, INT16_MIN, c->w_wide ? INT16_MIN : INT8_MIN);
-    panel->highest = c->w_wide && pack_has_weight(c, first * c->k, channels * c->k, 127 * 256 + 128, INT16_MAX);
+    pack_extremes(c, p, s, first, channels, panel);
   }
   panel->fits_int32 = 1;
   for (size_t i = 0; i < channels; i++) {
@@ -127,7 +149,7 @@ static void pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_g
     nmp_split_words_pack(c, first, channels, vectors * p->lanes, panel);
     return;
   }
-  pack_starts(c, p, first, channels, panel);
+  pack_starts(c, p, s, first, channels, panel);
   if (channels < vectors * p->lanes || s->per_segment * p->element % p->k_group != 0) {
     memset(to, 0, s->segments * s->k_groups * step);
   }
