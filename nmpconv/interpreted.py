@@ -6,7 +6,7 @@ about a millisecond: what is less work is left to the reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,11 +23,6 @@ from nmpconv.run import runtime
 
 LEAST = 5 * 10**6  # multiply-accumulates and results that are worth a net
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
-
-
-def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = ()) -> Arrays:
-    """As `graph.reference.run`."""
-    return reference.run(graph, feeds, keep, step)
 
 
 def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
