@@ -6,7 +6,7 @@ about a millisecond: what is less work is left to the reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,11 +25,6 @@ LEAST = 5 * 10**6  # multiply-accumulates and results that are worth a net
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 
-def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = ()) -> Arrays:
-    """As `graph.reference.run`."""
-    return reference.run(graph, feeds, keep, step)
-
-
 def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
     """Real values of these activations for each sample: integer arrays of the graph's inputs by name."""
     data = to_bytes(plan_memory.run(graph), {})
@@ -39,7 +34,8 @@ def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Se
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         return [infer(net, samples[i], [places[name] for name in names])[1] for i in some]
 
-    parts = each(run_some, [part for part in np.array_split(np.arange(len(samples)), PARTS) if len(part)])
+    work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
+    parts = each(run_some, np.array_split(np.arange(len(samples)), PARTS if work > MUCH else 1))
     return [found for part in parts for found in part]
 
 
@@ -48,7 +44,7 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     active = list(dict.fromkeys(name for name in node.inputs if not graph[name].is_const))
     samples = env[active[0]].size // graph[active[0]].size if active else 0
     outputs = graph.outs(node)
-    work = OPS[node.op].macs(node.params, graph.ins(node), outputs) + sum(value.size for value in outputs)
+    work = _work(graph, node)
     if samples * work < LEAST:
         return reference.step(graph, node, env)
     data = to_bytes(plan_memory.run(_alone(graph, node, active)), {})
@@ -66,6 +62,12 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
         value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
         for value, array in zip(outputs, made, strict=True)
     }
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """Multiply-accumulates and results."""
+    outputs = graph.outs(node)
+    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + sum(value.size for value in outputs)
 
 
 def _alone(graph: Graph, node: Node, active: list[str]) -> Graph:
