@@ -100,7 +100,13 @@ class OutputError(NmpError):
 
 
 class ModelError(NmpError):
+    """status: the name that nmp.h has for the rule which the file breaks; '' for rules that only this program has."""
+
     code = ExitCode.MODEL
+
+    def __init__(self, message: str, *, status: str = "", **about: str) -> None:
+        super().__init__(message, **about)
+        self.status = status
 
 
 class DeviceError(NmpError):

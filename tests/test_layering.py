@@ -42,7 +42,7 @@ PARTS: dict[str, set[str]] = {
     "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
     "passes/quantize": {"calib", "errors", "fixed", "graph", "ir", "ops", "passes"},
     "passes/memory": {"errors", "ir", "ops"},
-    "file": {"errors", "files", "ir", "ops"},
+    "file": {"errors", "files", "fixed", "ir", "ops"},
     "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress", "streams"},
     "beside": {"calib", "errors", "fixed", "run"},

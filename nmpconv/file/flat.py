@@ -57,13 +57,13 @@ def seal(file: bytes) -> bytes:
 def unpack(file: bytes | memoryview) -> Table:
     """The root table of a file, every field present, absent tables and strings None.
 
-    Raises ModelError for a wrong identifier, major version or checksum, and for anything out of bounds.
+    Raises ModelError, with a status, for a wrong identifier, major version or checksum, and for anything out of bounds.
     """
     view = memoryview(file)
     if len(view) < 8 or bytes(view[4:8]) != IDENTIFIER:
-        raise ModelError("this is not a .nmp file: it does not have the identifier NMP1")
+        raise ModelError("this is not a .nmp file: it does not have the identifier NMP1", status="NMP_E_NOT_NMP")
     if len(view) > BYTES_MAX:
-        raise ModelError(f"the file has {len(view)} bytes, {BYTES_MAX} are allowed")
+        raise ModelError(f"the file has {len(view)} bytes, {BYTES_MAX} are allowed", status="NMP_E_LIMIT")
     walk = _Walk(view)
     at = walk.follow(0)
     slots = walk.frame(ROOT, at)
@@ -72,9 +72,10 @@ def unpack(file: bytes | memoryview) -> Table:
         raise ModelError(
             f"the file has format version {major}.{minor}, this program reads {VERSION[0]}.x",
             hint="convert the model again, or use a matching nmpconv",
+            status="NMP_E_VERSION",
         )
     if _CHECKSUM.slot not in slots or _crc(view, slots[_CHECKSUM.slot]) != walk.scalar("uint", slots[_CHECKSUM.slot]):
-        raise ModelError("the checksum differs: the file is damaged or truncated")
+        raise ModelError("the checksum differs: the file is damaged or truncated", status="NMP_E_CHECKSUM")
     return walk.table(ROOT, at)
 
 
@@ -166,6 +167,10 @@ def _widths(f: Field) -> list[tuple[int, int]]:
 _FIELDS = {name: [(f, _widths(f)) for f in fields] for name, fields in TABLES.items()}
 
 
+def _damaged(what: str) -> ModelError:
+    return ModelError(f"the structure is damaged: {what}", status="NMP_E_STRUCTURE")
+
+
 class _Walk:
     """Reads with a check before every step; the twin of interpreter/src/fb.c, which states the rules."""
 
@@ -174,7 +179,7 @@ class _Walk:
         self.budget = len(view) // 8
 
     def fail(self, what: str, at: int) -> ModelError:
-        return ModelError(f"the structure is damaged: {what} at byte {at} of {len(self.view)} is out of bounds")
+        return _damaged(f"{what} at byte {at} of {len(self.view)} is out of bounds")
 
     def spend(self, what: str, at: int) -> None:
         if self.budget == 0:
@@ -216,7 +221,7 @@ class _Walk:
                         raise self.fail(f"{name}.{f.name}", at)
                     slots[slot] = at + offset
             if f.required and f.slot not in slots:
-                raise ModelError(f"the structure is damaged: {name} at byte {at} has no {f.name}")
+                raise _damaged(f"{name} at byte {at} has no {f.name}")
         return slots
 
     def table(self, name: str, at: int) -> Table:
@@ -241,7 +246,7 @@ class _Walk:
         """A member that this schema does not know is given by its number and an empty table."""
         member = self.scalar("ubyte", slots[f.slot - 1]) if f.slot - 1 in slots else 0
         if (member != 0) != (f.slot in slots):
-            raise ModelError(f"the structure is damaged: {f.name} and its type do not agree")
+            raise _damaged(f"{f.name} and its type do not agree")
         if member == 0:
             return None
         to = self.follow(slots[f.slot])

@@ -1,6 +1,6 @@
 """A .nmp file as tidy data, without the interpreter: what `inspect` shows and what feeds and labels need.
 
-Checks identifier, version, checksum and structure; whether the ops can run is for the interpreter to say.
+A file is verified first, as the interpreter does (`flat`, `meaning`); then what only people and programs read.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmpconv.errors import ModelError
-from nmpconv.file._schema import ENUMS, OP_TABLES, TABLES
+from nmpconv.file import meaning
+from nmpconv.file._schema import ENUMS, TABLES
 from nmpconv.file.flat import Table, unpack
 from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
 _DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
 _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
-_KINDS = {table: op for op, table in OP_TABLES.items()}
 
 
 @dataclass(frozen=True)
@@ -114,25 +114,44 @@ class Model:
 
 
 def read(source: Path | str | bytes | memoryview) -> Model:
-    """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused)."""
+    """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused).
+
+    Ops of a later version are shown as they are.
+    """
     data = source if isinstance(source, bytes | memoryview) else read_file(source)
     try:
-        return _model(unpack(data), len(data))
+        root = unpack(data)
+        meaning.verify(root, data, unknown=True)
+        return _model(root, len(data))
     except ModelError as error:
         if data is source:
             raise
-        raise ModelError(error.message, where=str(source), hint=error.hint) from error
+        raise ModelError(error.message, where=str(source), hint=error.hint, status=error.status) from error
+
+
+class Names(NamedTuple):
+    """Of a file that is refused. ops: names and kinds."""
+
+    tensors: list[str]
+    ops: list[tuple[str, str]]
+
+
+def names(data: bytes | memoryview) -> Names:
+    """Raises ModelError where the structure is damaged."""
+    root = unpack(data)
+    ops = [(table["name"], meaning.KINDS.get(table["params"][0], table["params"][0])) for table in root["ops"]]
+    return Names([table["name"] for table in root["tensors"]], ops)
 
 
 def _model(root: Table, file_bytes: int) -> Model:
     tensors = tuple(_tensor(table) for table in root["tensors"])
     inputs, outputs = (tuple(_port(table, tensors) for table in root[side]) for side in ("inputs", "outputs"))
-    _check_states(inputs, outputs, tensors)
+    _check_origins(inputs, outputs, tensors)
     return Model(
         version=(root["major"], root["minor"]),
         name=root["name"] or "",
         tensors=tensors,
-        ops=tuple(_op(table, len(tensors)) for table in root["ops"]),
+        ops=tuple(map(_op, root["ops"])),
         inputs=inputs,
         outputs=outputs,
         arena_bytes=root["arena_bytes"],
@@ -148,16 +167,8 @@ def _model(root: Table, file_bytes: int) -> Model:
 
 def _tensor(table: Table) -> Tensor:
     name, shape = table["name"], _ints(table["shape"])
-    dtype = _DTYPES.get(table["dtype"])
-    if dtype is None or any(dim < 1 for dim in shape):
-        raise ModelError(f"tensor {name!r} has dtype {table['dtype']} and shape {list(shape)}")
-    data = table["data"]
+    dtype, data = _DTYPES[table["dtype"]], table["data"]
     if data is not None:
-        wanted = np.dtype(dtype).itemsize
-        for dim in shape:
-            wanted *= dim
-        if wanted != data.nbytes:
-            raise ModelError(f"tensor {name!r} has {data.nbytes} bytes of data, its shape needs {wanted}")
         data = data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
     method = _METHODS.get(table["method"], "none")
     return Tensor(
@@ -177,19 +188,17 @@ def _tensor(table: Table) -> Tensor:
     )
 
 
-def _op(table: Table, tensors: int) -> Op:
+def _op(table: Table) -> Op:
     member, fields = table["params"]
     inputs, outputs = _ints(table["inputs"]), _ints(table["outputs"])
-    for index in inputs + outputs:
-        _check_index(index, tensors, table["name"])
     lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
     params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
-    return Op(_KINDS.get(member, member), table["name"], inputs, outputs, params, table["macs"], table["live_end"])
+    kind = meaning.KINDS.get(member, member)
+    return Op(kind, table["name"], inputs, outputs, params, table["macs"], table["live_end"])
 
 
 def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
     name, shape = table["name"], _ints(table["source_shape"])
-    _check_index(table["tensor"], len(tensors), name)
     size = prod(tensors[table["tensor"]].shape)
     if shape and (min(shape) < 1 or prod(shape) != size):
         raise ModelError(f"port {name!r} has the source shape {list(shape)}, its tensor has {size} elements")
@@ -199,23 +208,13 @@ def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
     return Port(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"])
 
 
-def _check_states(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
-    """States and their outputs have one shape and one grid."""
-    for port in outputs:
-        if port.state is not None:
-            raise ModelError(f"output {port.name!r} has a state, {port.state}; only inputs have one")
+def _check_origins(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
+    """States and their outputs have one."""
     for port in inputs:
-        if port.state is None:
-            continue
-        if not 0 <= port.state < len(outputs):
-            raise ModelError(f"input {port.name!r} takes over output {port.state}, there are {len(outputs)}")
-        to, of = tensors[port.tensor], tensors[outputs[port.state].tensor]
-        for key in ("shape", "dtype", "exponents", "origin"):
-            found, wanted = getattr(of, key), getattr(to, key)
-            if found != wanted:
-                raise ModelError(f"state {port.name!r} has the {key} {wanted}, its output {of.name!r} has {found}")
-        if not to.clip_min <= port.start <= to.clip_max:
-            raise ModelError(f"state {port.name!r} starts at {port.start}, not in [{to.clip_min}, {to.clip_max}]")
+        if port.state is not None:
+            to, of = tensors[port.tensor], tensors[outputs[port.state].tensor]
+            if to.origin != of.origin:
+                raise ModelError(f"state {port.name!r} has the origin {to.origin}, its output {of.name!r} {of.origin}")
 
 
 def _preprocess(table: Table, port: str, channels: tuple[int, ...]) -> Preprocess:
@@ -236,11 +235,6 @@ def _preprocess(table: Table, port: str, channels: tuple[int, ...]) -> Preproces
     if wrong := [key for key, is_right in right.items() if not is_right]:
         raise ModelError(f"port {port!r} has a preprocessing with {wrong[0]} {getattr(found, wrong[0])!r}")
     return found
-
-
-def _check_index(index: int, tensors: int, where: str) -> None:
-    if not 0 <= index < tensors:
-        raise ModelError(f"{where!r} refers to tensor {index}, there are {tensors}")
 
 
 def _ints(vector: np.ndarray | None) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ class Aligned(Op):
 
     clamps = True
     in_place = True
+    operands = 2
     kind: ClassVar[str]
     combine: ClassVar[np.ufunc]
     elementwise = True

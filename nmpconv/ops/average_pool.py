@@ -15,8 +15,8 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border, Bounds, Limit, Origins, hull
-from nmpconv.ops.window import bordered, is_padded, padded, pool_out, sees_pixels, tap
+from nmpconv.ops.traits import Border, Bounds, Limit, Origins, Rule, hull
+from nmpconv.ops.window import bordered, is_padded, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -87,6 +87,12 @@ class AveragePool(Op):
             count_include_pad=int(p.count_include_pad),
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
+
+    def rules(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        return pool_rules(params, inputs[0])
+
+    def work(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> int:
+        return pool_work(params, inputs[0], output)
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent

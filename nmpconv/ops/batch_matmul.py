@@ -19,7 +19,8 @@ from nmpconv.ops.accumulate import K_MAX, check_products, exact_type, magnitude
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, product_limits, same_rank
+from nmpconv.ops.rules import alike
+from nmpconv.ops.traits import Limit, Rule, product_limits, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -37,12 +38,22 @@ class BatchMatmul(Op):
     name = "batch_matmul"
     Params = BatchMatmulParams
     clamps = True
+    operands = 2
     restrictions = f"sums of at most {K_MAX} products"
 
     def infer(self, params: BatchMatmulParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         a, b = (x.shape for x in inputs)
         check_products(a[-1])
         return [(*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-2])]
+
+    def rules(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        a, b = (x.shape for x in inputs)
+        yield alike((a, b))
+        yield "there is no matrix", len(a) >= 2
+        yield f"sums of {a[-1]} and {b[-1]} products", a[-1] == b[-1]
+
+    def work(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> int:
+        return output.size * inputs[0].shape[-1]
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return product_limits(node, graph)

@@ -28,6 +28,7 @@ class Compare(Op):
 
     Params = AlignedParams
     in_place = True
+    operands = 2
     exponents = (SHIFT_MIN, 0)
     kind: ClassVar[str]
     holds: ClassVar[np.ufunc]

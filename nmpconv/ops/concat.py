@@ -13,7 +13,8 @@ from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
-from nmpconv.ops.traits import channels_of
+from nmpconv.ops.rules import alike
+from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -33,6 +34,7 @@ class Concat(Op):
     monotone = True
     head = True
     joins = True
+    operands = None
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """What is empty adds nothing."""
@@ -49,6 +51,12 @@ class Concat(Op):
         shape = list(inputs[0].shape)
         shape[params.axis] = sum(x.shape[params.axis] for x in inputs)
         return [tuple(shape)]
+
+    def rules(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        shapes = [x.shape for x in inputs]
+        yield alike(shapes)
+        sides = {shape[: params.axis] + shape[params.axis + 1 :] for shape in shapes}
+        yield f"inputs differ beside axis {params.axis}", len(sides) == 1
 
     def keeps_batch(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> bool:
         """A constant is there once, not once for each sample."""

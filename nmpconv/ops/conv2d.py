@@ -27,7 +27,8 @@ from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.overlap import Lines
-from nmpconv.ops.traits import Border, computed, unfit
+from nmpconv.ops.rules import rank
+from nmpconv.ops.traits import Border, Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import bordered, is_padded, plane_out
 
@@ -55,6 +56,7 @@ class Conv2D(Weighted):
     restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Conv", "BatchNormalization")
     border = 3
+    constants = (2, 3)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """A BatchNormalization becomes a depthwise 1x1 convolution; statistics are constants in inference."""
@@ -84,6 +86,12 @@ class Conv2D(Weighted):
         check_products(kh * kw * i)
         oh, ow = plane_out(params, inputs[0].shape, (kh, kw))
         return [(inputs[0].shape[0], oh, ow, o)]
+
+    def rules(self, params: Conv2DParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield rank(inputs[0], 4)
+        yield rank(inputs[1], 4)
+        yield f"{params.groups} groups", params.groups >= 1
+        yield from super().rules(params, inputs, output)
 
     def misfit(self, params: Conv2DParams, inputs: Sequence[Value]) -> str:
         shapes, groups = [x.shape for x in inputs], params.groups

@@ -28,7 +28,8 @@ from nmpconv.ops.accumulate import (
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Origins, computed, unfit
+from nmpconv.ops.rules import rank
+from nmpconv.ops.traits import Origins, Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import is_padded, plane_out
 
@@ -90,6 +91,12 @@ class ConvTranspose(Weighted):
         plane_out(params, (n, h, w, 1), (1, 1))  # strides that the format does not hold
         sparse = (n, (h - 1) * params.stride_h + 1, (w - 1) * params.stride_w + 1, 1)
         return [(n, *plane_out(replace(params, stride_h=1, stride_w=1), sparse, (kh, kw)), o)]
+
+    def rules(self, params: ConvTransposeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield rank(inputs[0], 4)
+        yield rank(inputs[1], 4)
+        yield f"{params.groups} groups", params.groups >= 1
+        yield from super().rules(params, inputs, output)
 
     def misfit(self, params: ConvTransposeParams, inputs: Sequence[Value]) -> str:
         shapes, groups = [x.shape for x in inputs], params.groups

@@ -59,6 +59,9 @@ class CumSum(Op):
             raise Unsupported(f"an axis of {shape[params.axis]}", hint=f"at most {AXIS_MAX}")
         return [shape]
 
+    def work(self, params: CumSumParams, inputs: Sequence[Value], output: Value) -> int:
+        return inputs[0].size * 4
+
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
         yield Limit(y - x, SHIFT_MIN, SHIFT_MAX, below=node.outputs, above=node.inputs)

@@ -32,6 +32,7 @@ class Divide(Op):
     Params = DivideParams
     clamps = True
     in_place = True
+    operands = 2
     restrictions = "a divisor of 0 gives the end of the range, and 0 / 0 is 0"
     onnx = ("Div",)
     elementwise = True
@@ -50,6 +51,9 @@ class Divide(Op):
 
     def infer(self, params: DivideParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
+
+    def work(self, params: DivideParams, inputs: Sequence[Value], output: Value) -> int:
+        return output.size * 8
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         a, b = exponents_of(graph, node)

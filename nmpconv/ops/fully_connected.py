@@ -30,7 +30,8 @@ from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction, reduced_axes
-from nmpconv.ops.traits import computed, unfit
+from nmpconv.ops.rules import rank
+from nmpconv.ops.traits import Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class FullyConnected(Weighted):
         o, k = inputs[1].shape
         check_products(k)
         return [(*inputs[0].shape[:-1], o)]
+
+    def rules(self, params: FullyConnectedParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield rank(inputs[1], 2)
+        yield from super().rules(params, inputs, output)
 
     def misfit(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> str:
         shapes = [x.shape for x in inputs]

@@ -19,7 +19,7 @@ from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import Bounds, Limit, channels_of, exponents_of, unfit
+from nmpconv.ops.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -60,6 +60,7 @@ class GridSample(Op):
     clamps = True
     head = True
     places = 1
+    operands = 2
     restrictions = "[N,C,H,W]; linear and nearest"
     onnx = ("GridSample",)
 
@@ -87,6 +88,12 @@ class GridSample(Op):
         shapes = [v.shape for v in inputs]
         fits = len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) == 4
         return "" if fits and shapes[0][0] == shapes[1][0] and shapes[1][3] == 2 else unfit(self.name, inputs)
+
+    def rules(self, params: GridSampleParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield f"padding {params.padding}", 0 <= params.padding < len(PADDINGS)
+
+    def work(self, params: GridSampleParams, inputs: Sequence[Value], output: Value) -> int:
+        return output.size * 4 + inputs[1].size * 16
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         y, (x, g) = quant_of(graph[node.outputs[0]]).exponent, exponents_of(graph, node)

@@ -21,7 +21,8 @@ from nmpconv.ops.function import COMBINE, FUNCTIONS, Step, evaluate
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import ANY, Bounds, Limit, Origins
+from nmpconv.ops.rules import vector, within
+from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -134,6 +135,7 @@ class Lookup(Op):
     Params = LookupParams
     float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y", "finest")
     in_place = True
+    constants = (1, 1)
     onnx = (*_OF_ONNX, "PRelu", "Pow", "Mod")
     elementwise = True
 
@@ -161,6 +163,15 @@ class Lookup(Op):
 
     def infer(self, params: LookupParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [inputs[0].shape]
+
+    def rules(self, params: LookupParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        (x, table), y = inputs, quant_of(output)
+        if x.dtype == "int8":
+            yield vector(table, 256, y.bits, y.exponent)
+            yield within(table.data, y.lo, y.hi)
+        else:
+            yield f"a table of {table.size}", table.size in {2**bits + 1 for bits in range(COARSEST, EXACT + 1)}
+            yield vector(table, table.size, 32, y.exponent - TABLE_BITS)
 
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 1 - bits if node.params.last in UNIT_RANGE else None

@@ -19,7 +19,8 @@ from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit
+from nmpconv.ops.rules import vector, within
+from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -50,6 +51,7 @@ class Lrn(Op):
     Params = LrnParams
     float_only = ("alpha", "beta", "bias")
     clamps = True
+    constants = (1, 1)
     restrictions = f"alpha and beta > 0, bias >= 0, at most {SIZE_MAX} channels of a sum"
     onnx = ("LRN",)
 
@@ -68,9 +70,27 @@ class Lrn(Op):
             raise Unsupported(f"a sum of {params.size} channels", hint=f"1 to {SIZE_MAX}")
         return [inputs[0].shape]
 
+    def rules(self, params: LrnParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        p, (x, table) = params, inputs
+        yield "there are no channels", len(x.shape) >= 1
+        yield f"a sum of {p.size} channels", 1 <= p.size <= SIZE_MAX
+        most = BASE_BITS - 1 - sum_bits(p.size, quant_of(x).bits)
+        yield f"squares shifted by {p.shift}, [{-SHIFT_MAX}, {most}] is allowed", -SHIFT_MAX <= p.shift <= most
+        yield f"an offset of {p.offset} * 2^{p.offset_shift}", p.offset >= 1 and 0 <= p.offset_shift <= BASE_BITS - 31
+        yield vector(table, PIECES + 1 + 2 * POWERS, 32, 0)
+        assert table.data is not None
+        parts = np.split(table.data, [PIECES + 1, PIECES + 1 + POWERS])
+        for part, high in zip(parts, (1 << 30, INT_MAX[32], SHIFT_MAX), strict=True):
+            yield within(part, 0, high)
+
+    def work(self, params: LrnParams, inputs: Sequence[Value], output: Value) -> int:
+        return inputs[0].size * (48 + params.size)
+
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
-        """The bias in the units of the squares stays below 2^120."""
+        """The bias in the units of the squares stays below 2^120; an integer node has both in its parameters."""
         p = node.params
+        if len(node.inputs) > 1:
+            return
         least = math.ceil((math.log2(p.size / p.alpha * max(p.bias, 1.0)) - 120) / 2)
         yield Limit(quant_of(graph[node.inputs[0]]).exponent, least, math.inf, below=node.inputs[:1])
 

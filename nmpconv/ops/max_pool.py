@@ -17,8 +17,8 @@ from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.pad import LOWEST
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border
-from nmpconv.ops.window import bordered, padded, pool_out, sees_pixels, tap
+from nmpconv.ops.traits import Border, Rule
+from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -65,6 +65,12 @@ class MaxPool(Op):
 
     def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [pool_out(params, inputs[0].shape)]
+
+    def rules(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        return pool_rules(params, inputs[0])
+
+    def work(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> int:
+        return pool_work(params, inputs[0], output)
 
     def by_channel(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> bool:
         return True

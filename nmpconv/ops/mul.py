@@ -31,6 +31,7 @@ class Mul(Op):
     Params = MulParams
     clamps = True
     in_place = True
+    operands = 2
     onnx = ("Mul", "Neg")
     elementwise = True
     joins = True

@@ -19,7 +19,8 @@ from nmpconv.fixed import EXPONENT_MIN, INT_MAX, INT_MIN, SHIFT_MAX, quantize, r
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, computed, unfit
+from nmpconv.ops.rules import within
+from nmpconv.ops.traits import Limit, Rule, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -48,6 +49,7 @@ class Normalize(Op):
     float_only = ("eps",)
     clamps = True
     in_place = True
+    constants = (2, 2)
     restrictions = f"groups of at most {COUNT_MAX} elements"
     onnx = ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization")
 
@@ -96,6 +98,22 @@ class Normalize(Op):
         fits = len(shapes) == 3 and shapes[1] == shapes[2] and len(shapes[0]) == len(shapes[1])
         fits = fits and all(n in (1, size) for n, size in zip(shapes[1], shapes[0], strict=True))
         return computed(inputs) if fits else unfit(self.name, inputs)
+
+    def rules(self, params: NormalizeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        p, (x, scale, bias), y = params, inputs, quant_of(output)
+        yield f"axes {p.axes}", p.axes == tuple(sorted({axis for axis in p.axes if 0 <= axis < len(x.shape)}))
+        yield f"epsilon {p.epsilon} * 2^{p.epsilon_shift}", p.epsilon >= 1 and 0 <= p.epsilon_shift <= MANTISSA_BITS
+        for value in (scale, bias):
+            quant = quant_of(value)
+            yield "scale or bias is no int32 with one exponent", (quant.bits, len(quant.exponents)) == (32, 1)
+        yield "the bias has another grid than the output", quant_of(bias).exponent == y.exponent - FRACTION_BITS
+        yield "scale is no constant", scale.is_const
+        most = (1 << (WEIGHT_BITS - 1)) - 1
+        yield within(scale.data, -most, most)
+
+    def work(self, params: NormalizeParams, inputs: Sequence[Value], output: Value) -> int:
+        x = inputs[0]
+        return x.size * 16 + x.size // prod(x.shape[axis] for axis in params.axes) * 128
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         """eps in the units of the variance is below the largest variance of the type; scale has a legal shift."""

@@ -16,7 +16,7 @@ import numpy as np
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.overlap import Lines
-from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, channels_of, hull
+from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -50,6 +50,8 @@ class Op:
     exponents: least and largest legal exponent of the output.
     axis_max:  the most elements along the axis of the parameters; None: any number, or there is no such axis.
     in_place: the output may lie exactly on the first input when both have the same number of bytes.
+    operands: how many inputs are int8 or int16 with one exponent, computed or not; None: all, which are one or more.
+    constants: the least and the most constants behind them, once the node is integer.
     onnx:     the ONNX op types that `lower` turns into this op.
 
     Traits, which passes ask for instead of naming ops:
@@ -71,6 +73,8 @@ class Op:
     exponents: ClassVar[tuple[int, int]] = (EXPONENT_MIN, EXPONENT_MAX)
     axis_max: ClassVar[int | None] = None
     in_place: ClassVar[bool] = False
+    operands: ClassVar[int | None] = 1
+    constants: ClassVar[tuple[int, int]] = (0, 0)
     restrictions: ClassVar[str] = ""
     elementwise: ClassVar[bool] = False
     joins: ClassVar[bool] = False
@@ -128,6 +132,16 @@ class Op:
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         """What the kernels rely on besides `exponents`; limits of constants that have no grid yet are left out."""
         return iter(())
+
+    def rules(self, params: Any, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        """What a file may have besides what `ops.rules` makes of the traits, `infer`, `misfit` and `limits`, which rely
+        on these. Each rule may rely on those before it. Inputs and output are integer and right for themselves.
+        """
+        return iter(())
+
+    def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
+        """A bound of the steps of a run (FORMAT.md)."""
+        return output.size + sum(x.size for x in inputs[:4])
 
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
         """Whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""

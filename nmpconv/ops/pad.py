@@ -15,7 +15,7 @@ from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
-from nmpconv.ops.traits import channels_of, computed, unfit
+from nmpconv.ops.traits import Rule, channels_of, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -37,6 +37,7 @@ class Pad(Op):
     onnx = ("Pad",)
     monotone = True
     border = 1
+    constants = (1, 1)
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers.
@@ -80,6 +81,10 @@ class Pad(Op):
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         pads = params.pads
         return [tuple(d + pads[2 * i] + pads[2 * i + 1] for i, d in enumerate(inputs[0].shape))]
+
+    def rules(self, params: PadParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield f"{len(params.pads)} pads", len(params.pads) == 2 * len(inputs[0].shape)
+        yield f"pads {params.pads}", min(params.pads, default=0) >= 0
 
     def misfit(self, params: PadParams, inputs: Sequence[Value]) -> str:
         fits = len(inputs) == 2 and inputs[1].shape == (1,)

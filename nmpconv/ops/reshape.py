@@ -15,7 +15,7 @@ from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, by, fed, grid, single
 from nmpconv.ops.compare import opposite
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
-from nmpconv.ops.traits import channels_of
+from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -49,6 +49,9 @@ class Reshape(Op):
 
     def infer(self, params: ReshapeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.shape]
+
+    def rules(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield f"{inputs[0].size} elements become {output.size}", inputs[0].size == output.size
 
     def by_channel(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> bool:
         return inputs[0].shape[-1:] == output.shape[-1:]

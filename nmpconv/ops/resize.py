@@ -16,7 +16,8 @@ from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather import take
 from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, rounded, table
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, Origins
+from nmpconv.ops.rules import rank
+from nmpconv.ops.traits import Limit, Origins, Rule
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -87,6 +88,20 @@ class Resize(Op):
             if largest > SUM_MAX:
                 raise Unsupported(f"weights of {largest * 2.0**-WEIGHT_BITS:g} in all", hint="at most 2")
         return [(n, len(params.rows), len(params.columns), c)]
+
+    def rules(self, params: ResizeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        p, (x,) = params, inputs
+        yield rank(x, 4)
+        for size, taps, first, weights in (
+            (x.shape[1], p.taps_h, p.rows, p.row_weights),
+            (x.shape[2], p.taps_w, p.columns, p.column_weights),
+        ):
+            yield f"{taps} taps of {size}", 1 <= taps <= size
+            yield f"{len(weights)} weights for {len(first)} pixels", len(weights) == len(first) * taps > 0
+            yield "a pixel outside", 0 <= min(first) <= max(first) <= size - taps
+
+    def work(self, params: ResizeParams, inputs: Sequence[Value], output: Value) -> int:
+        return self.macs(params, inputs, [output])
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent

@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
-from nmpconv.ops.traits import channels_of
+from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -49,6 +49,14 @@ class Slice(Op):
 
     def infer(self, params: SliceParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.sizes]
+
+    def rules(self, params: SliceParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        p, shape = params, inputs[0].shape
+        lists = p.starts, p.steps, p.sizes
+        yield f"{[len(field) for field in lists]} numbers", {len(field) for field in lists} == {len(shape)}
+        for dim, start, step, size in zip(shape, *lists, strict=True):
+            yield "a step of 0", step != 0
+            yield f"from {start} by {step}, {size} of {dim}", 0 <= start < dim and 0 <= start + (size - 1) * step < dim
 
     def keeps_batch(self, params: SliceParams, inputs: Sequence[Value], output: Value) -> bool:
         return params.steps[0] == 1

@@ -20,7 +20,8 @@ from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds
+from nmpconv.ops.rules import vector, within
+from nmpconv.ops.traits import Bounds, Rule
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -44,6 +45,7 @@ class Softmax(Op):
     exponents = (-16, 0)
     axis_max = AXIS_MAX
     head = True
+    constants = (1, 1)
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("Softmax", "LogSoftmax")
 
@@ -64,6 +66,16 @@ class Softmax(Op):
         if shape[params.axis] > AXIS_MAX:
             raise Unsupported(f"an axis of {shape[params.axis]}", hint=f"at most {AXIS_MAX}")
         return [shape]
+
+    def rules(self, params: SoftmaxParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        x, table = inputs
+        yield vector(table, 256 if x.dtype == "int8" else 512, 32, -EXP_BITS)
+        yield within(table.data, 0, 1 << EXP_BITS)
+        assert table.data is not None
+        yield "an exponential of 0 is not 1", bool((table.data[::256] == 1 << EXP_BITS).all())
+
+    def work(self, params: SoftmaxParams, inputs: Sequence[Value], output: Value) -> int:
+        return inputs[0].size * 16
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return 0.0, 1.0

@@ -19,6 +19,10 @@ Bounds = tuple[float, float]
 ANY: Bounds = (-math.inf, math.inf)
 
 
+Rule = tuple[str, bool]
+"""What is told where the rule does not hold, and whether it holds."""
+
+
 class Origins(Enum):
     """Which origins the operands and the result of an op can have (`ir.Value.origin`); constants have none."""
 

@@ -12,6 +12,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.traits import Rule
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -46,6 +47,9 @@ class Transpose(Op):
 
     def infer(self, params: TransposeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [tuple(inputs[0].shape[p] for p in params.perm)]
+
+    def rules(self, params: TransposeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        yield f"perm {params.perm}", sorted(params.perm) == list(range(len(inputs[0].shape)))
 
     def keeps_batch(self, params: TransposeParams, inputs: Sequence[Value], output: Value) -> bool:
         return params.perm[0] == 0

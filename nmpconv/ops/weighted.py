@@ -10,8 +10,8 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.effort import Axis, Sums
-from nmpconv.ops.op import Op, with_constants
-from nmpconv.ops.traits import Limit, Origins, weighted_limits
+from nmpconv.ops.op import Op, quant_of, with_constants
+from nmpconv.ops.traits import Limit, Origins, Rule, weighted_limits
 
 
 class Weighted(Op):
@@ -23,6 +23,18 @@ class Weighted(Op):
 
     clamps = True
     spreads: ClassVar[bool] = False
+    constants = (2, 2)
+
+    def rules(self, params: Any, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        weights, bias = map(quant_of, inputs[1:3])
+        yield (
+            "weights are no int8 or int16, or have exponents along another axis than the first",
+            (weights.bits < 32 and weights.axis in (None, 0)),
+        )
+        yield "the bias is on another grid than the output", bias.exponents == quant_of(output).exponents
+
+    def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
+        return output.size * (inputs[1].size // inputs[1].shape[0])
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return weighted_limits(node, graph)

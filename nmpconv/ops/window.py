@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.ops.traits import Border
+from nmpconv.fixed import INT_MAX
+from nmpconv.ir import Value
+from nmpconv.ops.rules import rank
+from nmpconv.ops.traits import Border, Rule
 
 P = TypeVar("P", bound=Any)
 
@@ -27,6 +31,8 @@ def plane_out(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> t
         for side, least in ((stride, 1), (dilation, 1), (before, 0), (after, 0)):
             if not least <= side <= SIDE_MAX:
                 raise Unsupported(f"a stride, dilation or padding of {side}", hint=f"{least} to {SIDE_MAX}")
+        if size + before + after > INT_MAX[32]:
+            raise Unsupported(f"an axis of {size} with a padding of {before + after}", hint="less than 2^31 in all")
         outs.append(window_out(size, extent, stride, dilation, before + after))
     return outs[0], outs[1]
 
@@ -36,10 +42,24 @@ def pool_out(params: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     kernel = (params.kernel_h, params.kernel_w)
     oh, ow = plane_out(params, shape, kernel)
     for (size, extent, stride, dilation, before, _), out in zip(_axes(params, shape, kernel), (oh, ow), strict=True):
-        for start in range(-before, (out - 1) * stride - before + 1, stride):
-            if not any(0 <= start + k * dilation < size for k in range(extent)):
-                raise Unsupported("a window that sees only padding", hint="paddings smaller than the kernel")
+        last = (out - 1) * stride - before
+        early = range(-before, min(last + 1, 0), stride)  # windows that start in the padding; of them the first pixel:
+        first_pixels = early if size < dilation else early[:0]
+        far = before > dilation * (extent - 1) or any(start % dilation >= size for start in first_pixels)
+        if last >= size or far:
+            raise Unsupported("a window that sees only padding", hint="paddings smaller than the kernel")
     return (shape[0], oh, ow, shape[3])
+
+
+def pool_rules(params: Any, x: Value) -> Iterator[Rule]:
+    """What `pool_out` relies on."""
+    yield rank(x, 4)
+    yield f"a kernel of {params.kernel_h} x {params.kernel_w}", min(params.kernel_h, params.kernel_w) >= 1
+
+
+def pool_work(params: Any, x: Value, y: Value) -> int:
+    """Elements of all windows; padding costs nothing."""
+    return y.size * min(params.kernel_h, x.shape[1]) * min(params.kernel_w, x.shape[2])
 
 
 def _axes(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> list[tuple[int, ...]]:

@@ -313,15 +313,15 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
     status, text, what, found, allowed, op, tensor = fault.args
     try:
-        model = reader.read(data)
+        names = reader.names(data)
     except ModelError as error:
-        return ModelError(error.message, where=where, hint=error.hint)
-    place = f"op {model.ops[op].name!r} ({model.ops[op].kind}): " if op >= 0 else ""
-    place += f"tensor {model.tensors[tensor].name!r}: " if 0 <= tensor < len(model.tensors) else ""
+        return ModelError(error.message, where=where, hint=error.hint, status=error.status)
+    place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if op >= 0 else ""
+    place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
     return ModelError(
         f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",
         where=where,
-        node=model.ops[op].name if op >= 0 else "",
+        node=names.ops[op][0] if op >= 0 else "",
         found=str(found),
         allowed=str(allowed),
     )

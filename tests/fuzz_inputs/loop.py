@@ -39,6 +39,8 @@ def mutant(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int) ->
     """Its ending and bytes."""
     named = int.from_bytes(hashlib.sha256(kind.name.encode()).digest()[:4], "little")
     rng = np.random.default_rng([named, seed, number])
+    if kind.mutant is not None:
+        return good[0][0], kind.mutant(rng, [data for _, data in good])
     ending, start = good[rng.integers(len(good))]
     data = bytearray(start)
     for _ in range(1 + int(rng.integers(3))):

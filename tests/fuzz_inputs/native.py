@@ -80,15 +80,20 @@ def build(
     return program
 
 
-def models(folder: Path) -> list[Path]:
-    """Small models of every op, in memory of their own, and over each other as on boards."""
-    folder.mkdir(parents=True, exist_ok=True)
+def graphs() -> list[Graph]:
+    """Models of every op, in memory of their own, and over each other as on boards."""
     found = [nets.placed(leaky()), plan_memory.run(leaky()), nets.small_net(), *map(_branches, range(2))]
     for cases in BY_OP.values():
         found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
         found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
+    return found
+
+
+def models(folder: Path) -> list[Path]:
+    """The small ones of `graphs`."""
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for i, graph in enumerate(found):
+    for i, graph in enumerate(graphs()):
         data = to_bytes(graph, {})
         if len(data) <= SMALL:
             written.append(folder / f"{i:04}.nmp")

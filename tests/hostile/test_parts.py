@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from nets import Net, grid, placed
+from verified import verified
 
-from nmpconv import _nmp
 from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.text import parse
@@ -47,13 +47,7 @@ def test_runs(file: bytes) -> None:
 
 def refusal(root: dict[str, Any]) -> tuple[int, str]:
     """Status and sentence for a file of these tables."""
-    data = np.frombuffer(flat.pack(root), np.uint8)
-    memory = np.zeros(len(data) + 64, np.uint8)
-    model = memory[-memory.ctypes.data % 64 :][: len(data)]
-    model[:] = data
-    with pytest.raises(_nmp.Fault) as refused:
-        _nmp.inspect(model)
-    return refused.value.args[0], refused.value.args[2]
+    return verified(flat.pack(root))
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,8 @@ static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs
     return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX));
   }
   needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
-  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch; /* below 2^33: live_end is checked later */
+  const size_t live_end = nmp_min(nmp_model_live_end(m, i), m->arena_bytes); /* nmp_plan_check wants it so */
+  const uint64_t end = (uint64_t)live_end + scratch;
   if (end > NMP_BYTES_MAX) {
     return nmp_fail(fault, i, -1,
                     NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));

@@ -58,7 +58,7 @@ static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, 
 static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs) {
   nmp_op op;
   const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
-  if (type->place == NULL || !nmp_spend(needs, k)) {
+  if (!nmp_spend(needs, k) || type->place == NULL) {
     return 0;
   }
   nmp_model_op(m, i, &op);
@@ -71,7 +71,7 @@ static int is_part(const nmp_model *m, uint32_t i, uint32_t k, nmp_needs *needs)
 static int may_overlap(const nmp_model *m, uint32_t i, nmp_needs *needs) {
   nmp_op op;
   const nmp_op_type *type = nmp_op_table[fb_op_params_type(fb_element(m->ops, i))];
-  if (type->overlap == NULL || !nmp_spend(needs, OVERLAP_STEPS)) {
+  if (!nmp_spend(needs, OVERLAP_STEPS) || type->overlap == NULL) {
     return 0;
   }
   nmp_model_op(m, i, &op);

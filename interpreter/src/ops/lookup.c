@@ -21,7 +21,13 @@ static nmp_rule lookup_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   NMP_TRY(nmp_check_same_shape(x, y));
   if (!NMP_WIDE(x->bits)) {
-    return nmp_check_vector(&op->in[1], 256, y->bits, y->exponent);
+    NMP_TRY(nmp_check_vector(&op->in[1], 256, y->bits, y->exponent));
+    for (size_t i = 0; i < 256; i++) {
+      const int32_t q = nmp_load(&op->in[1], i);
+      NMP_REQUIRE(q >= y->lo, "entry of the table", q, y->lo);
+      NMP_REQUIRE(q <= y->hi, "entry of the table", q, y->hi);
+    }
+    return NMP_FINE;
   }
   NMP_REQUIRE(spacing(&op->in[1]) >= 0, "length of the table", op->in[1].size, (1 << (16 - COARSEST)) + 1);
   return nmp_check_vector(&op->in[1], op->in[1].size, 32, y->exponent - FRACTION);

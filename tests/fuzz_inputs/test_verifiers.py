@@ -1,0 +1,71 @@
+"""C and Python say the same of files that know the schema, and where they do not, that is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from verified import Status, difference, in_python
+
+from fuzz_inputs import verifiers
+from nmpconv.file import flat, meaning
+from nmpconv.ops import OPS
+
+MUTANTS, MANY = 400, 12_000
+DEPTHS = (Status.OK, Status.STRUCTURE, Status.TENSOR, Status.OP, Status.PLAN, Status.ORDER, Status.LIMIT)
+
+
+@pytest.fixture(scope="module")
+def good() -> list[bytes]:
+    return verifiers.files()
+
+
+def mutants(good: list[bytes], seed: int, count: int) -> Iterator[bytes]:
+    rng = np.random.default_rng(seed)
+    return (verifiers.mutant(rng, good) for _ in range(count))
+
+
+def kinds(data: bytes) -> set[str]:
+    return {meaning.KINDS[op["params"][0]] for op in flat.unpack(data)["ops"]}
+
+
+def test_every_op_is_among_the_files(good: list[bytes]) -> None:
+    assert set.union(*map(kinds, good)) == set(OPS)
+
+
+def test_every_field_is_there(good: list[bytes]) -> None:
+    found = {place.field for data in good for place in verifiers.seed(data).numbers}
+    of_ops = {f"{table}.{f.name}" for table in flat.MEMBERS for f in flat.TABLES[table]}
+    assert found > of_ops | {f"Tensor.{name}" for name in ("shape", "exponents", "axis", "clip_max", "offset", "data")}
+
+
+def test_mutants(good: list[bytes]) -> None:
+    for data in mutants(good, 1, MUTANTS):
+        assert not difference(data)
+
+
+@pytest.mark.slow
+def test_many_mutants(good: list[bytes]) -> None:
+    """Every depth of verification is reached."""
+    found: Counter[Status] = Counter()
+    for data in mutants(good, 2, MANY):
+        assert not difference(data)
+        found[in_python(data)] += 1
+    assert all(found[status] > MANY // 200 for status in DEPTHS), found
+
+
+@pytest.mark.parametrize(
+    ("rule", "lost"), [("tensor_rules", "TENSOR"), ("op_rules", "OP"), ("result", "PLAN"), ("inputs_apart", "ORDER")]
+)
+def test_a_lost_rule_is_found(good: list[bytes], monkeypatch: pytest.MonkeyPatch, rule: str, lost: str) -> None:
+    """Python without these rules differs from C, with the status of C."""
+    monkeypatch.setattr(meaning._Check, rule, lambda *_: iter(()))
+    found = set()
+    for data in mutants(good, 3, MUTANTS):
+        try:
+            found.add(difference(data).split(" ")[:2][-1])
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):  # what the rule keeps away
+            continue
+    assert lost in found

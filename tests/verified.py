@@ -1,0 +1,60 @@
+"""What the two verifiers of a .nmp file, in C and in Python, say of it: the same."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from nmpconv import _nmp
+from nmpconv.errors import ModelError
+from nmpconv.file import flat, meaning
+
+
+class Status(IntEnum):
+    """nmp_status of interpreter/include/nmp.h."""
+
+    OK = 0
+    NOT_NMP, VERSION, CHECKSUM, STRUCTURE, TENSOR, OP, PLAN, ORDER, LIMIT = range(1, 10)
+    ARGUMENT, ARENA = 20, 21
+    UNKNOWN_OP, NOT_BUILT, CPU = 40, 41, 42
+
+
+# What the memory of an implementation allows (FORMAT.md); Python has no kernels, so it does not know.
+OWN = ("bytes of scratch", "bytes of the arena with scratch", "bytes of packed weights")
+
+
+def aligned(data: bytes) -> np.ndarray:
+    memory = np.zeros(len(data) + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    return memory[start : start + len(data)]
+
+
+def in_c(data: bytes) -> tuple[Status, str]:
+    """The status, and the rule that is broken."""
+    try:
+        _nmp.inspect(aligned(data), "portable")
+    except _nmp.Fault as fault:
+        return Status(fault.args[0]), fault.args[2]
+    return Status.OK, ""
+
+
+def in_python(data: bytes) -> Status:
+    try:
+        meaning.verify(flat.unpack(data), data)
+    except ModelError as error:
+        return Status[error.status.removeprefix("NMP_E_")]
+    return Status.OK
+
+
+def difference(data: bytes) -> str:
+    """How the two differ, '' where they do not."""
+    (status, rule), found = in_c(data), in_python(data)
+    return "" if status == found or rule in OWN else f"C: {status.name} {rule}, Python: {found.name}"
+
+
+def verified(data: bytes) -> tuple[Status, str]:
+    """What both say."""
+    assert not difference(data), difference(data)
+    return in_c(data)
