@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import ModelError
-from nmpconv.file._schema import IDENTIFIER, MEMBERS, ROOT, TABLES, VERSION, Field
+from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
 
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
+KINDS = {table: op for op, table in OP_TABLES.items()}  # names of ops in nmpconv.ops
 
 _FORMATS = {
     "bool": "<?",
@@ -181,10 +182,10 @@ class _Walk:
     def fail(self, what: str, at: int) -> ModelError:
         return _damaged(f"{what} at byte {at} of {len(self.view)} is out of bounds")
 
-    def spend(self, what: str, at: int) -> None:
-        if self.budget == 0:
+    def spend(self, what: str, at: int, nbytes: int = 0) -> None:
+        self.budget -= 1 + nbytes // 8
+        if self.budget < 0:
             raise self.fail(what, at)
-        self.budget -= 1
 
     def scalar(self, kind: str, at: int) -> Any:
         return _STRUCTS[kind].unpack_from(self.view, at)[0]
@@ -261,8 +262,9 @@ class _Walk:
         return count
 
     def string(self, at: int) -> str:
-        self.spend("a string", at)
-        end = at + 4 + self.count(at, 1)
+        count = self.count(at, 1)
+        self.spend("a string", at, count)
+        end = at + 4 + count
         if end >= len(self.view) or self.view[end] != 0:
             raise self.fail("a string", at)
         return bytes(self.view[at + 4 : end]).decode("utf-8", "replace")
@@ -270,7 +272,9 @@ class _Walk:
     def vector(self, kind: str, at: int) -> Any:
         if kind in _SCALARS:
             dtype = _SCALARS[kind]
-            return np.frombuffer(self.view, dtype, self.count(at, dtype.itemsize), at + 4)
+            count = self.count(at, dtype.itemsize)
+            self.spend("a vector", at, count * dtype.itemsize)
+            return np.frombuffer(self.view, dtype, count, at + 4)
         places = [at + 4 + 4 * i for i in range(self.count(at, 4))]
         if kind == "string":
             return [self.string(self.follow(place)) for place in places]

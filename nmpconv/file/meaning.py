@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nmpconv.errors import ModelError
-from nmpconv.file._schema import ENUMS, OP_TABLES
-from nmpconv.file.flat import BYTES_MAX, DATA_ALIGN, Table
+from nmpconv.file._schema import ENUMS
+from nmpconv.file.flat import BYTES_MAX, DATA_ALIGN, KINDS, Table
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.ir import ARENA_ALIGN, INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
@@ -25,7 +25,6 @@ TENSOR, OP, PLAN, ORDER, LIMIT, UNKNOWN = (
 )
 WORK_MAX = 1 << 40  # steps of a run
 STEPS_OF_BYTE, STEPS_BESIDE, STEPS_OF_OVERLAP = 4, 4096, 128  # of verification
-KINDS = {table: op for op, table in OP_TABLES.items()}
 
 Rules = Iterator[tuple[str, str, bool]]
 """The status of a rule, what is told where it does not hold, and whether it holds. Each may rely on those before it."""
@@ -167,7 +166,8 @@ class _Check:
         for tensor in table["inputs"].tolist():
             if not 0 <= tensor < len(self.values):
                 return f"it reads tensor {tensor} of {len(self.values)}"
-            self.spend(4 + len(_quant(self.values[tensor]).exponents))
+            value = self.values[tensor]
+            self.spend(4 + len(_quant(value).exponents) + (value.size if value.dtype == INT_OF_BITS[32] else 0))
         if len(outputs) != 1 or not 0 <= outputs[0] < len(self.values) or self.values[outputs[0]].is_const:
             return f"its outputs are {outputs}, not one activation"
         return ""

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpconv.errors import ModelError
-from nmpconv.file import meaning
 from nmpconv.file._schema import ENUMS, TABLES
-from nmpconv.file.flat import Table, unpack
+from nmpconv.file.flat import KINDS, Table, unpack
 from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
@@ -113,15 +112,19 @@ class Model:
         return found if isinstance(found, dict) else {}
 
 
-def read(source: Path | str | bytes | memoryview) -> Model:
+def read(source: Path | str | bytes | memoryview, *, verified: bool = False) -> Model:
     """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused).
 
-    Ops of a later version are shown as they are.
+    Ops of a later version are shown as they are. verified: the interpreter has taken the file; what runs files has no
+    ops of Python.
     """
     data = source if isinstance(source, bytes | memoryview) else read_file(source)
     try:
         root = unpack(data)
-        meaning.verify(root, data, unknown=True)
+        if not verified:
+            from nmpconv.file import meaning
+
+            meaning.verify(root, data, unknown=True)
         return _model(root, len(data))
     except ModelError as error:
         if data is source:
@@ -139,7 +142,7 @@ class Names(NamedTuple):
 def names(data: bytes | memoryview) -> Names:
     """Raises ModelError where the structure is damaged."""
     root = unpack(data)
-    ops = [(table["name"], meaning.KINDS.get(table["params"][0], table["params"][0])) for table in root["ops"]]
+    ops = [(table["name"], KINDS.get(table["params"][0], table["params"][0])) for table in root["ops"]]
     return Names([table["name"] for table in root["tensors"]], ops)
 
 
@@ -193,7 +196,7 @@ def _op(table: Table) -> Op:
     inputs, outputs = _ints(table["inputs"]), _ints(table["outputs"])
     lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
     params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
-    kind = meaning.KINDS.get(member, member)
+    kind = KINDS.get(member, member)
     return Op(kind, table["name"], inputs, outputs, params, table["macs"], table["live_end"])
 
 

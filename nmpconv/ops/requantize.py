@@ -9,7 +9,6 @@ from math import inf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import helper
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
@@ -147,6 +146,8 @@ def _grid(node: OnnxNode, to: Importer, dtype: str = "") -> Given:
     """dtype: of the integers, where the node does not say."""
     scales = to.array(node.input(1), "scale").astype(np.float64)
     if kind := node.integer("output_dtype", 0):
+        from onnx import helper  # of the converter alone: readers of files have these ops, too
+
         dtype = helper.tensor_dtype_to_np_dtype(kind).name
     zeros = to.array(node.input(2), "zero point") if node.input(2) else np.zeros(1, dtype or "uint8")
     if len(np.unique(scales)) != 1 or len(np.unique(zeros)) != 1:

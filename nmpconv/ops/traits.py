@@ -95,7 +95,7 @@ def weighted_limits(node: Node, graph: Graph) -> Iterator[Limit]:
     if bias.data is not None and bias.quant is None and (largest := float(np.abs(bias.data).max(initial=0.0))):
         yield Limit(y, math.ceil(math.log2(largest)) - 30, math.inf, below=node.outputs)
     if weights.quant is not None:
-        for exponent in weights.quant.exponents:
+        for exponent in (min(weights.quant.exponents), max(weights.quant.exponents)):
             yield Limit(room - exponent, SHIFT_MIN, SHIFT_MAX)
     elif weights.data is not None and (peak := float(np.abs(weights.data).max(initial=0.0))):
         most = max(math.ceil(math.log2(peak / INT_MAX[8])), EXPONENT_MIN)

@@ -133,7 +133,7 @@ class Net:
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
-        self.model = reader.read(data)
+        self.model = reader.read(data, verified=True)
         taken = {port.state for port in self.model.inputs}
         fed = [i for i, port in enumerate(self.model.inputs) if port.state is None]
         told = [i for i in range(len(self.model.outputs)) if i not in taken] or range(len(self.model.outputs))

@@ -28,7 +28,7 @@ def mutants(good: list[bytes], seed: int, count: int) -> Iterator[bytes]:
 
 
 def kinds(data: bytes) -> set[str]:
-    return {meaning.KINDS[op["params"][0]] for op in flat.unpack(data)["ops"]}
+    return {flat.KINDS[op["params"][0]] for op in flat.unpack(data)["ops"]}
 
 
 def test_every_op_is_among_the_files(good: list[bytes]) -> None:

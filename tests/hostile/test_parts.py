@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz_inputs import verifiers
 from nets import Net, grid, placed
-from verified import verified
+from verified import Status, verified
 
 from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
@@ -105,3 +106,32 @@ def test_a_result_that_stands_before_the_inputs() -> None:
     root["inputs"][0]["tensor"], root["outputs"][0]["tensor"] = 1, 0
     found, sentence = refusal(root)
     assert (found, sentence) == (ORDER, "outputs are not in order")
+
+
+def test_a_list_that_two_ops_share() -> None:
+    """Each of many ops could have a long one otherwise, and a verifier looks at all of it for each of them."""
+    net = Net(grid=grid(8, 0))
+    net.input("x", 1, 4)
+    net.op("gather", "x", "a", axis=1, index=(3,) * 10_000)
+    net.op("gather", "x", "y", axis=1, index=(0, 1))
+    good = to_bytes(placed(net.graph("y")), {})
+    assert verified(good) == (Status.OK, "")
+    long, short = sorted(place.at for place in verifiers.seed(good).lists if place.field == "Gather.index")
+    long, short = (long, short) if good[long : long + 4] == (10_000).to_bytes(4, "little") else (short, long)
+    (place,) = (at for at, *_ in verifiers.seed(good).references if at + flat._Walk(memoryview(good)).u32(at) == short)
+    shared = bytearray(good)
+    shared[place : place + 4] = ((long - place) % 2**32).to_bytes(4, "little")
+    assert verified(flat.seal(bytes(shared))) == (Status.STRUCTURE, "offsets and lengths")
+
+
+def test_a_table_that_is_read_again_and_again() -> None:
+    """Its numbers are looked at for each reader: more of that than the file's length allows is a limit."""
+    net = Net(grid=grid(16, -10))
+    net.input("x", 1, 8)
+    net.const("t", np.full(512, 1 << 30, np.int32), quant=grid(32, -30))
+    net.op("softmax", "x t", "y", quant=grid(16, -15), axis=1)
+    root = flat.unpack(to_bytes(placed(net.graph("y")), {}))
+    assert verified(flat.pack(root)) == (Status.OK, "")
+    x, table = root["ops"][0]["inputs"]
+    root["ops"][0]["inputs"] = [x, *[table] * 40]
+    assert verified(flat.pack(root)) == (Status.LIMIT, "steps of verification")

@@ -1,7 +1,8 @@
 #include "base/fb.h"
 
-/* What the walk has looked at: every table and string of an honest file takes at least 8 bytes (its own 4 and the
- * offset to it), so more of them than bytes / 8 share memory, which could make the walk quadratic.
+/* What the walk may still look at, in units of 8 bytes: every table, string and vector of an honest file takes at least
+ * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which could
+ * make the walk, or a reader of theirs, quadratic.
  */
 typedef struct walk {
   const fb_schema *schema;
@@ -30,17 +31,30 @@ static uint32_t follow(const walk *w, uint32_t at) {
   return at % 4 == 0 && inside(w, at, 4) ? at : 0;
 }
 
+static int spend(walk *w, uint32_t bytes) {
+  const uint32_t units = 1 + bytes / 8;
+  if (units > w->budget) {
+    return 0;
+  }
+  w->budget -= units;
+  return 1;
+}
+
 static int vector_inside(const walk *w, uint32_t at, uint32_t width, uint32_t *count) {
   *count = fb_load32(w->file + at);
   return (at + 4) % width == 0 && *count <= (w->bytes - at - 4) / width;
 }
 
+static int scalars_inside(walk *w, uint32_t at, uint32_t width) {
+  uint32_t count;
+  return vector_inside(w, at, width, &count) && spend(w, count * width);
+}
+
 static int string_inside(walk *w, uint32_t at) {
   uint32_t count;
-  if (w->budget == 0 || !vector_inside(w, at, 1, &count)) {
+  if (!vector_inside(w, at, 1, &count) || !spend(w, count)) {
     return 0;
   }
-  w->budget--;
   at += 4 + count;
   return inside(w, at, 1) && w->file[at] == 0;
 }
@@ -108,7 +122,6 @@ static int strings_inside(walk *w, uint32_t at) {
 }
 
 static int field_inside(walk *w, const fb_field *field, uint32_t member, uint32_t at) {
-  uint32_t count;
   switch (fb_kind(field)) {
     case FB_KIND_STRING:
       return string_inside(w, at);
@@ -117,7 +130,7 @@ static int field_inside(walk *w, const fb_field *field, uint32_t member, uint32_
     case FB_KIND_UNION:
       return member > field->arg || table_inside(w, member - 1, at);
     case FB_KIND_VECTOR:
-      return vector_inside(w, at, field->arg, &count);
+      return scalars_inside(w, at, field->arg);
     case FB_KIND_STRINGS:
       return strings_inside(w, at);
     default:
@@ -129,10 +142,9 @@ static int field_inside(walk *w, const fb_field *field, uint32_t member, uint32_
 static int table_inside(walk *w, uint32_t number, uint32_t at) {
   const fb_field *fields;
   const uint32_t count = fields_of(w, number, &fields);
-  if (w->budget == 0 || !frame_inside(w, number, at)) {
+  if (!spend(w, 0) || !frame_inside(w, number, at)) {
     return 0;
   }
-  w->budget--;
   const uint8_t *table = w->file + at;
   for (uint32_t i = 0; i < count; i++) {
     const fb_field *field = &fields[i];
