@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.normalize import NormalizeParams
 from nmpconv.ops.resize import ResizeParams
+from nmpconv.ops.window import pool_out, window_out
 
 LIMITS = (
     ("conv2d", Conv2DParams(), [(1, 8, 8, 4096), (1, 8, 8, 4096)], "sums of 262144 products"),
@@ -52,3 +54,20 @@ def test_long_axes_are_refused(op: Op) -> None:
     with pytest.raises(Unsupported, match=f"an axis of {op.axis_max + 1}") as caught:
         op.infer(op.Params(axis=1), [replace(longest, shape=(1, op.axis_max + 1))])
     assert caught.value.hint == f"at most {op.axis_max}"
+
+
+def test_a_window_that_sees_only_padding() -> None:
+    """`pool_out` has it in closed form; here every window is looked at."""
+    ranges = range(1, 6), range(1, 4), range(1, 4), range(1, 4), range(5), range(5)
+    for size, kernel, stride, dilation, before, after in product(*ranges):
+        out = window_out(size, kernel, stride, dilation, before + after)
+        if out < 1:
+            continue
+        starts = (i * stride - before for i in range(out))
+        fits = all(any(0 <= start + k * dilation < size for k in range(kernel)) for start in starts)
+        params = MaxPoolParams(kernel, 1, stride, 1, dilation, 1, before, 0, after, 0)
+        try:
+            assert pool_out(params, (1, size, 1, 1)) == (1, out, 1, 1)
+            assert fits
+        except Unsupported:
+            assert not fits
