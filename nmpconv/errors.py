@@ -141,7 +141,7 @@ class Refused(NmpError):
     WHAT, BEFORE = "refused", ""
 
     def __init__(self, rows: Sequence[Row], *, where: str = "", hint: str = "") -> None:
-        self.rows = [RefusedNode(*row) for row in rows]
+        self.rows = [RefusedNode(*(text.replace("\n", "\\n") for text in row)) for row in rows]  # names are the file's
         first = self.rows[0] if self.rows else RefusedNode("", "", "", "")
         message = _listed(self.WHAT, self.rows, self.BEFORE)
         super().__init__(message, where=where, hint=hint, node=first.node, found=first.found, allowed=first.allowed)

@@ -14,6 +14,7 @@ from nmpconv.api.given import NmpFile, data_of, net_of, sources
 from nmpconv.api.keywords import check, renamed
 from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
+from nmpconv.device.link import REOPEN_SECONDS
 from nmpconv.errors import UsageError
 from nmpconv.file import reader
 from nmpconv.file.memory import Memory, memory
@@ -68,6 +69,7 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: None = None,
+    wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Timing: ...
@@ -80,6 +82,7 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: str,
+    wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Measured: ...
@@ -92,17 +95,19 @@ def bench(
     cpu: str | None = None,
     threads: int | None = None,
     device: str | None = None,
+    wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Timing | Measured:
     """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
 
     runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
-    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. data: what it runs on, as
+    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. wait: seconds in
+    which a port that is lost is opened again. data: what it runs on, as
     for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of the file. Raises ModelError,
     UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are others.
     """
-    check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device})
+    check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device, "wait": wait})
     if device is None:
         net = net_of(model, cpu, threads)
         calls = None if data is None else given(net, sources(data))
@@ -112,7 +117,7 @@ def bench(
     content = data_of(model)
     net = load(content, cpu=cpu)
     calls = ondevice.sequences(net) if data is None else given(net, sources(data))
-    with opened(device, progress) as found:
+    with opened(device, progress, wait) as found:
         return ondevice.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 

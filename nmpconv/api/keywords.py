@@ -27,6 +27,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "test_vectors": (0, 100),
     "runs": (1, 1_000_000),
     "warmup": (0, math.inf),
+    "wait": (0, 86400),
 }
 EXAMPLES = {
     "limit": "limit=100",

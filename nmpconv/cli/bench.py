@@ -28,6 +28,7 @@ def command(
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     device: options.DeviceName = None,
+    wait: options.Wait = 10.0,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,7 +55,7 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(options.given(model), device, data or [], runs=runs, cpu=cpu, json=json)
+        bench(options.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, json=json)
         return
     import nmpconv  # not loaded for --help
 

@@ -17,7 +17,14 @@ _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "
 
 
 def bench(
-    model: Path | bytes, name: str, sources: Sequence[str], *, runs: int | None, cpu: str | None, json: bool
+    model: Path | bytes,
+    name: str,
+    sources: Sequence[str],
+    *,
+    runs: int | None,
+    cpu: str | None,
+    wait: float,
+    json: bool,
 ) -> None:
     """cpu: the level of this machine that the device is verified against."""
     import nmpconv
@@ -25,7 +32,7 @@ def bench(
     net = nmpconv.load(model, cpu=cpu)
     chosen = options.sources(sources, "--data") or None
     with show.progress() as progress:
-        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, data=chosen, progress=progress)
+        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, wait=wait, data=chosen, progress=progress)
     if json:
         show.as_json(_json(name, net, found))
     else:

@@ -25,6 +25,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."),
     ] = None,
+    wait: options.Wait = 10.0,
     json: options.Json = False,
 ) -> None:
     """Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that differs.
@@ -42,7 +43,7 @@ def command(
     net = load(source)
     chosen = options.sources(data or (), "--data")
     cases = [case for calls in given(net, chosen) for case in calls] if data else ondevice.cases(net)
-    with show.progress() as progress, opened(device, progress) as found:
+    with show.progress() as progress, opened(device, progress, wait) as found:
         ondevice.load(found, net, options.content(source))
         for i, case in enumerate(cases):
             first = ondevice.first_difference(found, net, case)

@@ -29,12 +29,13 @@ def facts(hello: Hello) -> list[tuple[str, str]]:
 @app.command("info")
 def info(
     name: Annotated[str, typer.Argument(metavar=options.DEVICE_NAME, help="The device.", show_default=False)],
+    wait: options.Wait = 10.0,
     json: options.Json = False,
 ) -> None:
     """Ask a device what it is."""
     from nmpconv.device.connect import opened  # not loaded for --help
 
-    with show.progress() as progress, opened(name, progress) as device:
+    with show.progress() as progress, opened(name, progress, wait) as device:
         hello = device.hello
     if json:
         found = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}

@@ -35,6 +35,12 @@ DeviceName = Annotated[
         show_default=False,
     ),
 ]
+Wait = Annotated[
+    float,
+    typer.Option(
+        min=0, max=86400, metavar="SECONDS", help="Open a port that is lost again for so long; the upload goes on."
+    ),
+]
 Cpu = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),

@@ -42,6 +42,7 @@ def command(
     cpu: options.Cpu = None,
     threads: options.Threads = None,
     device: options.DeviceName = None,
+    wait: options.Wait = 10.0,
     json: options.Json = False,
 ) -> None:
     """Run a model: the best classes of each image, or all outputs as arrays.
@@ -67,7 +68,7 @@ def command(
         feeds = _feeds(net, values, max_pixels)
         sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
         files = [_named(file, values, inputs) for feed in feeds for file, _, _ in feed.sequences]
-    results = _here(net, sequences) if device is None else _on_device(source, net, device, sequences)
+    results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, sequences)
     if path is not None:
         options.write(path, _npz(net, results, raw))
     found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
@@ -143,14 +144,14 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
     return results
 
 
-def _on_device(model: Path | bytes, net: Net, name: str, sequences: Sequence[Sequence[Arrays]]) -> Results:
+def _on_device(model: Path | bytes, net: Net, name: str, wait: float, sequences: Sequence[Sequence[Arrays]]) -> Results:
     """The outputs of every sample, computed by a device."""
     from nmpconv.device.connect import opened
     from nmpconv.run import ondevice
 
     results: Results = []
     count, done = sum(map(len, sequences)), 0
-    with show.progress() as progress, opened(name, progress) as device:
+    with show.progress() as progress, opened(name, progress, wait) as device:
         ondevice.load(device, net, options.content(model))
         for sequence in sequences:
             ondevice.restart(device, net)

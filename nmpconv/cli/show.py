@@ -83,8 +83,17 @@ def note(text: str) -> None:
 
 
 def as_json(value: Mapping[str, Any]) -> None:
-    """The one JSON object of a command; what is infinite or undefined becomes null."""
-    print(json.dumps(_finite({"schema": SCHEMA, **value}), indent=2, allow_nan=False, ensure_ascii=False))
+    """The one JSON object of a command; what is infinite or undefined becomes null. Letters are as they are; characters
+    that steer a terminal are escaped.
+    """
+    text = json.dumps(_finite({"schema": SCHEMA, **value}), indent=2, allow_nan=False, ensure_ascii=False)
+    print("".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text))
+
+
+def _escaped(character: str) -> str:
+    """As JSON has it: in units of UTF-16."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 @contextmanager

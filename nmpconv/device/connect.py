@@ -7,17 +7,20 @@ from contextlib import contextmanager
 
 from nmpconv.device import simulator
 from nmpconv.device.client import Device
+from nmpconv.device.link import REOPEN_SECONDS
 from nmpconv.device.transport import Serial, Tcp, Transport
 from nmpconv.errors import UsageError
 from nmpconv.progress import Progress
 
 
 @contextmanager
-def opened(name: str, progress: Progress) -> Iterator[Device]:
-    """The device at a line, which is closed, and a simulator stopped, at the end."""
+def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS) -> Iterator[Device]:
+    """The device at a line, which is closed, and a simulator stopped, at the end. wait: seconds in which a port or a
+    connection that is lost is opened again.
+    """
     line = connect(name)
     try:
-        yield Device(line, progress)
+        yield Device(line, progress, wait)
     finally:
         line.close()
 

@@ -6,12 +6,14 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nmpconv.device import protocol
 from nmpconv.device.protocol import Frame, Parser, Refusal, Status, Type
-from nmpconv.device.transport import Transport
+from nmpconv.device.transport import LineGone, Transport
 from nmpconv.errors import DeviceError, ExitCode, NmpError
+from nmpconv.progress import Progress, silent
 
 QUIET_SECONDS = 8.0  # without any answer: the device is gone
 WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent again
@@ -19,6 +21,8 @@ WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent agai
 # within QUIET_SECONDS that silence means silence.
 GROWTH, GROWN_MAX = 1.5, 0.4
 WINDOW = 8  # requests on their way at once
+REOPEN_SECONDS = 10.0  # that a line which is gone is waited for
+REOPEN_PAUSE = 0.1  # between tries
 
 Request = tuple[Type, bytes]
 
@@ -75,12 +79,17 @@ class _Flight:
 
 
 class Link:
-    """One line with its parser, its sequence numbers and what is known about its speed."""
+    """One line with its parser, its sequence numbers and what is known about its speed.
+
+    away: seconds that a line which is gone is waited for, between two signs of life of the device.
+    """
 
     quiet = QUIET_SECONDS
 
-    def __init__(self, line: Transport) -> None:
+    def __init__(self, line: Transport, away: float = 0.0, progress: Progress = silent) -> None:
         self.line = line
+        self._away, self._progress = away, progress
+        self._gone, self._heard_before = 0.0, 0.0  # seconds that it was gone since then
         self.window = 1
         self.bytes_seen = 0
         self.frames_seen = 0
@@ -101,17 +110,43 @@ class Link:
     def send(self, kind: int, payload: bytes) -> Frame:
         self._seq = (self._seq + 1) % (1 << 16)
         frame = Frame(kind, self._seq, payload)
-        self.line.write(protocol.encode(frame))
+        self._write(frame)
         return frame
 
     def receive(self, seconds: float) -> list[Frame]:
-        """The frames that have come; waits at most so long for bytes."""
-        data = self.line.read(max(seconds, 0.0))
+        """The frames that have come; waits at most so long for bytes, and for a line that is gone."""
+        try:
+            data = self.line.read(max(seconds, 0.0))
+        except LineGone as gone:
+            self._reopen(gone)
+            data = b""
         frames = self._parser.push(data)
         self.bytes_seen += len(data)
         self.frames_seen += len(frames)
         self.echoes += sum(frame.type < protocol.REPLY for frame in frames)
         return frames
+
+    def _write(self, frame: Frame) -> None:
+        """Where the line is gone, the frame is lost, as others are: it will be sent again."""
+        try:
+            self.line.write(protocol.encode(frame))
+        except LineGone as gone:
+            self._reopen(gone)
+
+    def _reopen(self, gone: LineGone) -> None:
+        """Raises what was raised where the line does not come back in time. The time does not count as silence."""
+        start = time.monotonic()
+        before = 0.0 if self.heard != self._heard_before else self._gone
+        while gone.again is not None and before + (waited := time.monotonic() - start) < self._away:
+            self._progress("wait for the line", int(before + waited), int(self._away))
+            time.sleep(REOPEN_PAUSE)
+            with suppress(DeviceError):
+                gone.again()
+                waited = time.monotonic() - start
+                self.heard += waited
+                self._gone, self._heard_before = before + waited, self.heard
+                return
+        raise gone
 
     def took(self, seconds: float) -> None:
         """Learns from an answer to a request that was sent once."""
@@ -183,7 +218,7 @@ class Link:
         now = time.monotonic()
         for flight in flights:
             if now >= flight.sent + flight.wait:
-                self.line.write(protocol.encode(flight.frame))
+                self._write(flight.frame)
                 flight.sent, flight.tries = now, flight.tries + 1
                 flight.wait = min(GROWTH * flight.wait, max(GROWN_MAX, self.wait))
 

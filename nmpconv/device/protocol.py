@@ -142,15 +142,20 @@ def hello(payload: bytes) -> Hello | None:
     texts = payload[_HELLO.size :].split(b"\0")
     if len(texts) != 5:
         return None
-    found = Hello(*[*_HELLO.unpack_from(payload)[1:], *(text.decode("utf-8", "replace") for text in texts[:4])])
+    found = Hello(*[*_HELLO.unpack_from(payload)[1:], *map(_text, texts[:4])])
     return found if found.chunk >= CHUNK and found.clock_hz and found.counter_hz else None
 
 
 def refusal(payload: bytes) -> Refusal | None:
     if len(payload) <= _REFUSAL.size:
         return None
-    what = payload[_REFUSAL.size :].rstrip(b"\0").decode("utf-8", "replace")
-    return Refusal(*[*_REFUSAL.unpack_from(payload), what])
+    return Refusal(*[*_REFUSAL.unpack_from(payload), _text(payload[_REFUSAL.size :].rstrip(b"\0"))])
+
+
+def _text(data: bytes) -> str:
+    """What a device says of itself, in one line."""
+    said = data.decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
 
 
 def numbers(*values: int) -> bytes:

@@ -108,7 +108,7 @@ class Simulator:
         assert self._process.stdout is not None
         self._said = Output(self._process.stdout)
         try:
-            self._line = Serial(self._pty(), patience=WRITE_SECONDS)
+            self._line = Serial(self._pty(), patience=WRITE_SECONDS, again=False)
             self._line.name = self.name
         except BaseException:
             self.close()

@@ -7,8 +7,9 @@ import os
 import select
 import socket
 import subprocess
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -25,9 +26,17 @@ CONNECT_SECONDS = 5.0
 WRITE_SECONDS = 5.0  # that a line may take no bytes
 END_SECONDS = 2.0  # that a program gets to end by itself
 
+# What a port that is pulled out raises; pyserial lets errors of termios through.
+_PORT_ERRORS: tuple[type[Exception], ...] = (serial.SerialException, OSError)
+if sys.platform != "win32":
+    import termios
+
+    _PORT_ERRORS += (termios.error,)
+_OPEN_ERRORS: tuple[type[Exception], ...] = (*_PORT_ERRORS, ValueError)
+
 
 class Transport(Protocol):
-    """A line. Both methods raise DeviceError when it is gone."""
+    """A line. Both methods raise LineGone when it is gone."""
 
     name: str
 
@@ -39,35 +48,52 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-class Serial:
-    """A serial port, or the pty of a simulator. patience: seconds that it may take no bytes."""
+class LineGone(DeviceError):
+    """A line that was there is none any more. again: opens it anew, or raises DeviceError; None: nothing can."""
 
-    def __init__(self, port: str, baud: int = BAUD, patience: float | None = None) -> None:
-        self.name = port
+    def __init__(self, name: str, reason: object, again: Callable[[], None] | None = None) -> None:
+        hint = "plug it in and start again: an upload goes on where it was"
+        super().__init__(f"the line is gone: {reason}", where=name, hint=hint)
+        self.again = again
+
+
+class Serial:
+    """A serial port. patience: seconds that it may take no bytes. again: whether it may come back under its name."""
+
+    def __init__(self, port: str, baud: int = BAUD, patience: float | None = None, *, again: bool = True) -> None:
+        self.name, self._path, self._baud = port, port, baud
         self._patience = WRITE_SECONDS if patience is None else patience
+        self._again = self._reopen if again else None
+        self._open()
+
+    def _open(self) -> None:
         try:
-            self._port = serial.Serial(port, baud, timeout=0, write_timeout=self._patience, exclusive=True)
-        except (serial.SerialException, OSError, ValueError) as error:
-            raise DeviceError(f"cannot open the port: {error}", where=port, hint=_port_hint(error)) from None
+            self._port = serial.Serial(self._path, self._baud, timeout=0, write_timeout=self._patience, exclusive=True)
+        except _OPEN_ERRORS as error:
+            raise DeviceError(f"cannot open the port: {error}", where=self._path, hint=_port_hint(error)) from None
+
+    def _reopen(self) -> None:
+        self.close()
+        self._open()
 
     def read(self, seconds: float) -> bytes:
         try:
             self._port.timeout = seconds
             first = self._port.read(1)
             return first + self._port.read(self._port.in_waiting) if first else b""
-        except (serial.SerialException, OSError) as error:
-            raise _gone(self.name, error) from None
+        except _PORT_ERRORS as error:
+            raise LineGone(self.name, error, self._again) from None
 
     def write(self, data: bytes) -> None:
         try:
             self._port.write(data)
         except serial.SerialTimeoutException:
             raise _full(self.name, self._patience) from None
-        except (serial.SerialException, OSError) as error:
-            raise _gone(self.name, error) from None
+        except _PORT_ERRORS as error:
+            raise LineGone(self.name, error, self._again) from None
 
     def close(self) -> None:
-        with suppress(serial.SerialException, OSError):
+        with suppress(*_PORT_ERRORS):
             self._port.close()
 
 
@@ -75,13 +101,20 @@ class Tcp:
     """A TCP port that a serial line, or a simulator, is behind."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.name = f"tcp:{host}:{port}"
+        self.name, self._address = f"tcp:{host}:{port}", (host, port)
+        self._open()
+
+    def _open(self) -> None:
         try:
-            self._socket = socket.create_connection((host, port), timeout=CONNECT_SECONDS)
+            self._socket = socket.create_connection(self._address, timeout=CONNECT_SECONDS)
         except OSError as error:
             raise DeviceError(f"cannot connect: {error.strerror or error}", where=self.name) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(WRITE_SECONDS)
+
+    def _again(self) -> None:
+        self.close()
+        self._open()
 
     def read(self, seconds: float) -> bytes:
         try:
@@ -89,9 +122,9 @@ class Tcp:
                 return b""
             data = self._socket.recv(65536)
         except OSError as error:
-            raise _gone(self.name, error) from None
+            raise LineGone(self.name, error, self._again) from None
         if not data:
-            raise _gone(self.name, "the other side closed the connection")
+            raise LineGone(self.name, "the other side closed the connection", self._again)
         return data
 
     def write(self, data: bytes) -> None:
@@ -100,7 +133,7 @@ class Tcp:
         except TimeoutError:
             raise _full(self.name, WRITE_SECONDS) from None
         except OSError as error:
-            raise _gone(self.name, error) from None
+            raise LineGone(self.name, error, self._again) from None
 
     def close(self) -> None:
         self._socket.close()
@@ -158,7 +191,7 @@ class Program:
     def read(self, seconds: float) -> bytes:
         data = self._out.read(seconds)
         if data is None:
-            raise _gone(self.name, "the program has ended")
+            raise LineGone(self.name, "the program has ended")
         return data
 
     def write(self, data: bytes) -> None:
@@ -170,7 +203,7 @@ class Program:
         if writer.is_alive():
             raise _full(self.name, WRITE_SECONDS)
         if failed:
-            raise _gone(self.name, failed[0]) from None
+            raise LineGone(self.name, failed[0]) from None
 
     def _write(self, data: bytes, failed: list[OSError | ValueError]) -> None:
         try:
@@ -210,12 +243,6 @@ def _port_hint(error: Exception) -> str:
     if number in (errno.EACCES, errno.EPERM):
         return "you may not use it: on most systems members of the group dialout may"
     return f"ports found: {', '.join(ports()) or 'none'}"
-
-
-def _gone(name: str, reason: object) -> DeviceError:
-    return DeviceError(
-        f"the line is gone: {reason}", where=name, hint="plug it in and start again: an upload goes on where it was"
-    )
 
 
 def _full(name: str, seconds: float) -> DeviceError:

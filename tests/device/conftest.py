@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from c_core import Once
 
+from nmpconv.device import simulator
 from nmpconv.device.transport import Program
 from nmpconv.file.writer import to_bytes
 from nmpconv.run.runtime import Net, load
@@ -71,6 +72,15 @@ def model() -> bytes:
 @pytest.fixture
 def net(model: bytes) -> Net:
     return load(model)
+
+
+@pytest.fixture
+def here(agent: Path, model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the model in it; sim:host is the agent."""
+    monkeypatch.chdir(tmp_path)
+    Path("m.nmp").write_bytes(model)
+    monkeypatch.setattr(simulator, "_folders", lambda: [agent.parent])
+    return tmp_path
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import select
@@ -22,22 +23,26 @@ class Faulty:
 
     def __init__(self, line: Transport, seed: int, *, lost: float = 0.0, flipped: float = 0.0, doubled: float = 0.0):
         self.name, self._line, self._random = "faulty", line, random.Random(seed)
-        self._rates = (lost, lost + flipped, lost + flipped + doubled)
+        self._rates = (lost, flipped, doubled)
         self.faults = 0
+        self._fine = self._distance()
+
+    def _distance(self) -> int:
+        """Bytes until the next that is harmed."""
+        return int(math.log(1 - self._random.random()) / math.log(1 - sum(self._rates)))
 
     def _harm(self, data: bytes) -> bytes:
-        out = bytearray()
-        for byte in data:
-            chance = self._random.random()
-            if chance >= self._rates[2]:
-                out.append(byte)
-                continue
+        out, at = bytearray(), 0
+        while self._fine < len(data) - at:
+            byte = data[at + self._fine]
+            out += data[at : at + self._fine]
+            harms = (b"", bytes([byte ^ 1 << self._random.randrange(8)]), bytes([byte, byte]))
+            out += self._random.choices(harms, self._rates)[0]
+            at += self._fine + 1
             self.faults += 1
-            if self._rates[0] <= chance < self._rates[1]:
-                out.append(byte ^ 1 << self._random.randrange(8))
-            elif chance >= self._rates[1]:
-                out += bytes([byte, byte])
-        return bytes(out)
+            self._fine = self._distance()
+        self._fine -= len(data) - at
+        return bytes(out + data[at:])
 
     def read(self, seconds: float) -> bytes:
         return self._harm(self._line.read(seconds))
@@ -50,18 +55,18 @@ class Faulty:
 
 
 class Late:
-    """A line that holds back one piece in thirty, and all behind it, for up to so many seconds, in both directions."""
+    """A line that holds back some pieces, and all behind them, for up to so many seconds, in both directions."""
 
     name = "late"
 
-    def __init__(self, line: Transport, seed: int, longest: float) -> None:
-        self._line, self._random, self._longest = line, random.Random(seed), longest
+    def __init__(self, line: Transport, seed: int, longest: float, share: float = 1 / 30) -> None:
+        self._line, self._random, self._longest, self._share = line, random.Random(seed), longest, share
         self._to: deque[tuple[float, bytes]] = deque()
         self._back: deque[tuple[float, bytes]] = deque()
         self.faults = 0
 
     def _hold(self, queue: deque[tuple[float, bytes]], data: bytes) -> None:
-        late = self._random.random() < 1 / 30
+        late = self._random.random() < self._share
         self.faults += late
         queue.append((time.monotonic() + late * self._random.random() * self._longest, data))
 
@@ -71,13 +76,13 @@ class Late:
             now = time.monotonic()
             while self._to and self._to[0][0] <= now:
                 self._line.write(self._to.popleft()[1])
-            if data := self._line.read(0):
-                self._hold(self._back, data)
             if self._back and self._back[0][0] <= now:
                 return self._back.popleft()[1]
-            if now >= end:
+            due = min([end, *(queue[0][0] for queue in (self._to, self._back) if queue)])
+            if data := self._line.read(max(due - now, 0)):
+                self._hold(self._back, data)
+            elif now >= end:
                 return b""
-            time.sleep(0.001)
 
     def write(self, data: bytes) -> None:
         self._hold(self._to, data)

@@ -24,14 +24,6 @@ from nmpconv.file.writer import to_bytes
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 
 
-@pytest.fixture
-def here(agent: Path, model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("m.nmp").write_bytes(model)
-    monkeypatch.setattr(simulator, "_folders", lambda: [agent.parent])
-    return tmp_path
-
-
 def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "m.nmp", "--device", "sim:host", "--runs", "2"]) == ExitCode.OK
     out = capsys.readouterr().out
@@ -159,7 +151,7 @@ def test_unplugged_and_plugged_in_again(
     memory = {"NMP_AGENT_MEMORY": "memory"}
     command = ["bench", "m.nmp", "--device", "ttyUSB0:9600", "--json"]
     with lines.Port(Path("ttyUSB0"), Program([agent], memory), pulled_after=15_000):
-        assert main(command) == ExitCode.DEVICE
+        assert main([*command, "--wait", "0"]) == ExitCode.DEVICE
     said = capsys.readouterr().err
     found = re.search(r"ttyUSB0: the line is gone: .*; (\d+) of \d+ bytes of the model had arrived", said)
     assert found and "start again: an upload goes on where it was" in said
@@ -172,7 +164,7 @@ def test_unplugged_and_plugged_in_again(
 
 def test_unplugged_before_it_is_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with lines.Port(Path("ttyUSB0"), None, pulled_after=1):
-        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+        assert main(["device", "info", "ttyUSB0", "--wait", "0.3"]) == ExitCode.DEVICE
     assert "the line is gone" in capsys.readouterr().err
     assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
     assert "cannot open the port" in capsys.readouterr().err

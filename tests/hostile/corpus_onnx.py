@@ -262,8 +262,8 @@ def many_nodes(folder: Path) -> list[str]:
 
 @case
 def bidi_name(folder: Path) -> list[str]:
-    """An op whose name holds codes that steer a terminal."""
-    return dry(model(folder, [helper.make_node("No\x1b]0;gone\x07Such\u202e", ["x"], ["y"], "n\x1b[2J")]))
+    """An op whose name holds codes that steer a terminal, and a line that looks like ours."""
+    return dry(model(folder, [helper.make_node("No\x1b]0;gone\x07Such\u202e", ["x"], ["y"], "n\x1b[2J\nerror: no")]))
 
 
 @case

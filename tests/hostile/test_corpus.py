@@ -63,7 +63,7 @@ def test_refused(case: Case, tmp_path: Path, server: multiprocessing.context.For
     code, seconds, memory = answer.recv()
     told = (tmp_path / "stderr").read_text()
     assert code in REFUSED, told
-    assert told.startswith("error: ") or "\nerror: " in told
+    assert f"\n{told}".count("\nerror: ") == 1
     assert "bug of nmpconv" not in told and "Warning" not in told and "Traceback" not in told
     assert all(c.isprintable() or c == "\n" for c in told)
     assert seconds < 5 and memory < MEMORY, (seconds, memory)

@@ -49,9 +49,16 @@ int board_getc(void) {
   return buffer[at++];
 }
 
+/* Frames, which a zero begins and ends, and lines leave at once. */
 void board_putc(uint8_t byte) {
-  if (write(STDOUT_FILENO, &byte, 1) != 1) {
-    _exit(0);
+  static uint8_t buffer[512];
+  static size_t used;
+  buffer[used++] = byte;
+  if (used == sizeof(buffer) || byte == '\n' || (byte == 0 && used > 1)) {
+    if (write(STDOUT_FILENO, buffer, used) != (ssize_t)used) {
+      _exit(0);
+    }
+    used = 0;
   }
 }
 
