@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels cross clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
@@ -76,7 +76,7 @@ fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=60
 fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
 
-lint: $(VENV)/linters lint-c  ## style, types, and warnings of the C code
+lint: $(VENV)/linters lint-c lint-tidy lint-analyzer  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -99,6 +99,22 @@ lint-c:
 	  fi; \
 	done
 	@$(LINT_FIRMWARE) BOARD=all
+
+OWN_C := $(wildcard interpreter/firmware/*.c interpreter/firmware/boards/host/*.c)
+
+# bugprone and cert checks; .clang-tidy says which are left out, and why.
+lint-tidy: $(VENV)/linters
+	@$(BIN)/clang-tidy --quiet $$(find interpreter/src -name '*.c') $(OWN_C) -- -std=c99 -Iinterpreter/include -Iinterpreter/src \
+	  -Iinterpreter/firmware -Iinterpreter/firmware/boards/host 2> /dev/null
+
+ANALYZER := gcc -std=c99 -O1 -fanalyzer -Werror -Iinterpreter/include -Iinterpreter/src -Iinterpreter/firmware \
+  -Iinterpreter/firmware/boards/host -S -o /dev/null
+
+# Of what reads files and frames. decode.c: an op's outputs have been counted before their first one is asked for.
+lint-analyzer:
+	@find $(addprefix interpreter/src/,base core gen nmp.c ops) $(OWN_C) -name '*.c' ! -name decode.c | \
+	  xargs -P $$(nproc) -n 1 $(ANALYZER)
+	@$(ANALYZER) -Wno-analyzer-null-dereference interpreter/src/core/decode.c
 
 format: $(VENV)/linters  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
@@ -125,6 +141,9 @@ size:  ## lines of source per folder; bytes of firmware
 	else \
 	  echo "Left out: bytes of firmware, which need gcc-arm-none-eabi libnewlib-arm-none-eabi."; \
 	fi
+
+stack: $(VENV)/installed  ## bytes of stack of public functions on a Cortex-M4, at most (ARGS=--ways)
+	@$(BIN)/python bench/stack.py $(ARGS)
 
 firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, host, or all of them)
 	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)

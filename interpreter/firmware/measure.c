@@ -77,7 +77,7 @@ static void run(void) {
 }
 
 static void fill_inputs(void) {
-  const uint8_t *from = model() + (model_bytes() + 15) / 16 * 16;
+  const uint8_t *from = model() + (size_t)(model_bytes() + 15) / 16 * 16;
   nmp_view view;
   for (uint32_t i = 0; nmp_input(net, i, &view) == NMP_OK; i++) {
     memcpy(view.data, from, view.bytes);
@@ -114,7 +114,10 @@ int main(void) {
   board_memory(&board);
   print_number("hz", board.counter_hz);
   const size_t stack_create = stack_of(create);
-  if (status == NMP_OK && (status = nmp_inspect(model(), model_bytes(), NULL, &info, NULL)) == NMP_OK) {
+  if (status == NMP_OK) {
+    status = nmp_inspect(model(), model_bytes(), NULL, &info, NULL);
+  }
+  if (status == NMP_OK) {
     fill_inputs();
     const size_t stack_run = stack_of(run);
     print_number("ticks", (uint32_t)ticks);

@@ -12,7 +12,8 @@ static nmp_rule pad_check(const nmp_op *op) {
   NMP_REQUIRE(p->pads_count == 2u * x->rank, "length of pads", p->pads_count, 2 * x->rank);
   NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
   for (uint32_t i = 0; i < x->rank; i++) {
-    const int64_t before = p->pads[2 * i], after = p->pads[2 * i + 1], size = x->shape[i] + before + after;
+    const int64_t before = p->pads[2 * (size_t)i], after = p->pads[2 * (size_t)i + 1],
+                  size = x->shape[i] + before + after;
     NMP_REQUIRE(before >= 0, "padding", before, 0);
     NMP_REQUIRE(after >= 0, "padding", after, 0);
     NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
@@ -38,7 +39,7 @@ static void pad_run(const nmp_op *op) {
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < x->rank; i++) {
     block.shape[i] = x->shape[i];
-    first += block.to[i] * op->params.pad.pads[2 * i];
+    first += block.to[i] * op->params.pad.pads[2 * (size_t)i];
   }
   fill(y, op->in[1].data);
   nmp_copy_block(op, nmp_at(y, (size_t)first), x->data, &block);

@@ -54,7 +54,8 @@ nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p) {
     s.images = 1;
   }
   s.h_hop = shape_hop(&s.h, c->in * p->element);
-  s.width = (size_t)(((s.h.out - 1) * s.h.stride + (s.h.kernel - 1) * s.h.dilation) / s.h_hop + 1);
+  const size_t reach = (size_t)(s.h.out - 1) * (size_t)s.h.stride + (size_t)(s.h.kernel - 1) * (size_t)s.h.dilation;
+  s.width = reach / (size_t)s.h_hop + 1;
   s.row = s.width * c->in;
   s.v_hop = shape_hop(&s.v, s.row * p->element);
   s.whole = s.h_hop == 1 && s.v_hop == 1 && s.h.before == 0 && s.width == (size_t)s.h.in;

@@ -19,7 +19,7 @@ static void run_task(void *context, size_t i, size_t worker) {
 
 void nmp_run_tasks(const nmp_op *op, size_t n, uint64_t work, nmp_range_fn *run, const void *how) {
   const size_t threads = op->threads->threads < n ? op->threads->threads : n;
-  if (op->threads->parallel == NULL || threads < 2 || work < 2 * TASK_WORK) {
+  if (op->threads->parallel == NULL || threads < 2 || work / 2 < TASK_WORK) {
     run(op, how, 0, n);
     return;
   }

@@ -1,0 +1,36 @@
+"""The stack that public functions take at most on a Cortex-M4, whatever the file, by the compiler's call graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from zoo_quick import bench_module
+
+STACK = bench_module("stack")
+MOST = {"nmp_inspect": 2048, "nmp_create": 2048, "nmp_run": 3328, "nmp_run_ops": 3328, "agent_push": 4096}
+FEW = 256  # of the others
+
+
+@pytest.mark.slow
+def test_bounds(tmp_path: Path, need_tool: Callable[..., str], record_property: Callable[[str, object], None]) -> None:
+    need_tool("arm-none-eabi-gcc")
+    found = STACK.bounds(tmp_path)
+    assert set(MOST) < set(found)
+    for name, (most, way) in found.items():
+        assert most <= MOST.get(name, FEW), (name, way)
+    # Ways that are known to be there: by a member of an op's type, by a table of kernels, by the walk through the file.
+    assert any("gemm" in step for step in found["nmp_run"][1])
+    assert found["nmp_create"][0] > found["nmp_inspect"][0] > 1500
+    record_property("summary", "stack on M4: " + ", ".join(f"{name} {found[name][0]}" for name in MOST))
+
+
+def test_what_is_called_in_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STACK, "FIRMWARE", tmp_path)
+    lines = ["{", "  NMP_BY_2(IN(k).gemm, wide(x), 0)", "  (a, b(c, d), e);", "  (n ? one : m ? two : three)(a);"]
+    text = "\n".join([*lines, "  s->op.run(&t[0]);", "}"])
+    (tmp_path / "a.c").write_text(text)
+    assert ("gemm", "", 3) in STACK.called_at("a.c:2:3")
+    assert STACK.chosen_at("a.c:4:9") == ["one", "two", "three"]
+    assert STACK.called_at("a.c:5:3") == [("run", "op", 1)]
