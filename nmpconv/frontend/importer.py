@@ -360,9 +360,9 @@ class Importer:
         return self._current
 
     def _here(self) -> str:
-        """A name for the current ONNX node: its own, or that of its op."""
+        """A name for the current ONNX node: its own, or that of its first output."""
         node, op = self._main()
-        return node.name or op.name
+        return node.name or next(filter(None, node.outputs), op.name)
 
     def _fresh(self, name: str) -> str:
         """name, or name_1, name_2, ... if it is taken or will be."""

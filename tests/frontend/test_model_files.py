@@ -100,9 +100,19 @@ def test_names_are_kept_and_unique(path):
     )
     graph = load(path)
     assert [node.name for node in graph.nodes] == [
-        "twice.transpose", "twice", "twice.transpose_1", "twice_1", "conv2d.transpose", "conv2d", "conv2d.transpose_1",
+        "twice.transpose", "twice", "twice.transpose_1", "twice_1", "y.transpose", "y", "y.transpose_1",
     ]  # fmt: skip
     assert {"x", "t", "u", "y", "w", "w_1"} <= graph.values.keys()
+
+
+def test_nodes_without_a_name_have_that_of_their_result(path):
+    """It says which node it is, and stays where nodes are added: recipes have these names."""
+    text = "(float[1,4,3,3] x) => (y) <float[4,4,1,1] w> { %s t = Conv(x, w) u = Sigmoid(t) y = Conv(u, w) }"
+    build(text % "", 13, path)
+    plain = [node.name for node in load(path).nodes if node.op != "transpose"]
+    assert plain == ["t", "u", "y"]
+    build(text.replace("Conv(x, w)", "Conv(s, w)") % "r = Conv(x, w) s = Sigmoid(r)", 13, path)
+    assert [node.name for node in load(path).nodes if node.op != "transpose"] == ["r", "s", *plain]
 
 
 def test_constant_output(path):
