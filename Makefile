@@ -18,10 +18,10 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels cross clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c format size zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
-	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
 
 # Headers come with most Pythons; Debian has them in a package of their own.
 define CHECK_PYTHON
@@ -171,9 +171,16 @@ bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its w
 
 # One for each of these that is installed: 3.12 gives the wheel for all later ones.
 PYTHONS ?= python3.10 python3.11 python3.12
+THEIRS = $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p)))
 
 wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
-	$(PYTHON) packaging/wheels.py $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p))) $(ARGS)
+	$(PYTHON) packaging/wheels.py $(THEIRS) $(ARGS)
+
+wheels-test:  ## the quick tests from the wheels of dist/ for this machine, without a compiler (ARGS=...)
+	$(PYTHON) packaging/suite.py $(THEIRS) $(ARGS)
+
+wheels-aarch64-test:  ## parts of them from a wheel for AArch64, in Debian's Python under qemu-user (ARGS=...)
+	$(PYTHON) packaging/suite.py --arch aarch64 $(ARGS)
 
 cross:  ## the interpreter and the binding compiled for Windows and macOS, where nobody runs them yet
 	$(PYTHON) packaging/cross.py --python $(PYTHON) --warnings="$(WARNINGS)"

@@ -52,12 +52,15 @@ def normalization(
     graph: Graph, samples: Mapping[str, Samples], images: Sequence[Mapping[str, np.ndarray]]
 ) -> tuple[str, ...]:
     """Asks for --mean and --std, the commonest mistake, where pixels are fed as they are to a classifier: normalized
-    pixels tell it more, or it is unsure of all images. graph: the float graph, which ``images`` are fed to.
+    pixels tell it more, or it is unsure of all images. Asks for --range where numbers are those of pixels from 0 to 1.
+    graph: the float graph, which ``images`` are fed to.
 
     To a model that wants pixels, normalized ones are as good as black: its results are all the same then.
     """
     plain = Preprocess()
     looks = [one.preprocess for one in samples.values()]
+    if any(one is not None and one.range == plain.range and max(one.std) < 1 for one in looks):
+        return ("pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",)
     if len(looks) != 1 or looks[0] is None or len(images) < JUDGED:
         return ()
     if (looks[0].mean, looks[0].std, looks[0].range) != (plain.mean, plain.std, plain.range):

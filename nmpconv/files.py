@@ -67,7 +67,8 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
                 raise InputError(f"has {found.st_size} bytes; at most {most} can be read", where=str(path))
             yield file, found.st_size
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        hint = "name a file in it" if isinstance(error, IsADirectoryError) else ""
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path), hint=hint) from error
 
 
 def read_text(path: Path | str, what: str) -> str:

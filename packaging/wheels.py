@@ -4,13 +4,14 @@
 
 A Python from 3.12 on gives the one wheel for all of them (abi3), an older one its own. The compiler is that of PyPI's
 ziglang. It compiles for both machines and for glibc 2.17, on any machine. auditwheel refuses a wheel that needs more.
-The same sources give the same bytes.
+Inside is the firmware of the boards whose compilers are here. The same sources and compilers give the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,23 +31,30 @@ def main() -> None:
     parser.add_argument("--arch", action="append", choices=ARCHES, help="a machine; default: both; repeatable")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder to write to")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for what comes between")
+    parser.add_argument("--board", action="append", help="a board with its firmware inside; default: all; repeatable")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
+    boards = firmware(asked.work, asked.board)
     for number, python in enumerate(asked.python or [sys.executable]):
         tools = environment(python, asked.work)
         if number == 0:
             run([tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", asked.output, ROOT])
         for arch in asked.arch or ARCHES:
-            wheel = repaired(tools, built(tools, arch, asked.work), arch, asked.output)
+            wheel = repaired(tools, built(tools, arch, asked.work, boards), arch, asked.output)
             for path in (wheel, runtime(wheel, asked.output)):
                 print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
 
 
+def version(python: str) -> str:
+    """Of a Python, such as 3.12."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    return run([python, "-c", code], capture_output=True).stdout.strip()
+
+
 def environment(python: str, work: Path) -> Path:
     """The Python of an environment with the tools, made when it is not there."""
-    version = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True).stdout
-    folder = work / f"python{version.strip()}"
+    folder = work / f"python{version(python)}"
     tools = folder / "bin" / "python"
     if not (folder / "done").exists():
         run([python, "-m", "venv", "--clear", folder])
@@ -56,8 +64,30 @@ def environment(python: str, work: Path) -> Path:
     return tools
 
 
-def built(tools: Path, arch: str, work: Path) -> Path:
-    """The wheel of one Python and machine, as the compiler leaves it."""
+def firmware(work: Path, boards: list[str] | None) -> Path:
+    """A folder with the firmware of these boards, or of all whose compiler is here, and the terms of their C libraries.
+
+    The firmware is the same on every machine with these compilers: debug information, which names folders, is left out.
+    """
+    folder, source = (work / "firmware").resolve(), ROOT / "interpreter" / "firmware"
+    folder.mkdir(parents=True, exist_ok=True)
+    for makefile in sorted(source.glob("boards/*/board.mk")):
+        board, text = makefile.parent.name, makefile.read_text()
+        cross = re.search(r"^CROSS := \S", text, re.MULTILINE)  # without: a program of this machine
+        if board not in (boards or [board] * bool(cross)):
+            continue
+        command = ["make", "-s", "-C", source, f"BOARD={board}", "OPTIONAL=yes", "STRIP=yes", f"OUT={folder}"]
+        said = run(command, stdout=subprocess.PIPE).stdout
+        print("".join(line + "\n" for line in said.splitlines() if line.startswith("Left out")), end="")
+        for package in re.findall(r"lib\S+|picolibc\S+", text.partition("PACKAGES :=")[2].splitlines()[0]):
+            terms = Path("/usr/share/doc", package, "copyright")
+            if terms.exists():
+                (folder / f"{package}.txt").write_bytes(terms.read_bytes())
+    return folder
+
+
+def built(tools: Path, arch: str, work: Path, boards: Path) -> Path:
+    """The wheel of one Python and machine, as the compiler leaves it. boards: the folder of their firmware."""
     code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
     package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
     raw = work / f"raw-{tools.parent.parent.name}-{arch}"
@@ -71,6 +101,7 @@ def built(tools: Path, arch: str, work: Path) -> Path:
         "PATH": f"{tools.parent}:{os.environ['PATH']}",
     }
     command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw]
+    command += [f"--config-settings=cmake.define.NMP_FIRMWARE={boards}"]
     run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **told})
     [wheel] = raw.glob("*.whl")
     return wheel

@@ -61,7 +61,8 @@ def unpack(file: bytes | memoryview) -> Table:
     """
     view = memoryview(file)
     if len(view) < 8 or bytes(view[4:8]) != IDENTIFIER:
-        raise ModelError("this is not a .nmp file: it does not have the identifier NMP1")
+        hint = "nmpconv convert makes one from an ONNX model"
+        raise ModelError("this is not a .nmp file: it does not have the identifier NMP1", hint=hint)
     if len(view) > BYTES_MAX:
         raise ModelError(f"the file has {len(view)} bytes, {BYTES_MAX} are allowed")
     walk = _Walk(view)

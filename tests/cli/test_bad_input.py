@@ -87,7 +87,13 @@ ONNX = [
     Case("empty", lambda: write("model.onnx", b""), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case("garbage", lambda: write("model.onnx", b"\xff" * 99), CONVERT, ExitCode.INPUT, ("not an ONNX model",)),
     Case("truncated", lambda: cut("model.onnx", 0.6), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
-    Case("a-folder", nothing, "convert images --data images", ExitCode.INPUT, ("images", "Is a directory")),
+    Case(
+        "a-folder",
+        nothing,
+        "convert images --data images",
+        ExitCode.INPUT,
+        ("images", "Is a directory", "name a file in it"),
+    ),
     Case("nan", lambda: save(cli_files.onnx_model(weight=np.nan)), CONVERT, ExitCode.INPUT, ("NaN",)),
     Case(
         "inf", lambda: save(cli_files.onnx_model(weight=np.inf)), CONVERT, ExitCode.UNSUPPORTED, ("infinity", "finite")
@@ -202,7 +208,7 @@ NMP = [
     for id, make, code, says in [
         ("missing", lambda: Path("model.nmp").unlink(), ExitCode.INPUT, ("model.nmp", "No such file")),
         ("empty", lambda: write("model.nmp", b""), ExitCode.MODEL, ("model.nmp", "not a .nmp file")),
-        ("text", lambda: write("model.nmp", "hello " * 99), ExitCode.MODEL, ("model.nmp", "not a .nmp file")),
+        ("text", lambda: write("model.nmp", "hello " * 99), ExitCode.MODEL, ("not a .nmp file", "nmpconv convert")),
         ("truncated", lambda: cut("model.nmp", 0.7), ExitCode.MODEL, ("model.nmp",)),
         ("cut-short", lambda: cut("model.nmp", 0.01), ExitCode.MODEL, ("model.nmp",)),
         ("flipped-data", lambda: flip("model.nmp", 0.5), ExitCode.MODEL, ("model.nmp", "damaged or truncated")),

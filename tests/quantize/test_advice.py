@@ -100,6 +100,11 @@ def test_samples(samples: Path, name: str) -> None:
     assert found.startswith("the float model tells images apart better with, for example, --mean ")
     assert found.endswith("; did you forget --mean and --std?")
     assert said(model, {}, data, replace(PLAIN, range=(0.0, 1.0))) == ()
+    torchs = replace(PLAIN, mean=(0.5,), std=(0.5,))
+    assert said(model, {}, data, torchs) == (
+        "pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",
+    )
+    assert said(model, {}, data, replace(torchs, range=(0.0, 1.0))) == ()
 
 
 def test_a_model_that_wants_pixels_is_not_asked_about(samples: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 LITTLE_ENDIAN_64, X86_64 = b"\x7fELF\x02\x01", 62
 RUNTIME_BYTES = 3_000_000
+BOARD = "mps2-an386"
 QUICK = ("format/test_files.py", "api/test_keywords.py", "text/test_text.py")  # tests that run from the wheel
 
 
@@ -34,7 +36,7 @@ def dist(root: Path, work: Path) -> Path:
     """The folder of wheels and sources, built from the checkout; or $NMP_DIST, where they were built already."""
     if given := os.environ.get("NMP_DIST"):
         return Path(given)
-    command = [sys.executable, root / "packaging" / "wheels.py", "--arch", "x86_64"]
+    command = [sys.executable, root / "packaging" / "wheels.py", "--arch", "x86_64", "--board", BOARD]
     run(*command, "--work", work, "--output", work.parent / "dist")
     return work.parent / "dist"
 
@@ -77,7 +79,10 @@ def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
     assert not any(name.startswith(("tests", "samples", "bench")) for name in names)
 
 
-def test_the_commands_run_without_a_compiler(installed: Place, samples: Path, tmp_path: Path) -> None:
+def test_the_commands_run_without_a_compiler(
+    installed: Place, samples: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    """On a simulated board, too, as its firmware is inside."""
     shapes = samples / "shapes"
     look = ("--mean", "123.675,116.28,103.53", "--std", "58.395,57.12,57.375", "--rounding", "nearest")
     told = installed.run(
@@ -88,6 +93,10 @@ def test_the_commands_run_without_a_compiler(installed: Place, samples: Path, tm
     assert "median" in installed.run("nmpconv", "bench", "m.nmp", "--runs", 3, cwd=tmp_path)
     assert (tmp_path / "m.nmp").stat().st_size > 10_000
     assert "CMakeLists.txt" in installed.run("nmpconv", "bundle", "m.nmp", "-o", "c", "--json", cwd=tmp_path)
+    need_tool("arm-none-eabi-gcc")  # with which the wheel was made
+    (installed.bin / "qemu-system-arm").symlink_to(need_tool("qemu-system-arm"))
+    told = installed.run("nmpconv", "bench", "m.nmp", "--device", f"sim:{BOARD}", "--runs", 1, cwd=tmp_path)
+    assert "the same bytes as here" in told
 
 
 def test_quick_tests_pass_from_the_wheel(installed: Place, root: Path, tmp_path: Path) -> None:
