@@ -20,6 +20,14 @@ ZOO = ("mlperf_kws_dscnn", "cifar10_resnet20")
 # What a reader would do; the page then holds what came of it.
 DRIVER = """
 <pre id="outcome"></pre><script>
+const inside = (element, frame) => {
+  const [a, b] = [element.getBoundingClientRect(), frame.getBoundingClientRect()];
+  return a.left >= b.left - 1 && a.right <= b.right + 1;
+};
+const begins = [...document.querySelectorAll(".graph")].every((frame) => inside(frame.querySelector("g"), frame));
+const cut = [...document.querySelectorAll("h1, h2, h3, p, caption, figcaption")]
+  .filter((e) => !e.closest(".skip") && !inside(e, e.closest("section, header") || document.body) || e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.textContent.slice(0, 60));
 const zoomed = document.querySelector(".graph svg").getBoundingClientRect().width;
 document.querySelector("[data-zoom='1.25']").click();
 const radio = document.querySelector("input[value=exponent]");
@@ -34,6 +42,8 @@ document.getElementById("outcome").textContent = JSON.stringify({
   rows: document.querySelectorAll("tr.hit").length,
   told: document.getElementById("found").textContent,
   pictures: [...document.images].every((image) => image.complete && image.naturalWidth > 0),
+  begins,
+  cut,
   wide: document.documentElement.scrollWidth,
   window: innerWidth,
 });
@@ -66,6 +76,8 @@ def check(chromium: str, page: Path, find: str, folder: Path) -> None:
         assert outcome["rows"] >= len(outcome["hits"])
         assert outcome["told"].startswith(str(len(outcome["hits"])))
         assert outcome["pictures"]
+        assert outcome["begins"]  # the graph shows its first op
+        assert outcome["cut"] == []  # no text ends beyond its card
         assert outcome["wide"] <= outcome["window"]
 
 

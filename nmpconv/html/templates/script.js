@@ -15,14 +15,17 @@ search.addEventListener("input", () => {
     }
   }
   found.textContent = text === "" ? "" : ops === 1 ? "1 op" : ops + " ops";
-  if (first) {
-    const frame = first.closest(".graph");
-    const box = first.getBoundingClientRect();
-    const around = frame.getBoundingClientRect();
-    frame.scrollTop += box.top - around.top - around.height / 2;
-    frame.scrollLeft += box.left - around.left - around.width / 2;
-  }
+  if (first) show(first);
 });
+// Scrolls an op into the middle of the graph's frame; the first one is seen when the page opens.
+function show(op) {
+  const frame = op.closest(".graph");
+  const box = op.getBoundingClientRect();
+  const around = frame.getBoundingClientRect();
+  frame.scrollTop += box.top + box.height / 2 - around.top - around.height / 2;
+  frame.scrollLeft += box.left + box.width / 2 - around.left - around.width / 2;
+}
+document.querySelectorAll(".graph").forEach((frame) => show(frame.querySelector("g")));
 search.addEventListener("keydown", (event) => {
   const first = document.querySelector("g.hit");
   if (event.key === "Enter" && first) first.closest("section").scrollIntoView();
