@@ -26,7 +26,7 @@ const inside = (element, frame) => {
 };
 const begins = [...document.querySelectorAll(".graph")].every((frame) => inside(frame.querySelector("g"), frame));
 const cut = [...document.querySelectorAll("h1, h2, h3, p, caption, figcaption")]
-  .filter((e) => !e.closest(".skip") && !inside(e, e.closest("section, header") || document.body) || e.scrollWidth > e.clientWidth + 1)
+  .filter((e) => !inside(e, e.closest("section, header") || document.body) || e.scrollWidth > e.clientWidth + 1)
   .map((e) => e.textContent.slice(0, 60));
 const zoomed = document.querySelector(".graph svg").getBoundingClientRect().width;
 document.querySelector("[data-zoom='1.25']").click();
