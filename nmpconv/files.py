@@ -67,8 +67,14 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
                 raise InputError(f"has {found.st_size} bytes; at most {most} can be read", where=str(path))
             yield file, found.st_size
     except OSError as error:
-        hint = "name a file in it" if isinstance(error, IsADirectoryError) else ""
+        absent = place(path) if isinstance(error, FileNotFoundError) else ""
+        hint = "name a file in it" if isinstance(error, IsADirectoryError) else absent
         raise InputError(f"cannot be read: {error.strerror or error}", where=str(path), hint=hint) from error
+
+
+def place(path: Path | str) -> str:
+    """A hint where a file is not found: the folder that a relative path begins at."""
+    return "" if Path(path).is_absolute() else f"the current folder is {os.getcwd()}"
 
 
 def read_text(path: Path | str, what: str) -> str:

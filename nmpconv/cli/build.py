@@ -40,7 +40,7 @@ def command(
         found = nmpconv.build(project, force=force, progress=progress)
     missed = [(one.target, gate) for one in found for gate in one.missed]
     words = "; ".join(f"{name}: {gate.name} {gate.allowed:g}, found {gate.found:.6g}" for name, gate in missed)
-    error = GateError(f"{len(missed)} missed gates: {words}") if missed else None
+    error = GateError(f"missed gates: {words}") if missed else None
     if json:
         failed = {} if error is None else {"error": error.to_json()}
         show.as_json({"targets": [_row(one) for one in found], **failed})

@@ -17,7 +17,7 @@ from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
-from nmpconv.files import BYTES_MAX, open_file, read_text
+from nmpconv.files import BYTES_MAX, open_file, place, read_text
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LISTED = 5  # problems that one message lists
@@ -110,7 +110,7 @@ def open_source(path: Path, input_name: str, shape: tuple[int, ...], ears: Ears 
     if path.is_dir():
         return _folder(path, ears)
     if not path.exists():
-        raise InputError("no such file or folder", where=str(path))
+        raise InputError("no such file or folder", where=str(path), hint=place(path))
     if not path.is_file():
         raise InputError("is neither a folder nor a regular file", where=str(path))
     suffix = path.suffix.lower()

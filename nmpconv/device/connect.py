@@ -32,6 +32,8 @@ def connect(name: str) -> Transport:
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"{name!r} is not tcp:host:port", where="--device")
         return Tcp(host, int(port))
+    if name in simulator.boards():
+        raise UsageError(f"{name!r} is no port but a simulated board", where="--device", hint=f"sim:{name}")
     path, colon, baud = name.rpartition(":")
     if colon and baud.isdecimal() and int(baud) > 0 and path:
         return Serial(path, int(baud))

@@ -83,7 +83,7 @@ def outside_data() -> None:
 
 
 ONNX = [
-    Case("missing", lambda: Path("model.onnx").unlink(), CONVERT, ExitCode.INPUT, ("model.onnx", "No such file")),
+    Case("missing", lambda: Path("model.onnx").unlink(), CONVERT, ExitCode.INPUT, ("No such file", "current folder")),
     Case("empty", lambda: write("model.onnx", b""), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case("garbage", lambda: write("model.onnx", b"\xff" * 99), CONVERT, ExitCode.INPUT, ("not an ONNX model",)),
     Case("truncated", lambda: cut("model.onnx", 0.6), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
@@ -113,7 +113,7 @@ ONNX = [
 
 CALIBRATION = [
     Case("none", nothing, "convert model.onnx", ExitCode.USAGE, ("--data",)),
-    Case("missing", nothing, "convert model.onnx --data nowhere", ExitCode.INPUT, ("nowhere", "no such file")),
+    Case("missing", nothing, "convert model.onnx --data nowhere", ExitCode.INPUT, ("no such file", "current folder")),
     Case(
         "empty", lambda: Path("bare").mkdir(), "convert model.onnx --data bare", ExitCode.INPUT, ("bare", "no images")
     ),

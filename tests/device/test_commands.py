@@ -114,6 +114,7 @@ def test_an_op_that_was_not_built_is_refused(
     ("name", "code", "message"),
     [
         ("sim:nothing", ExitCode.USAGE, "there is no simulated board"),
+        ("rv32", ExitCode.USAGE, "hint: sim:rv32"),
         ("sim:rv32", ExitCode.DEVICE, "nmpconv device build rv32"),
         ("tcp:here", ExitCode.USAGE, "is not tcp:host:port"),
         ("tcp:127.0.0.1:1", ExitCode.DEVICE, "cannot connect"),
