@@ -45,7 +45,8 @@ def main() -> None:
         else [native(python, asked.dist, work) for python in asked.python or [sys.executable]]
     )
     parts = PARTS if asked.arch != platform.machine() else ("",)
-    tests = asked.tests or [ROOT / "tests" / part for part in parts]
+    tests = [ROOT / word if (ROOT / word.partition("::")[0]).exists() else word for word in asked.tests]
+    tests = tests or [ROOT / "tests" / part for part in parts]
     failed = [place for place in places if not passes(place, tests, tools, work / "here")]
     if failed:
         raise SystemExit(f"tests fail from {', '.join(place.name for place in failed)}")

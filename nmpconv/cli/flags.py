@@ -39,7 +39,7 @@ class Group:
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer is to see it: with the flags of a Group in place of each parameter that is one."""
-    kinds = get_type_hints(command, include_extras=True)
+    kinds = inspect.get_annotations(command, eval_str=True)  # get_type_hints of Python 3.10 hides those of None
     groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Group)}
     flat: list[Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():

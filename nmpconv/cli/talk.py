@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,7 @@ def _set(*, quiet: bool, verbose: bool) -> None:
 def talking(command: Callable[..., None]) -> Callable[..., None]:
     """The command with these flags after its own, as typer is to see it."""
     flags = Flags.parameters()
-    kinds = get_type_hints(command, include_extras=True)
+    kinds = inspect.get_annotations(command, eval_str=True)
     own = [p.replace(annotation=kinds[name]) for name, p in inspect.signature(command).parameters.items()]
 
     @functools.wraps(command)

@@ -7,7 +7,7 @@ import math
 from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def flags(command: str) -> dict[str, Flag]:
     """The options of a command by the keyword that each is to be."""
     callback = next(known.callback for known in app.registered_commands if known.name == command)
     assert callback is not None
-    kinds = get_type_hints(callback, include_extras=True)
+    kinds = inspect.get_annotations(callback, eval_str=True)
     found = {}
     for parameter in inspect.signature(callback).parameters.values():
         kind, option = kinds[parameter.name].__origin__, kinds[parameter.name].__metadata__[0]
