@@ -7,7 +7,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ END_SECONDS = 2.0  # that a program gets to end by itself
 
 # What a port that is pulled out raises; pyserial lets errors of termios through.
 _PORT_ERRORS: tuple[type[Exception], ...] = (serial.SerialException, OSError)
-if sys.platform != "win32":
+with suppress(ImportError):  # Windows has none
     import termios
 
     _PORT_ERRORS += (termios.error,)
