@@ -56,6 +56,7 @@ navigation = NAVIGATION = {
         "Project": [
             "README",
             "docs/results",
+            "docs/speed",
             "docs/architectures",
             "samples/README",
             "ARCHITECTURE",

@@ -136,8 +136,8 @@ int32_t nmp_state_of(const nmp_net *net, uint32_t i);
  */
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
 
-/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. It depends on
- * nmp_set_threads.
+/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. It depends
+ * on nmp_set_threads.
  */
 uint32_t nmp_together(const nmp_net *net, uint32_t op);
 

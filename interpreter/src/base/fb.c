@@ -1,8 +1,8 @@
 #include "base/fb.h"
 
 /* What the walk may still look at, in units of 8 bytes: every table, string and vector of an honest file takes at least
- * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which could
- * make the walk, or a reader of theirs, quadratic.
+ * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which
+ * could make the walk, or a reader of theirs, quadratic.
  */
 typedef struct walk {
   const fb_schema *schema;
