@@ -12,7 +12,8 @@ import pytest
 SAMPLES = sorted(path.parent.name for path in (Path(__file__).parent.parent / "samples").glob("*/run.sh"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "digits")) for n in SAMPLES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
 def test_run(name: str, samples: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     script = samples / name / "run.sh"

@@ -70,6 +70,7 @@ def test_a_piece_of_a_lost_process_is_done_again(two: Workers, tmp_path: Path) -
     assert list(two.map(squared, 0, range(3))) == [0, 1, 4]
 
 
+@pytest.mark.slow
 def test_what_always_dies_is_an_error() -> None:
     with opened("2") as workers, pytest.raises(InputError, match="end before they have done anything"):
         list(workers.map(killed_always, None, range(3)))

@@ -102,6 +102,7 @@ def test_runs_everywhere(model: Path, tmp_path: Path, need_tool: Callable[..., s
         assert f"arena: {told} of {targets.most(data)} bytes\n" in text
 
 
+@pytest.mark.slow
 def test_clang(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     assert on_host(unpack(model, tmp_path / "bundle"), need_tool("clang-16", "clang")).endswith(RAN)
 

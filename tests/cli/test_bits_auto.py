@@ -58,6 +58,7 @@ def test_instructions_are_those_of_the_target(cli) -> None:
     assert "estimated" in cli("inspect", "model.nmp", "--target", "cortex-m55").out
 
 
+@pytest.mark.slow
 def test_a_goal_widens_what_it_needs(cli) -> None:
     base = score(cli(*SHAPES, "--json"))
     goal = ("--bits", "auto", "--goal", f"sqnr={base + 2:.1f}")

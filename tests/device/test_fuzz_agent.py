@@ -39,10 +39,6 @@ def run(fuzzer: Path, frames: int, models: list[Path]) -> None:
     assert answered > frames // 2 and refused > frames // 8 and runs > frames // 100, found.stdout
 
 
-def test_frames(fuzzer: Path, models: list[Path]) -> None:
-    run(fuzzer, 20_000, models)
-
-
 @pytest.mark.slow
 def test_a_million_frames(fuzzer: Path, models: list[Path]) -> None:
     run(fuzzer, 1_000_000, models)

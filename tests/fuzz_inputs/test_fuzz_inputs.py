@@ -42,6 +42,7 @@ def test_many_mutants(name: str, tmp_path: Path) -> None:
     assert not hunt(KINDS[name], SECONDS, 2, tmp_path).faults
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     """An error that is no refusal, a crash and too much memory, each with the mutant that shows it."""
 
