@@ -32,12 +32,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for the compiler")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "cross", help="the folder to write to")
     parser.add_argument("--warnings", default="", help="flags of the C compiler")
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="default: all")
     asked = parser.parse_args()
     tools = environment(asked.python, asked.work)
     code = "import sysconfig, nanobind as n, ziglang as z; "
     code += "print(z.__path__[0], n.__path__[0], sysconfig.get_path('include'))"
     zig, nanobind, headers = map(Path, run([tools, "-c", code], capture_output=True).stdout.splitlines()[0].split())
-    for target, system in TARGETS.items():
+    for target in asked.targets:
+        system = TARGETS[target]
         folder = asked.output / target
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(headers, folder / "python")
