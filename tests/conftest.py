@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what the code makes now into the golden files")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Wheels first: they share minutes of one compilation, for which the other workers would wait at the end."""
+    items.sort(key=lambda item: item.path.parent.name != "wheels")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What tests counted: their property "summary"."""
     for reports in terminalreporter.stats.values():

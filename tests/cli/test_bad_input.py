@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -282,7 +283,8 @@ def test_full_disk(here: Path, extra: tuple[str, ...]) -> None:
     before = sorted(here.rglob("*"))
     command = [sys.executable, "-m", "nmpconv", *CONVERT.split(), "-o", "tiny.nmp", *extra]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # noqa: E731
-    ran = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+    kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # or half a file of it would stay for those after
+    ran = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, env=kept)
     assert ran.returncode == ExitCode.OUTPUT, ran.stderr
     assert "tiny.nmp: cannot write: File too large" in ran.stderr
     assert ran.stdout == "" or list(json.loads(ran.stdout)) == ["schema", "error"]
