@@ -15,7 +15,7 @@ from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.frontend.read import read as read_onnx
 from nmpconv.measures import AP, open_measure, results
-from nmpconv.metrics import Sqnr, head, top_k
+from nmpconv.metrics import Sqnr, head, mean_db, top_k
 from nmpconv.progress import Progress, silent
 from nmpconv.run.feed import Arrays, Feed
 from nmpconv.run.runtime import Net
@@ -33,9 +33,9 @@ class Evaluation:
     """Rates are percentages; None where labels, a reference or a ranked output are missing.
 
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
-    final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: their mean. equal: of the
-    latter, the elements that are the reference's. metrics: what was asked for by name. sequences: of a model with
-    states, how many there were; n is then how many calls were judged.
+    final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
+    error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
+    sequences: of a model with states, how many there were; n is then how many calls were judged.
     """
 
     n: int
@@ -51,7 +51,7 @@ class Evaluation:
 
     @property
     def mean_sqnr_db(self) -> float | None:
-        return sum(self.sqnr.values()) / len(self.sqnr) if self.sqnr else None
+        return mean_db(self.sqnr.values()) if self.sqnr else None
 
 
 def evaluate(
@@ -243,6 +243,8 @@ def is_counted(proto: onnx.ModelProto, output: str) -> bool:
     at = output
     while at in makers and makers[at].op_type in (*MOVES, "Cast", "Transpose"):
         at = makers[at].input[0]
+    if at in makers and makers[at].op_type == "TopK":
+        return at == makers[at].output[1]
     return at in makers and makers[at].op_type in COUNTED
 
 

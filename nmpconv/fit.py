@@ -25,7 +25,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.kept import Is, Once
 from nmpconv.metrics import head, mean_db, sqnr_db
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, pieces, powers, steps, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.choices import NOTHING, Choices
@@ -341,9 +341,20 @@ def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], name
 
 
 def heads(graph: Graph) -> list[str]:
-    """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them."""
+    """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
+
+    Indices and truth, as the numbers that they are taken from have the accuracy; but where there is nothing else.
+    """
     makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
-    return list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
+    found = list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
+    return [name for name in found if not _is_counted(makers, name)] or found
+
+
+def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
+    """Whether this is indices or truth, moved perhaps."""
+    while name in makers and OPS[makers[name][0]].grid == "same":
+        name = makers[name][1]
+    return name in makers and OPS[makers[name][0]].counted
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:

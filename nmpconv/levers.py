@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nmpconv import costs
 from nmpconv.errors import Unsupported
+from nmpconv.metrics import gain
 from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
@@ -84,7 +85,7 @@ def measured(
         ours, theirs = made.figures, base.figures
         lever = Lever(
             *one,
-            db=round(ours.db - theirs.db, 3),
+            db=round(gain(ours.db, theirs.db), 3),
             agreement=_more(ours.agreement, theirs.agreement),
             metric=_more(ours.metric, theirs.metric),
             work=ours.work / theirs.work - 1,
@@ -98,7 +99,7 @@ def measured(
 
 
 def _more(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a - b
+    return None if a is None or b is None else gain(a, b)
 
 
 def chosen(choices: Choices, one: Proposal, grid: Sequence[str] = ()) -> Choices:

@@ -47,9 +47,15 @@ def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:
 
 
 def mean_db(ratios: Iterable[float]) -> float:
-    """Their mean; -inf where one is -inf, even beside others without any error."""
+    """The mean of those with an error: an exact one says nothing of the others. inf where all are exact, of at least
+    one; -inf where one is -inf."""
     found = list(ratios)
-    return -math.inf if -math.inf in found else fmean(found)
+    return fmean([ratio for ratio in found if ratio != math.inf] or found)
+
+
+def gain(after: float, before: float) -> float:
+    """By how much an SQNR or another metric rose; both may be infinite."""
+    return 0.0 if after == before else after - before if math.isfinite(before) else -before
 
 
 def top_k(scores: ArrayLike, k: int) -> list[int]:

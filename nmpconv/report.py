@@ -20,7 +20,7 @@ from nmpconv.graph.reference import walk
 from nmpconv.interpreted import step
 from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.levers import Lever
-from nmpconv.metrics import sqnr_db
+from nmpconv.metrics import gain, sqnr_db
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.ops.overlap import BANDS_MAX
@@ -225,7 +225,7 @@ def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequ
     for name in names:
         quant = _quant(planned, name)
         theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
-        costs.append(sqnr_db(wanted[name], theirs) - sqnr_db(wanted[name], ours[name]))
+        costs.append(gain(sqnr_db(wanted[name], theirs), sqnr_db(wanted[name], ours[name])))
     return float(np.mean(costs))
 
 

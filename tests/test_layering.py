@@ -72,7 +72,7 @@ PARTS: dict[str, set[str]] = {
         *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress"),
         *("targets", "trial", "workers"),
     },
-    "levers": {"costs", "errors", "passes/quantize", "progress", "trial"},
+    "levers": {"costs", "errors", "metrics", "passes/quantize", "progress", "trial"},
     "report": {
         *(
             "calib",

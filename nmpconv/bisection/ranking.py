@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from nmpconv.calib.switched import Switched, constant_switch
 from nmpconv.fit import heads
 from nmpconv.ir import Graph
 from nmpconv.measures import Label, Measure
-from nmpconv.metrics import sqnr_db
+from nmpconv.metrics import gain, mean_db, sqnr_db
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
@@ -75,7 +74,7 @@ def rank(rebuilt: Rebuilt, images: Feeds, goal: Goal | None, progress: Progress)
     def score(on: set[str]) -> tuple[float, float | None]:
         got = net.run(on)
         wanted = dict(zip(fetch, zip(floats, got, strict=True), strict=True))
-        db = float(np.mean([sqnr_db(*wanted[name]) for name in heads(graph)]))
+        db = mean_db(sqnr_db(*wanted[name]) for name in heads(graph))
         return db, None if goal is None else _measured(graph, goal, wanted)
 
     base_db, base = score(every)
@@ -86,16 +85,11 @@ def rank(rebuilt: Rebuilt, images: Feeds, goal: Goal | None, progress: Progress)
     rows = []
     for i, switch in enumerate(net.switches):
         db, value = score(every - {switch})
-        gain = None if value is None or base is None else sign * _more(value, base)
-        rows.append(Row(**facts[switch], db=round(_more(db, base_db), 3), metric=gain))
+        better = None if value is None or base is None else sign * gain(value, base)
+        rows.append(Row(**facts[switch], db=round(gain(db, base_db), 3), metric=better))
         progress("rank", i + 1, len(net.switches))
     rows.sort(key=lambda row: (-(row.metric or 0.0), -row.db, row.table, row.name))
     return Ranking(tuple(rows), base_db, base)
-
-
-def _more(a: float, b: float) -> float:
-    """What a has more than b; both may be without an error at all."""
-    return 0.0 if a == b else a - b if math.isfinite(b) else -math.inf
 
 
 def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:

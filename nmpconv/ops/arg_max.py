@@ -41,6 +41,7 @@ class ArgMax(Op):
     Params = ArgMaxParams
     exponents = (0, 0)
     axis_max = AXIS_MAX
+    counted = True
     head = True
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("ArgMax", "ArgMin", "TopK")

@@ -34,6 +34,7 @@ class Compare(Op):
     holds: ClassVar[np.ufunc]
     elementwise = True
     joins = True
+    counted = True
 
     def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]

@@ -62,6 +62,7 @@ class Op:
     homogeneous: positive factors of the channels of all inputs are those of the output's: f(s * x) = s * f(x).
     border:      the input, if there is one, that holds what padding stands for, on the grid of the first input.
     places:      the input, if there is one, whose numbers are places in another one: 8 bits hold no parts of a pixel.
+    counted:     elements of the output are indices or truth: right or wrong, without a distance.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -82,6 +83,7 @@ class Op:
     homogeneous: ClassVar[bool] = False
     border: ClassVar[int | None] = None
     places: ClassVar[int | None] = None
+    counted: ClassVar[bool] = False
     head: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()

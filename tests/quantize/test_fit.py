@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from dataclasses import replace
+from math import inf
 from threading import Semaphore
 
 import numpy as np
@@ -21,6 +22,7 @@ from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.metrics import gain, mean_db
 from nmpconv.passes.quantize import equalize
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method
@@ -30,7 +32,8 @@ RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq 
 
 
 def ends(*outputs: str) -> Graph:
-    """a -> r (reshape); a -> p (softmax) -> q (reshape); r -> l (fc) -> s (softmax) -> t, u (reshapes)."""
+    """a -> r (reshape); a -> p (softmax) -> q (reshape); r -> l (fc) -> s (softmax) -> t, u (reshapes);
+    l -> i (arg_max) -> j (reshape)."""
     net = Net()
     net.input("x", 1, 2, 2, 3)
     net.conv("x", "a", 4)
@@ -42,6 +45,8 @@ def ends(*outputs: str) -> Graph:
     net.op("softmax", "k", "s", axis=2)
     net.op("reshape", "s", "t", shape=(1, 6))
     net.op("reshape", "t", "u", shape=(1, 1, 6))
+    net.op("arg_max", "l", "i", axis=1)
+    net.op("reshape", "i", "j", shape=(1,))
     return net.graph(*outputs)
 
 
@@ -57,10 +62,28 @@ def ends(*outputs: str) -> Graph:
         ("u", ["k"]),
         ("u a", ["k", "a"]),
         ("p q t", ["a", "k"]),
+        ("j u i a", ["k", "a"]),
+        ("j", ["j"]),
     ],
 )
 def test_heads(outputs: str, expected: list[str]) -> None:
     assert heads(ends(*outputs.split())) == expected
+
+
+@pytest.mark.parametrize(
+    ("ratios", "mean"),
+    [([20, 30], 25), ([inf, 20, 30], 25), ([inf, inf], inf), ([20, -inf], -inf), ([inf, -inf], -inf)],
+)
+def test_an_exact_output_does_not_hide_the_others(ratios: list[float], mean: float) -> None:
+    assert mean_db(ratios) == mean
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "more"),
+    [(3, 1, 2), (inf, inf, 0), (inf, 3, inf), (3, inf, -inf), (3, -inf, inf), (-inf, 3, -inf), (-inf, -inf, 0)],
+)
+def test_gain(after: float, before: float, more: float) -> None:
+    assert gain(after, before) == more
 
 
 @pytest.mark.parametrize(
@@ -72,7 +95,7 @@ def test_scores_in_words(db: float, words: str) -> None:
 
 def test_integer_outputs() -> None:
     graph = ends("a", "s")
-    grids = dict.fromkeys(names(graph), (8, -4)) | dict.fromkeys("pqstu", (8, -7))
+    grids = dict.fromkeys(names(graph), (8, -4)) | dict.fromkeys("pqstu", (8, -7)) | dict.fromkeys("ij", (8, 0))
     images = feeds(graph, 3)
     made = integer(on_grids(graph, **grids), Rounding(gptq=False))
     found = integer_outputs(made, images, ["a", "k"])
