@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -35,16 +35,21 @@ $(BIN)/python:
 	@$(PYTHON) -c "$$CHECK_PYTHON"
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: $(BIN)/python pyproject.toml $(wildcard CMakeLists.txt) $(C_FILES)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+# Nothing is installed whose hash is not in a lock; what is published as sources alone is built by what is.
+LOCKED = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r
+
+$(VENV)/installed: $(BIN)/python pyproject.toml packaging/locks/build.lock packaging/locks/test.lock $(wildcard CMakeLists.txt) $(C_FILES)
+	$(LOCKED) packaging/locks/build.lock
+	$(LOCKED) packaging/locks/test.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/linters: $(BIN)/python pyproject.toml $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lint]'
+$(VENV)/linters: packaging/locks/lint.lock $(VENV)/installed
+	$(LOCKED) $<
 	@touch $@
 
-$(VENV)/writers: $(BIN)/python pyproject.toml $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+$(VENV)/writers: packaging/locks/docs.lock $(VENV)/installed
+	$(LOCKED) $<
 	@touch $@
 
 build: $(VENV)/installed  ## the virtual environment with nmpconv in it
@@ -76,7 +81,7 @@ fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=60
 fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
 
-lint: $(VENV)/linters lint-c lint-tidy lint-analyzer  ## style, types, and warnings of the C code
+lint: $(VENV)/linters lint-c lint-tidy lint-analyzer audit  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -115,6 +120,14 @@ lint-analyzer:
 	@find $(addprefix interpreter/src/,base core gen nmp.c ops) $(OWN_C) -name '*.c' ! -name decode.c | \
 	  xargs -P $$(nproc) -n 1 $(ANALYZER)
 	@$(ANALYZER) -Wno-analyzer-null-dereference interpreter/src/core/decode.c
+
+audit: $(VENV)/linters  ## known vulnerabilities of what the locks pin (ARGS=--needed)
+	@$(BIN)/python packaging/audit.py $(ARGS)
+
+lock:  ## packaging/locks/: what is installed, by hashes; the newest that is allowed
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check uv "tomli; python_version < '3.11'"
+	build/lock/bin/python packaging/lock.py
 
 format: $(VENV)/linters  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import sys
 import zipfile
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 NAME, NEEDS = "nmpconv-runtime", "numpy"
 MODULES = ("__init__", "errors", "files", "fixed", "ir", "run/__init__", "run/runtime")
@@ -41,6 +45,9 @@ def runtime(wheel: Path, folder: Path) -> Path:
         for name in (f"{old}/WHEEL", *(n for n in archive.namelist() if n.startswith(f"{old}/licenses/"))):
             files[name.replace(old, new)] = archive.read(name)
             times[name.replace(old, new)] = times[name]
+        for name in (n for n in archive.namelist() if n.startswith(f"{old}/sboms/") and n.endswith(".json")):
+            files[name.replace(old, new)] = _bill(archive.read(name), list(files)).encode()
+            times[name.replace(old, new)] = times[name]
         files[f"{new}/METADATA"] = _metadata(archive.read(metadata).decode()).encode()
     files[f"{new}/RECORD"] = _record(files, f"{new}/RECORD").encode()
     path = folder / wheel.name.replace("nmpconv-", f"{NAME.replace('-', '_')}-")
@@ -60,6 +67,27 @@ def _metadata(text: str) -> str:
     at = kept.index(next(line for line in kept if line.startswith("Version:")))
     named = [f"Name: {NAME}", kept[at], "Summary: Runs .nmp files of nmpconv: integer CNNs, the same bits everywhere"]
     return "\n".join([*kept[:at], *named, *kept[at + 1 :], numpy]) + f"\n\n{ABOUT}"
+
+
+def _bill(given: bytes, files: list[str]) -> str:
+    """The bill of materials of nmpconv, of what is in one of these files."""
+    bill = json.loads(given)
+
+    def inside(part: dict[str, Any]) -> bool:
+        places = [place["location"] for place in part["evidence"]["occurrences"]]
+        return any(fnmatchcase(name, place) for name in files for place in places)
+
+    bill["components"] = [part for part in bill["components"] if inside(part)]
+    kept = {part["bom-ref"] for part in bill["components"]}
+    ours = bill["metadata"]["component"]
+    rows = [row for row in bill["dependencies"] if row["ref"] in {ours["bom-ref"], *kept}]
+    bill["dependencies"] = [
+        row | {"dependsOn": [ref for ref in row["dependsOn"] if ref in kept]} if "dependsOn" in row else row
+        for row in rows
+    ]
+    ours |= {"name": NAME, "purl": ours["purl"].replace("nmpconv", NAME)}
+    bill["serialNumber"] = f"urn:uuid:{uuid5(NAMESPACE_URL, bill['serialNumber'] + NAME)}"
+    return json.dumps(bill, indent=2)
 
 
 def _record(files: dict[str, bytes], own: str) -> str:

@@ -38,10 +38,12 @@ def main() -> None:
     boards = firmware(asked.work, asked.board)
     for number, python in enumerate(asked.python or [sys.executable]):
         tools = environment(python, asked.work)
+        bill = asked.work.resolve() / f"{tools.parent.parent.name}.cdx.json"
+        run([tools, ROOT / "packaging" / "sbom.py", bill, boards])
         if number == 0:
             run([tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", asked.output, ROOT])
         for arch in asked.arch or ARCHES:
-            wheel = repaired(tools, built(tools, arch, asked.work, boards), arch, asked.output)
+            wheel = repaired(tools, built(tools, arch, asked.work, boards, bill), arch, asked.output)
             for path in (wheel, runtime(wheel, asked.output)):
                 print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
 
@@ -58,8 +60,8 @@ def environment(python: str, work: Path) -> Path:
     tools = folder / "bin" / "python"
     if not (folder / "done").exists():
         run([python, "-m", "venv", "--clear", folder])
-        requirements = ROOT / "packaging" / "requirements.txt"
-        run([tools, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
+        install = [tools, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+        run([*install, "-r", ROOT / "packaging" / "locks" / "wheels.lock"])
         (folder / "done").touch()
     return tools
 
@@ -86,8 +88,9 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
     return folder
 
 
-def built(tools: Path, arch: str, work: Path, boards: Path) -> Path:
-    """The wheel of one Python and machine, as the compiler leaves it. boards: the folder of their firmware."""
+def built(tools: Path, arch: str, work: Path, boards: Path, bill: Path) -> Path:
+    """The wheel of one Python and machine, as the compiler leaves it. boards: the folder of their firmware. bill: of
+    materials."""
     code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
     package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
     raw = work / f"raw-{tools.parent.parent.name}-{arch}"
@@ -100,8 +103,9 @@ def built(tools: Path, arch: str, work: Path, boards: Path) -> Path:
         "SETUPTOOLS_EXT_SUFFIX": f".{'-'.join(abi.split('-')[:2])}-{arch}-linux-gnu.so",
         "PATH": f"{tools.parent}:{os.environ['PATH']}",
     }
+    given = {"FIRMWARE": boards, "SBOM": bill}
     command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw]
-    command += [f"--config-settings=cmake.define.NMP_FIRMWARE={boards}"]
+    command += [f"--config-settings=cmake.define.NMP_{name}={path}" for name, path in given.items()]
     run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **told})
     [wheel] = raw.glob("*.whl")
     return wheel

@@ -41,7 +41,7 @@ PICTURES = {".png"}
 CODE, COLUMNS = {".c", ".h", ".inc", ".cpp", ".py", ".pyi"}, 120
 TO_TOOLS = re.compile(r"  # (type: ignore|noqa).*|^.*\\$")  # a line of a macro is the formatter's alone
 MODELS = {".onnx", ".nmp", ".zip"}  # a .zip holds inputs of a fuzzer
-DATA = {".csv", ".json", ".txt"}
+DATA = {".csv", ".json", ".lock", ".txt"}
 
 # Joined here, so that this file passes its own test.
 FORBIDDEN = [f"/{name}/" for name in ("work", "opt", "root", "home", "tmp")] + [f".{'library'}"]

@@ -5,7 +5,9 @@ Of the wheels, that for x86-64 and this Python is built.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -47,12 +49,20 @@ def wheel(dist: Path, name: str) -> Path:
 
 
 class Place:
-    """A virtual environment with one wheel in it. Its commands find no compiler: PATH is its own folder."""
+    """A virtual environment with one wheel in it. Its commands find no compiler: PATH is its own folder.
 
-    def __init__(self, folder: Path, wheel: Path, *others: str) -> None:
+    locks: what is installed before, by hashes. The wheel needs nothing else: no index is asked for it.
+    """
+
+    def __init__(self, folder: Path, wheel: Path, *locks: Path) -> None:
         venv.create(folder, with_pip=True)
         self.bin = folder / "bin"
-        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *others)
+        for lock in locks:
+            self.install("--require-hashes", "--no-build-isolation", "-r", lock)
+        self.install("--no-index", wheel)
+
+    def install(self, *words: object) -> None:
+        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words)
 
     def run(self, program: str, *arguments: object, cwd: Path) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -60,8 +70,16 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("empty") / "venv", wheel(dist, "nmpconv"), "pytest", "hypothesis")
+def locks(root: Path) -> Path:
+    return root / "packaging" / "locks"
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, locks: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    given = (locks / "build.lock", locks / "run.lock")
+    place = Place(tmp_path_factory.mktemp("empty") / "venv", wheel(dist, "nmpconv"), *given)
+    place.install("--require-hashes", "-r", locks / "test.lock")
+    return place
 
 
 def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
@@ -77,6 +95,27 @@ def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
         assert {f"nmpconv/{name}" for name in here} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests", "samples", "bench")) for name in names)
+
+
+def bill(path: Path) -> dict[str, set[str]]:
+    """What a wheel says of what is compiled into it: places by name."""
+    with zipfile.ZipFile(path) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/sboms/nmpconv.cdx.json")]
+        parts = json.loads(archive.read(name))["components"]
+        assert all(part["version"] for part in parts)
+        return {part["name"]: {at["location"] for at in part["evidence"]["occurrences"]} for part in parts}
+
+
+def test_the_bill_of_materials_names_what_is_inside(dist: Path) -> None:
+    inside = {name: {"nmpconv/_nmp.*"} for name in ("nanobind", "robin-map", "ziglang")}
+    assert bill(wheel(dist, "nmpconv_runtime")) == inside
+    found = bill(wheel(dist, "nmpconv"))
+    firmware = f"nmpconv/firmware/{BOARD}.elf"
+    assert {name for name, places in found.items() if firmware in places} == {
+        "gcc-arm-none-eabi",
+        "libnewlib-arm-none-eabi",
+    }
+    assert inside.items() <= found.items()
 
 
 def test_the_commands_run_without_a_compiler(
@@ -107,10 +146,14 @@ def test_quick_tests_pass_from_the_wheel(installed: Place, root: Path, tmp_path:
     assert " passed" in installed.run("python", "-m", "pytest", *options, *files, cwd=tmp_path)
 
 
-def test_the_runtime_is_small_and_needs_numpy_alone(dist: Path, installed: Place, root: Path, tmp_path: Path) -> None:
+def test_the_runtime_is_small_and_needs_numpy_alone(
+    dist: Path, installed: Place, locks: Path, root: Path, tmp_path: Path
+) -> None:
     path = wheel(dist, "nmpconv_runtime")
     assert path.stat().st_size < RUNTIME_BYTES
-    place = Place(tmp_path / "venv", path)
+    packages = re.split(r"^(?=\w)", (locks / "run.lock").read_text(), flags=re.MULTILINE)
+    (tmp_path / "numpy.lock").write_text("".join(text for text in packages if text.startswith("numpy==")))
+    place = Place(tmp_path / "venv", path, tmp_path / "numpy.lock")
     packages = place.run("python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).split()
     names = {package.partition("==")[0] for package in packages} - {"pip", "setuptools"}
     assert names == {"numpy", "nmpconv-runtime"}
