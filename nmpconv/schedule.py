@@ -1,4 +1,4 @@
-"""In what bands a graph is computed and where its activations lie, for the RAM that there is."""
+"""In what bands a graph is computed, by what pools, and where its activations lie, for the RAM that there is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nmpconv import targets
 from nmpconv.errors import Unsupported
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
-from nmpconv.passes.memory import bands, plan_memory
+from nmpconv.passes.memory import bands, plan_memory, separate_pools
 
 Checked = Callable[[Graph, str, str], Graph]  # passes.trace
 
@@ -41,4 +41,8 @@ def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checke
 
 def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:
     banded = graph if room is None else bands.run(graph, room)
-    return trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
+    found = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
+    if (apart := separate_pools.run(banded)) is banded:
+        return found
+    quick = plan_memory.run(apart, share=share)
+    return trace(quick, "PLANNED", "separate_pools") if plan_memory.peak(quick) <= plan_memory.peak(found) else found

@@ -43,7 +43,7 @@ PARTS: dict[str, set[str]] = {
     "passes": {"errors", "fixed", "ir", "ops", "streams"},
     "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
     "passes/quantize": {"calib", "cores", "errors", "fixed", "graph", "ir", "ops", "passes"},
-    "passes/memory": {"errors", "ir", "ops"},
+    "passes/memory": {"errors", "ir", "ops", "passes"},
     "file": {"errors", "files", "fixed", "ir", "ops"},
     "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress", "streams"},

@@ -35,6 +35,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
     "frontend/node.py": (1, "an attribute of ONNX"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
+    "passes/memory/separate_pools.py": (1, "is about one op"),
     "passes/quantize/channels.py": (3, "products have one factor of two; tables have one for all channels"),
     "passes/float/cones.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
