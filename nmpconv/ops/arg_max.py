@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.batch_matmul import BatchMatmulParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import unfit
+from nmpconv.ops.traits import Rule, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -65,6 +64,14 @@ class ArgMax(Op):
             raise Unsupported(f"an axis of {shape[axis]}", hint=f"at most {AXIS_MAX}")
         return [(*shape[:axis], params.count, *shape[axis + 1 :])]
 
+    def rules(self, params: ArgMaxParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
+        """Every index fits the output."""
+        last, y = inputs[0].shape[params.axis] - 1, quant_of(output)
+        yield f"indices up to {last}, the output holds [{y.lo}, {y.hi}]", y.lo <= 0 and last <= y.hi
+
+    def work(self, params: ArgMaxParams, inputs: Sequence[Value], output: Value) -> int:
+        return (inputs[0].size + output.size) * (1 + 2 * (params.count - 1).bit_length())
+
     def misfit(self, params: ArgMaxParams, inputs: Sequence[Value]) -> str:
         return "" if 1 <= params.count <= inputs[0].shape[params.axis] else unfit(self.name, inputs)
 
@@ -81,19 +88,17 @@ class ArgMax(Op):
         return replace(params, axis=axes[params.axis])
 
     def reference(self, params: ArgMaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
-        """y[..., j, ...] = sat(i) of the element x[..., i, ...] that j others come before; e_y = 0."""
-        quant = quant_of(outputs[0])
-        assert quant.exponent == 0
+        """y[..., j, ...] = i of the element x[..., i, ...] that j others come before; e_y = 0."""
         x = inputs[0].q.astype(np.int64) * (-1 if params.smallest else 1)
         if params.last:
             order = x.shape[params.axis] - 1 - np.argsort(-np.flip(x, params.axis), params.axis, kind="stable")
         else:
             order = np.argsort(-x, params.axis, kind="stable")
         index = np.take(order, np.arange(params.count), params.axis)
-        return [sat(index, quant.lo, quant.hi).astype(quant.dtype)]
+        return [index.astype(quant_of(outputs[0]).dtype)]
 
     def cases(self) -> Iterator[Case]:
-        shapes = (
+        whole = (
             ((1, 10), 1),
             ((1, 5, 4, 3), 3),
             ((1, 5, 4, 3), 1),
@@ -102,15 +107,14 @@ class ArgMax(Op):
             ((7,), 0),
             ((1, 1), 1),
         )
-        for bits, fill, (shape, axis) in product(product(WIDTHS, repeat=2), FILLS, shapes):
-            for params in (ArgMaxParams(axis, s, last) for s, last in product((False, True), repeat=2)):
-                name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}"
-                x = fed(name, shape, bits[0], -3, fill)
-                yield single(self, name + "/last" * params.last, params, [x], grid(bits[1], 0))
         counts = (((1, 10), 1, 10), ((1, 5, 4, 3), 3, 2), ((2, 5, 4, 3), 1, 3), ((300,), 0, 40), ((1, 2, 300), 2, 17))
-        for bits, fill, (shape, axis, count) in product(product(WIDTHS, repeat=2), FILLS, counts):
+        shapes = (*((shape, axis, 1) for shape, axis in whole), *counts, ((2, 128, 2), 1, 128))
+        for bits, fill, (shape, axis, count) in product(product(WIDTHS, repeat=2), FILLS, shapes):
+            if self.fewest_bits(ArgMaxParams(axis), [Value("x", shape)]) > bits[1]:
+                continue
             for params in (ArgMaxParams(axis, s, last, count) for s, last in product((False, True), repeat=2)):
-                name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}{count}"
+                name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}"
+                name += f"{count}" * (count > 1)
                 x = fed(name, shape, bits[0], -3, fill)
                 yield single(self, name + "/last" * params.last, params, [x], grid(bits[1], 0))
 

@@ -6,11 +6,13 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import nets
 import numpy as np
 import pytest
+from op_cases import CASES
 
 from nmpconv import _nmp
 from nmpconv.errors import UsageError
@@ -84,6 +86,20 @@ def mixed_net(bits: int) -> Graph:
     return nets.placed(net.graph("y", sources=True))
 
 
+def sorted_net(bits: int) -> Graph:
+    """Rows by index, responses of neighbours, products of computed matrices, and the largest of a line."""
+    [lrn] = [case.graph for case in CASES if case.id == f"lrn/5of16/{bits}x{bits}/random"]
+    table, grid = lrn[lrn.nodes[0].inputs[1]], nets.grid(bits, -3)
+    net = nets.Net(5, grid)
+    net.input("x", 1, SIDE, SIDE, CHANNELS)
+    net.op("gather", "x", "g", axis=2, index=tuple(net.rng.integers(0, SIDE, SIDE + 21).tolist()))
+    net.const("t", table.data, table.quant)
+    net.op("lrn", "g t", "l", **asdict(lrn.nodes[0].params))
+    net.op("batch_matmul", "l x", "p", quant=nets.grid(bits, bits - 10))
+    net.op("arg_max", "p", "y", axis=2, count=SIDE, smallest=True, quant=nets.grid(bits, 0))
+    return nets.placed(net.graph("y", sources=True))
+
+
 def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:
     most = 2 ** (bits - 1)
     return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, channels)).astype(f"int{bits}")
@@ -91,7 +107,7 @@ def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarr
 
 @pytest.mark.parametrize("cpu", runtime.cpus())
 @pytest.mark.parametrize("bits", [8, 16])
-@pytest.mark.parametrize("net", [wide_net, plain_net, mixed_net])
+@pytest.mark.parametrize("net", [wide_net, plain_net, mixed_net, sorted_net])
 def test_same_bytes(net: Callable[[int], Graph], bits: int, cpu: str) -> None:
     graph = net(bits)
     x = random_input(bits, channels=graph["x"].shape[3])

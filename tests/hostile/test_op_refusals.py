@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import op_cases
 import pytest
-from verified import verified
+from verified import aligned, verified
 
+from nmpconv import _nmp
 from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
@@ -58,6 +59,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 GRAPHS = {case.id: case.graph for case in op_cases.CASES}
 FIRST = {name: cases[0].id for name, cases in op_cases.BY_OP.items()}
+LONG = FIRST | {"arg_max": "arg_max/1x10/1/8x16/random/max"}  # 16 bits hold the largest index
 ALONG = [name for name, op in OPS.items() if "axis" in op.Params.__dataclass_fields__]  # ops along an axis
 
 
@@ -100,7 +102,7 @@ def test_axes_that_are_not_there(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ALONG if OPS[name].axis_max])
 def test_axes_that_are_too_long(name: str) -> None:
     """As long as the axis may be is fine, one more is not."""
-    root, most = tables(FIRST[name]), OPS[name].axis_max
+    root, most = tables(LONG[name]), OPS[name].axis_max
     op = root["ops"][0]
     x, y = (root["tensors"][op[role][0]] for role in ("inputs", "outputs"))
     axis, same = op["params"][1]["axis"], list(x["shape"]) == list(y["shape"])
@@ -109,6 +111,21 @@ def test_axes_that_are_too_long(name: str) -> None:
             tensor["shape"] = [length if i == axis else 1 for i in range(len(tensor["shape"]))]
         x["offset"], y["offset"], op["live_end"], root["arena_bytes"] = 0, 1 << 20, 0, 1 << 21
         assert status(flat.pack(root)) == wanted
+
+
+@pytest.mark.parametrize(("low", "high", "wanted"), [(0, 9, 0), (-128, 8, OP), (1, 127, OP)])
+def test_indices_fit_the_output(low: int, high: int, wanted: int) -> None:
+    root = tables("arg_max/1x10/1/8x8/random/max")
+    root["tensors"][root["ops"][0]["outputs"][0]] |= {"clip_min": low, "clip_max": high}
+    assert status(flat.pack(root)) == wanted
+
+
+@pytest.mark.parametrize("case", [*FIRST.values(), "arg_max/300/0/8x16/random/max40"])
+def test_steps_of_a_run(case: str) -> None:
+    """2^40 are allowed, so both sides have to count alike."""
+    graph = GRAPHS[case]
+    ops = [OPS[node.op].work(node.params, graph.ins(node), *graph.outs(node)) for node in graph.nodes]
+    assert _nmp.inspect(aligned(flat.pack(tables(case))), "portable")["work"] == sum(ops)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 /* y[..., i, ...] = x[..., index[i], ...] along an axis. */
 #include <string.h>
 
-#include "ops/common/check.h"
+#include "ops/common/tasks.h"
 
 static nmp_rule gather_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
@@ -22,24 +22,37 @@ static nmp_rule gather_check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-static void gather_run(const nmp_op *op) {
+/* Bytes of what one index chooses. */
+static size_t row_bytes(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0];
+  size_t row = nmp_bytes(x);
+  for (int32_t i = op->params.gather.axis + 1; i < x->rank; i++) {
+    row *= (size_t)x->shape[i];
+  }
+  return row;
+}
+
+static void run_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0];
   const nmp_gather_params *p = &op->params.gather;
-  size_t row = nmp_bytes(x), outer = 1;
-  for (int32_t i = 0; i < x->rank; i++) {
-    if (i < p->axis) {
-      outer *= (size_t)x->shape[i];
-    } else if (i > p->axis) {
-      row *= (size_t)x->shape[i];
+  const size_t row = row_bytes(op), group = row * (size_t)x->shape[p->axis];
+  const uint8_t *from = (const uint8_t *)x->data + first / p->index_count * group;
+  uint8_t *to = (uint8_t *)op->out[0].data + first * row;
+  size_t i = first % p->index_count;
+  (void)how;
+  for (size_t left = last - first; left > 0; left--, to += row) {
+    memcpy(to, from + row * (size_t)p->index[i], row);
+    if (++i == p->index_count) {
+      i = 0;
+      from += group;
     }
   }
-  const uint8_t *from = x->data;
-  uint8_t *to = op->out[0].data;
-  for (size_t o = 0; o < outer; o++, from += row * (size_t)x->shape[p->axis]) {
-    for (uint32_t i = 0; i < p->index_count; i++, to += row) {
-      memcpy(to, from + row * (size_t)p->index[i], row);
-    }
-  }
+}
+
+static void gather_run(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  const size_t bytes = y->size * nmp_bytes(y);
+  nmp_run_tasks(op, bytes / row_bytes(op), bytes, run_rows, NULL);
 }
 
 const nmp_op_type nmp_gather_type = {.check = gather_check, .run = gather_run};

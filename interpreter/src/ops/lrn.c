@@ -3,7 +3,7 @@
  *   B = rsh(S, -shift) + offset * 2^offset_shift = v * 2^t, 2^30 <= v < 2^31;   i = (v >> 22) - 256, f = v mod 2^22
  *   a = rsh(rsh(c[i] * 2^22 + (c[i+1] - c[i]) * f, 22) * m[t+30], 31);          y = sat(rsh(x * a, e[t+30]))
  */
-#include "ops/common/check.h"
+#include "ops/common/tasks.h"
 
 #define CHANNELS_MAX 4096 /* legal channels of a sum */
 #define BASE_BITS 61      /* the sum and the offset are below 2^61 each */
@@ -60,12 +60,13 @@ static int64_t square(int64_t q) {
   return q * q;
 }
 
-static void lrn_run(const nmp_op *op) {
+static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_lrn_params *p = &op->params.lrn;
   const size_t channels = (size_t)x->shape[x->rank - 1];
   const size_t before = (size_t)(p->size - 1) / 2, after = (size_t)p->size / 2;
-  for (size_t pixel = 0; pixel < x->size; pixel += channels) {
+  (void)how;
+  for (size_t pixel = first * channels; pixel < last * channels; pixel += channels) {
     int64_t sum = 0;
     for (size_t c = 0; c < after && c < channels; c++) {
       sum += square(nmp_load(x, pixel + c));
@@ -80,6 +81,11 @@ static void lrn_run(const nmp_op *op) {
 
 static uint64_t lrn_work(const nmp_op *op) {
   return (uint64_t)op->in[0].size * 48 + (uint64_t)op->params.lrn.size * op->in[0].size;
+}
+
+static void lrn_run(const nmp_op *op) {
+  const nmp_tensor *x = &op->in[0];
+  nmp_run_tasks(op, x->size / (size_t)x->shape[x->rank - 1], lrn_work(op), run_pixels, NULL);
 }
 
 const nmp_op_type nmp_lrn_type = {.check = lrn_check, .run = lrn_run, .work = lrn_work};
