@@ -37,6 +37,19 @@ static NMP_INLINE void load_x(int8x16_t *x, const uint8_t *const *at, size_t off
   }
 }
 
+/* One, two or three k-groups. */
+static NMP_INLINE const uint8_t *add_rest(int32x4_t *acc, const int8x16_t *x, size_t n, const uint8_t *w,
+                                          const int pixels, const int quads) {
+  add_k_group(acc, x, w, 0, pixels, quads);
+  if (n > 1) {
+    add_k_group(acc, x, w, 1, pixels, quads);
+  }
+  if (n > 2) {
+    add_k_group(acc, x, w, 2, pixels, quads);
+  }
+  return w + n * (size_t)quads * 16;
+}
+
 /* acc is [pixel][4 channels]. */
 static NMP_INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *const *at, size_t offset, size_t n,
                                               const uint8_t *w, const int pixels, const int quads) {
@@ -51,14 +64,7 @@ static NMP_INLINE const uint8_t *add_k_groups(int32x4_t *acc, const uint8_t *con
   }
   if (i < n) { /* 16 bytes, too: behind padded rows there are as many */
     load_x(x, at, offset, pixels);
-    add_k_group(acc, x, w, 0, pixels, quads);
-    if (n - i > 1) {
-      add_k_group(acc, x, w, 1, pixels, quads);
-    }
-    if (n - i > 2) {
-      add_k_group(acc, x, w, 2, pixels, quads);
-    }
-    w += (n - i) * (size_t)quads * 16;
+    w = add_rest(acc, x, n - i, w, pixels, quads);
   }
   return w;
 }
@@ -104,6 +110,45 @@ static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, co
 TILES(TILES_4, bytes)
 BLOCKS(bytes, 8, 4)
 
+/* Kind: there is only one. */
+static NMP_INLINE const uint8_t *gemv_strip(const nmp_gemv *g, const int kind, const int vectors) {
+  const int quads = vectors * LANES / 4;
+  const int16x8_t lo = vdupq_n_s16((int16_t)g->lo), hi = vdupq_n_s16((int16_t)g->hi);
+  const uint8_t *w = g->w, *at = g->x;
+  int32x4_t acc[NMP_STRIP * LANES / 4];
+  int8x16_t x[1];
+  size_t left = g->k_groups;
+  (void)kind;
+  NMP_UNROLL for (int i = 0; i < quads; i++) {
+    acc[i] = vld1q_s32(g->start + i * 4);
+  }
+  for (; left >= 4; left -= 4, w += 4 * quads * 16, at += 16) {
+    load_x(x, &at, 0, 1);
+    add_k_group(acc, x, w, 0, 1, quads);
+    add_k_group(acc, x, w, 1, 1, quads);
+    add_k_group(acc, x, w, 2, 1, quads);
+    add_k_group(acc, x, w, 3, 1, quads);
+  }
+  if (left > 0) {
+    uint8_t rest[16] = {0};
+    memcpy(rest, at, left * K_GROUP);
+    x[0] = load_16(rest);
+    w = add_rest(acc, x, left, w, 1, quads);
+  }
+  NMP_UNROLL for (int i = 0; i < vectors; i++) {
+    const int16x8_t shift = vnegq_s16(vmovl_s8(vld1_s8(g->shift + i * LANES)));
+    const int16x4_t low = vqmovn_s32(vshlq_s32(acc[2 * i], vmovl_s16(vget_low_s16(shift))));
+    const int16x8_t q = vqmovn_high_s32(low, vshlq_s32(acc[2 * i + 1], vmovl_high_s16(shift)));
+    store(g->y + (i * LANES << g->y_wide), vminq_s16(vmaxq_s16(q, lo), hi), g->channels - (size_t)(i * LANES),
+          g->y_wide);
+  }
+  return w;
+}
+
+#include "conv/gemm/gemv.inc"
+
+GEMV(bytes, 0)
+
 static const nmp_gemm_product int8_product = {
     .element = 1,
     .planes = 1,
@@ -113,6 +158,8 @@ static const nmp_gemm_product int8_product = {
     .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
               {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
     .blocks = &bytes_blocks,
+    .gemv = gemv_bytes,
+    .gemv_as_is = 1,
     .extremes = 1};
 NMP_GEMM_KERNEL(int8)
 
