@@ -81,6 +81,7 @@ def test_labels_tell_where_results_are_as_sure() -> None:
     assert better(right, {usual: wrong}, labels) == better(wrong, {usual: right}, None) == ()
     assert better(wrong, {usual: vectors([1] * 64, 9.0, 2)}, [1] * 64) == ()
     assert better(wrong[:8], {usual: right[:8]}, labels[:8]) == ()
+    assert better(wrong, {usual: right}, [2**60, -1] * 32) == ()
     assert better(wrong, {usual: right}, [*labels[1:], None]) == ()
 
 
