@@ -55,6 +55,16 @@ def quality(
     return tuple(found)
 
 
+def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
+    """That mean and std are for images, where they are given and all samples are arrays. given: for any input."""
+    plain = Preprocess()
+    if given is None or any(one.preprocess is not None for one in samples.values()):
+        return ()
+    if (given.mean, given.std, given.range) == (plain.mean, plain.std, plain.range):
+        return ()
+    return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
+
+
 def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:
     """Asks for --mean and --std, the commonest mistake, where pixels are fed as they are to a classifier: normalized
     pixels tell it more, labels say that it is right more often with them, or it is unsure of all images. Asks for

@@ -257,6 +257,8 @@ def _told(report: Report, found: Calibrated, decided: _Decided, same: Parity | s
     """With what was decided, and with warnings. same: as `sameness.compared` has it."""
     fitter, feeds, score = found.fitter, found.feeds, decided.score
     told = advice.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head)
+    given = next((one for one in map(options.preprocess_of, found.samples) if one is not None), None)
+    told = (*advice.unused(found.samples, given), *told)
     warnings = (*decided.missed, *advice.normalization(fitter.graph, found.samples, feeds), *told)
     notes = (same, *decided.notes) if isinstance(same, str) else decided.notes
     recipe = str(decided.recipe)

@@ -15,7 +15,7 @@ import pytest
 import zoo_quick
 from onnx import helper, numpy_helper
 
-from nmpconv.advice import JUDGED, better, information, luck, normalization, quality, unsure
+from nmpconv.advice import JUDGED, better, information, luck, normalization, quality, unsure, unused
 from nmpconv.data.samples import Feeds, open_samples
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
@@ -83,6 +83,15 @@ def test_labels_tell_where_results_are_as_sure() -> None:
     assert better(wrong[:8], {usual: right[:8]}, labels[:8]) == ()
     assert better(wrong, {usual: right}, [2**60, -1] * 32) == ()
     assert better(wrong, {usual: right}, [*labels[1:], None]) == ()
+
+
+def test_mean_and_std_are_for_images() -> None:
+    floats = open_samples(np.zeros((20, 3, 8, 8), np.float32), (1, 3, 8, 8), PLAIN)
+    pixels = open_samples(np.zeros((20, 8, 8, 3), np.uint8), (1, 3, 8, 8), PLAIN)
+    [text] = unused({"x": floats}, SAMPLES["shapes"])
+    assert text.startswith("mean and std are for images: ")
+    assert unused({"x": pixels}, SAMPLES["shapes"]) == unused({"x": floats, "y": pixels}, SAMPLES["shapes"]) == ()
+    assert unused({"x": floats}, None) == unused({"x": floats}, PLAIN) == ()
 
 
 def test_luck() -> None:
