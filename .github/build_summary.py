@@ -70,7 +70,7 @@ def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def summary(now: Rows, before: Rows, error: str = "") -> str:
-    """Markdown: a table for each target, what gates were missed, and what is gone."""
+    """Markdown: a table for each target, what gates were missed, what is warned of, and what is gone."""
     parts = ["## nmpconv build", ""]
     if error:
         parts += [f"**{_plain(error)}**", ""]
@@ -81,6 +81,7 @@ def summary(now: Rows, before: Rows, error: str = "") -> str:
             for gate in row["gates"]
             if not gate["met"]
         ]
+        parts += [f"- warning: {_plain(text)}" for text in row["warnings"]]
     gone = [name for name in before if name not in now]
     parts += [f"No longer there: {', '.join(map(_plain, gone))}", ""] if gone else []
     return "\n".join(parts) + "\n"

@@ -35,7 +35,8 @@ class Evaluation:
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
     final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
     error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
-    sequences: of a model with states, how many there were; n is then how many calls were judged.
+    sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
+    labels of a folder come from, or why there are none.
     """
 
     n: int
@@ -48,6 +49,7 @@ class Evaluation:
     sqnr: Mapping[str, float] = field(default_factory=dict)
     equal: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    labelled: str = ""
 
     @property
     def mean_sqnr_db(self) -> float | None:
@@ -113,6 +115,7 @@ def evaluate(
         agreement=100 * ranks.agreed / judged if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
+        labelled=feed.labelled,
         metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from statistics import median
+from math import comb, isfinite
+from statistics import median, mode
 
 import numpy as np
 
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.data.samples import Samples
+from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.fit import Score, heads
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.metrics import mean_db
@@ -17,10 +17,17 @@ from nmpconv.metrics import mean_db
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
 POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor
 JUDGED = 16  # images, at least, that tell whether a classifier is fed right
+LOOKED, LABELLED = 32, 100  # images, at most, that tell so, without and with labels
+LUCK = 1e-3  # that a normalization is right more often by luck: less than that, and it is asked about
 # A classifier is unsure of an image where its best class has less than this, or than so many times that of a guess.
 UNSURE, CHANCE = 0.25, 1.2
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std
 # Mean and std of pixels, RGB, that models are most often trained with.
-USUAL = (((0.0,), (255.0,)), ((127.5,), (127.5,)), ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)))
+USUAL: tuple[Normalization, ...] = (
+    ((0.0,), (255.0,)),
+    ((127.5,), (127.5,)),
+    ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+)
 # That a usual normalization is right: how many times the information of pixels as they are its results have, and how
 # many nats more. The zoo's classifiers that want pixels reach 0.99 times, the others from 1.6 on, but for a net of two
 # classes, and one that wants no std.
@@ -48,12 +55,20 @@ def quality(
     return tuple(found)
 
 
-def normalization(
-    graph: Graph, samples: Mapping[str, Samples], images: Sequence[Mapping[str, np.ndarray]]
-) -> tuple[str, ...]:
+def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
+    """That mean and std are for images, where they are given and all samples are arrays. given: for any input."""
+    plain = Preprocess()
+    if given is None or any(one.preprocess is not None for one in samples.values()):
+        return ()
+    if (given.mean, given.std, given.range) == (plain.mean, plain.std, plain.range):
+        return ()
+    return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
+
+
+def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:
     """Asks for --mean and --std, the commonest mistake, where pixels are fed as they are to a classifier: normalized
-    pixels tell it more, or it is unsure of all images. Asks for --range where numbers are those of pixels from 0 to 1.
-    graph: the float graph, which ``images`` are fed to.
+    pixels tell it more, labels say that it is right more often with them, or it is unsure of all images. Asks for
+    --range where numbers are those of pixels from 0 to 1. graph: the float graph, which ``feeds`` are for.
 
     To a model that wants pixels, normalized ones are as good as black: its results are all the same then.
     """
@@ -61,7 +76,7 @@ def normalization(
     looks = [one.preprocess for one in samples.values()]
     if any(one is not None and one.range == plain.range and max(one.std) < 1 for one in looks):
         return ("pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",)
-    if len(looks) != 1 or looks[0] is None or len(images) < JUDGED:
+    if len(looks) != 1 or looks[0] is None or len(feeds) < JUDGED:
         return ()
     if (looks[0].mean, looks[0].std, looks[0].range) != (plain.mean, plain.std, plain.range):
         return ()
@@ -69,22 +84,20 @@ def normalization(
     scores = graph[names[0]].shape
     if len(names) != 1 or sum(dim > 1 for dim in scores) != 1:
         return ()
-    engine = FloatEngine(graph, names)
+    [labels] = (one.labels for one in samples.values())
+    indices = spread(len(feeds), LABELLED if labels else LOOKED)
+    images, engine = [feeds[i] for i in indices], FloatEngine(graph, names)
 
-    def results(mean: Sequence[float] = plain.mean, std: Sequence[float] = plain.std) -> np.ndarray:
+    def results(mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
         fed = [{name: _normalized(pixels, mean, std) for name, pixels in image.items()} for image in images]
         return np.stack([engine.run(one)[names[0]].ravel() for one in fed]).astype(np.float64)
 
-    logits = results()
-    fitting = [usual for usual in USUAL if len(usual[0]) in (1, graph[graph.inputs[0]].shape[-1])]
-    found = {usual: information(results(*usual)) for usual in fitting}
-    best = max(found, key=found.__getitem__)
-    if found[best] > max(MORE * information(logits), NATS + information(logits)):
-        return (f"{_told(best, looks[0].channel_order)}; did you forget --mean and --std?",)
-    labelled = bool(graph.labels) or any(one.labels is not None for one in samples.values())
-    if labelled or names[0] not in graph.outputs or max(scores) in IMAGENET:
-        return tuple(f"{text}; did you forget --mean and --std?" for text in unsure(logits))
-    return ()
+    logits, order = results(plain.mean, plain.std), -1 if looks[0].channel_order == "bgr" else 1
+    usual = [(mean[::order], std[::order]) for mean, std in USUAL if len(mean) in (1, graph[graph.inputs[0]].shape[-1])]
+    found = better(logits, {one: results(*one) for one in usual}, [labels[i] for i in indices] if labels else None)
+    if not found and (labels or graph.labels or names[0] not in graph.outputs or max(scores) in IMAGENET):
+        found = unsure(logits)
+    return tuple(f"{text}; did you forget --mean and --std?" for text in found)
 
 
 def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
@@ -92,9 +105,37 @@ def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) ->
     return ((fed + 128.0 - np.array(mean)) / np.array(std) - 128.0).astype(np.float32)
 
 
-def _told(usual: tuple[tuple[float, ...], tuple[float, ...]], order: str) -> str:
-    mean, std = (",".join(f"{x:g}" for x in (one[::-1] if order == "bgr" else one)) for one in usual)
-    return f"the float model tells images apart better with, for example, --mean {mean} --std {std}"
+def better(
+    logits: np.ndarray, others: Mapping[Normalization, np.ndarray], labels: Sequence[int | None] | None
+) -> tuple[str, ...]:
+    """The normalization with which a classifier's results tell more, or are right more often, or (). logits: with
+    pixels as they are, before the Softmax, [images, classes]. others: with normalized ones. labels: class numbers."""
+    told = {one: information(found) for one, found in others.items()}
+    best = max(told, key=told.__getitem__)
+    if told[best] > max(MORE * information(logits), NATS + information(logits)):
+        return (f"the float model tells images apart better with, for example, {_flags(best)}",)
+    if not labels or None in labels:
+        return ()
+    classes = np.array(labels)
+    right = {one: found.argmax(axis=1) == classes for one, found in others.items()}
+    before, constant = logits.argmax(axis=1) == classes, classes == mode(labels)
+    best = max(right, key=lambda one: int(right[one].sum()))
+    if max(luck(right[best], before), luck(right[best], constant)) > LUCK:
+        return ()
+    rates = f"{right[best].sum()} of {len(classes)} images right, not {before.sum()}"
+    return (f"the float model gets {rates}, with, for example, {_flags(best)}",)
+
+
+def _flags(usual: Normalization) -> str:
+    mean, std = (",".join(f"{x:g}" for x in one) for one in usual)
+    return f"--mean {mean} --std {std}"
+
+
+def luck(one: np.ndarray, other: np.ndarray) -> float:
+    """The probability that answers are right so much more often than others by luck alone: the sign test of the
+    images where only one of both is right. one, other: whether they are right, bool [images]."""
+    wins, losses = int((one & ~other).sum()), int((other & ~one).sum())
+    return sum(comb(wins + losses, k) for k in range(wins, wins + losses + 1)) / float(2 ** (wins + losses))
 
 
 def information(logits: np.ndarray) -> float:

@@ -257,8 +257,9 @@ def _told(report: Report, found: Calibrated, decided: _Decided, same: Parity | s
     """With what was decided, and with warnings. same: as `sameness.compared` has it."""
     fitter, feeds, score = found.fitter, found.feeds, decided.score
     told = advice.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head)
-    few = [feeds[i] for i in spread(len(feeds), REPORT_IMAGES)]
-    warnings = (*decided.missed, *advice.normalization(fitter.graph, found.samples, few), *told)
+    given = next((one for one in map(options.preprocess_of, found.samples) if one is not None), None)
+    told = (*advice.unused(found.samples, given), *told)
+    warnings = (*decided.missed, *advice.normalization(fitter.graph, found.samples, feeds), *told)
     notes = (same, *decided.notes) if isinstance(same, str) else decided.notes
     recipe = str(decided.recipe)
     report = replace(report, recipe=recipe, notes=notes, held_out=score, front=decided.front, warnings=warnings)

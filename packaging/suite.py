@@ -26,6 +26,8 @@ COMPILER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|c[89]9|clang|clang\+\+|tcc|as|
 PARTS = ("ops/test_ops.py", "ops/test_overlap.py", "ops/test_references.py", "ops/test_tables.py", "ops/test_limits.py")
 PARTS += ("format", "text", "api/test_keywords.py", "cli/test_run_eval_bench.py", "cli/test_convert.py")
 PARTS += ("quantize/test_conversion.py", "frontend/test_zoo_import.py")
+RUNS = ("onnxruntime<1.24",)  # from 1.28 on, its import ends in a segmentation fault under QEMU 7.2
+CPU = "max,sve=off"  # with SVE, conversions under QEMU 7.2 end in a singular matrix: numbers before it are wrong
 GLIBC = range(17, 37)  # of the wheels that others publish for AArch64
 
 
@@ -47,7 +49,7 @@ def main() -> None:
     parts = PARTS if asked.arch != platform.machine() else ("",)
     tests = [ROOT / word if (ROOT / word.partition("::")[0]).exists() else word for word in asked.tests]
     tests = tests or [ROOT / "tests" / part for part in parts]
-    failed = [place for place in places if not passes(place, tests, tools, work / "here")]
+    failed = [place for place in places if not passes(place, tests, tools, work / f"here-{place.name}")]
     if failed:
         raise SystemExit(f"tests fail from {', '.join(place.name for place in failed)}")
 
@@ -71,12 +73,12 @@ def emulated(dist: Path, place: Path) -> Path:
     shutil.rmtree(site, ignore_errors=True)
     kinds = [f"--platform=manylinux{name}_aarch64" for name in ("2014", *(f"_2_{least}" for least in GLIBC))]
     aim = ("--target", site, "--python-version", number, "--only-binary=:all:", *kinds)
-    pip(sys.executable, *aim, f"{wheel(dist, number, 'aarch64')}[test]")
+    pip(sys.executable, *aim, f"{wheel(dist, number, 'aarch64')}[test]", *RUNS)
     start = place / "bin" / "python"
     # What starts Python again, starts the emulator.
     (site / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(start)!r}\n")
     start.parent.mkdir(exist_ok=True)
-    start.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec qemu-aarch64 -L {debian} {python} "$@"\n')
+    start.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec qemu-aarch64 -cpu {CPU} -L {debian} {python} "$@"\n')
     start.chmod(0o755)
     return place
 

@@ -16,6 +16,7 @@ TABLES = {"LICENSE", "CHANGELOG.md", "nmpconv/file/_schema.py"}
 GENERATED = "interpreter/src/gen/"
 SOURCES = {
     ".properties",
+    ".ipynb",
     ".c",
     ".cpp",
     ".css",

@@ -28,7 +28,7 @@ SCHEMA = 1  # of the facts that are kept beside a file
 @dataclass(frozen=True)
 class Built:
     """What became of a target. path: of its file. sha256: of the file's bytes. fresh: it was made now, or else it was
-    up to date."""
+    up to date. warnings: of its conversion."""
 
     target: str
     path: Path
@@ -36,6 +36,7 @@ class Built:
     fresh: bool
     measured: Measured
     gates: tuple[Gate, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def missed(self) -> tuple[Gate, ...]:
@@ -73,8 +74,16 @@ class _Plan:
     file: Path
     facts: Path
     digest: str
-    kept: Measured | None
+    kept: _Known | None
     board: str
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Of a file: what was measured, and what its conversion warned of."""
+
+    measured: Measured
+    warnings: tuple[str, ...]
 
 
 def _weights(model: Path) -> list[Path]:
@@ -89,7 +98,7 @@ def _weights(model: Path) -> list[Path]:
 def _plan(found: Project, target: Target, digest: str, force: bool) -> _Plan:
     file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
     kept = None if force else _kept(file, facts, digest)
-    known = kept is not None and kept.instructions is not None
+    known = kept is not None and kept.measured.instructions is not None
     return _Plan(target, file, facts, digest, kept, "" if known else _board(found, target))
 
 
@@ -123,18 +132,19 @@ def _check(found: Project, target: Target) -> None:
 
 
 def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
-    measured = plan.kept or _make(found, plan.target, plan.file, progress)
+    known = plan.kept or _make(found, plan.target, plan.file, progress)
     if plan.board:
-        measured = replace(measured, instructions=_instructions(plan.file, plan.board, progress))
+        count = _instructions(plan.file, plan.board, progress)
+        known = replace(known, measured=replace(known.measured, instructions=count))
     sha256 = hashlib.sha256(read_file(plan.file)).hexdigest()
-    if measured is not plan.kept:
-        known = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, "measured": asdict(measured)}
-        write_file(plan.facts, f"{json.dumps(known, indent=2)}\n".encode())
-    gates = tuple(project.gates(plan.target, measured, found.path))
-    return Built(plan.target.name, plan.file, sha256, plan.kept is None, measured, gates)
+    if known is not plan.kept:
+        facts = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, **asdict(known)}
+        write_file(plan.facts, f"{json.dumps(facts, indent=2)}\n".encode())
+    gates = tuple(project.gates(plan.target, known.measured, found.path))
+    return Built(plan.target.name, plan.file, sha256, plan.kept is None, known.measured, gates, known.warnings)
 
 
-def _kept(file: Path, facts: Path, digest: str) -> Measured | None:
+def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
     """What an earlier build measured, if its file is there and nothing that it depends on has changed."""
     if not (file.is_file() and facts.is_file()):
         return None
@@ -142,15 +152,16 @@ def _kept(file: Path, facts: Path, digest: str) -> Measured | None:
         known = json.loads(read_text(facts, "list of facts"))
         same = (known["schema"], known["digest"]) == (SCHEMA, digest)
         if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
-            measured = Measured(**known["measured"])
-            if all(value is None or type(value) in (int, float) for value in asdict(measured).values()):
-                return measured
+            measured, warnings = Measured(**known["measured"]), known["warnings"]
+            numbers = all(value is None or type(value) in (int, float) for value in asdict(measured).values())
+            if numbers and isinstance(warnings, list) and all(isinstance(text, str) for text in warnings):
+                return _Known(measured, tuple(warnings))
     except (NmpError, ValueError, TypeError, KeyError):  # not ours, or cut: made anew
         pass
     return None
 
 
-def _make(found: Project, target: Target, file: Path, progress: Progress) -> Measured:
+def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Known:
     from nmpconv import targets
     from nmpconv.api.conversion import convert
     from nmpconv.api.evaluation import evaluate
@@ -174,7 +185,7 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> Mea
         drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
         measured = Measured(**sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop)
     converted.save(file)
-    return measured
+    return _Known(measured, converted.report.warnings)
 
 
 def _instructions(file: Path, board: str, progress: Progress) -> int:

@@ -74,11 +74,14 @@ class Engine:
             raise InputError(f"there is nothing to feed input {missing[0]!r} of the model with", where=self._where)
         typed = {name: np.asarray(feeds[name], dtype) for name, dtype in self._inputs.items()}
         wanted = tuple(names) or self.fetch
+        # onnxruntime 1.23 gives an input back as a view of what was fed, and lets that go.
+        computed = [name for name in wanted if name not in self._inputs]
         try:
-            results = self._session.run(list(wanted), typed)
+            results = self._session.run(computed, typed) if computed else []
         except Exception as error:
             raise InputError(f"onnxruntime cannot run the model: {error}", where=self._where) from error
-        return dict(zip(wanted, results, strict=True))
+        found = dict(zip(computed, results, strict=True))
+        return {name: found[name] if name in found else typed[name].copy() for name in wanted}
 
 
 class FloatEngine(Engine):

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
@@ -33,6 +34,7 @@ from nmpconv.cli import (
 from nmpconv.cli.talk import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError, UsageError
 
+PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
 
 app = typer.Typer(
@@ -76,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow encoding must not turn a name into a crash
             stream.reconfigure(errors="replace")
-    app.rich_markup_mode = "rich" if show.decorated(sys.stdout) and show.decorated(sys.stderr) else None
+    drawn = show.decorated(sys.stdout) and show.decorated(sys.stderr) and get_terminal_size().columns >= PANELS
+    app.rich_markup_mode = "rich" if drawn else None
     json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     reset()
     try:

@@ -61,6 +61,7 @@ def _row(one: nmpconv.Built) -> dict[str, object]:
         "made": one.fresh,
         **measured,
         "gates": gates,
+        "warnings": list(one.warnings),
     }
 
 
@@ -77,3 +78,6 @@ def _show(found: list[nmpconv.Built]) -> None:
         sizes = [show.size(m.flash), show.size(m.ram)]
         rows.append([one.target, str(one.path), state, *sizes, *rates, sqnr, count, gates])
     show.table(columns, rows)
+    for one in found:
+        for text in one.warnings:
+            show.line(f"warning: {one.target}: {text}")

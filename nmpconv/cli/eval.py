@@ -89,6 +89,7 @@ def _json(found: Evaluation) -> dict[str, object]:
     return {
         "n": found.n,
         "sequences": found.sequences,
+        "labels": found.labelled or None,
         "top1": found.top1,
         "top5": found.top5,
         "reference_top1": found.reference_top1,
@@ -113,6 +114,7 @@ def _show(found: Evaluation) -> None:
         [
             ("samples", str(found.n) if found.sequences is None else ""),
             ("sequences", "" if found.sequences is None else f"{found.sequences}, {found.n} call(s) judged"),
+            ("labels", found.labelled),
             ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
             ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in found.sqnr.items())),
             *((name, f"{value:.4g}") for name, value in found.metrics.items()),

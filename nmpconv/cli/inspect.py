@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nmpconv.ir import Preprocess
 
 NAME = "inspect"
+LISTED = 5  # labels that the table names
 
 
 def command(
@@ -134,6 +135,7 @@ def _exponent(tensor: Tensor) -> int | list[int]:
 def _show(model: Model, constants: bool, instructions: Sequence[int], target: str | None) -> None:
     """instructions: of each op on the target; none where they are not known."""
     macs = sum(op.macs for op in model.ops)
+    more = ", ..." if len(model.labels) > LISTED else ""
     show.facts(
         [
             ("name", model.name),
@@ -143,7 +145,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
             ("activations", show.size(model.arena_bytes)),
             ("work", f"{len(model.ops)} ops, {show.scaled(macs)}MAC"),
             ("instructions", f"about {show.scaled(sum(instructions))} on {target}, estimated" if instructions else ""),
-            ("labels", f"{len(model.labels)}: {', '.join(model.labels[:5])}" if model.labels else ""),
+            ("labels", f"{len(model.labels)}: {', '.join(model.labels[:LISTED])}{more}" if model.labels else ""),
             ("test vectors", str(len(model.test_vectors) or "")),
             *sorted(model.metadata.items()),
         ]

@@ -28,6 +28,7 @@ from rich.text import Text
 
 NOTHING = "-"
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
+PACED = 60  # columns from which on a bar has room for how fast it goes
 FOLD = 16  # text columns of a table on a terminal may fold to this width
 NAMES = ("layer", "name", "tensor", "output")  # columns of tables with names of the model's tensors and nodes
 AND = ";"  # between what TFLite's converter made one tensor of
@@ -260,8 +261,10 @@ def progress() -> Iterator[Reporter]:
     if Talk.quiet or not decorated(sys.stderr):
         yield Reporter(None)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=_console(sys.stderr), transient=True) as bar:
+    console = _console(sys.stderr)
+    pace = (_Rate(), TimeRemainingColumn()) if console.width >= PACED else ()  # else counts would be cut
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *pace)
+    with Progress(*columns, console=console, transient=True) as bar:
         yield Reporter(bar)
 
 

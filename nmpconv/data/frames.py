@@ -42,10 +42,10 @@ def open_frames(
     """
     shape = tuple(shape)
     named = str(data) if isinstance(data, str | Path) else WHERE
-    listening = ears(front, shape, axis)
+    listening, said = ears(front, shape, axis), ""
     if isinstance(data, str | Path):
         source = open_source(Path(data), input_name, shape, listening)
-        parts = _split(source, shape, axis, front)
+        parts, said = _split(source, shape, axis, front), source.labelled
     else:
         if isinstance(data, np.ndarray):
             data = data if data.ndim > len(shape) and axis is None else [data]
@@ -59,7 +59,7 @@ def open_frames(
     if not frames:
         raise InputError("it holds no frames", where=named)
     labels = _labels([label for _, label in parts], [len(sequence) for sequence in sequences], named)
-    samples = Samples("array", shape, None, Items(frames, name=named), tuple(range(len(frames))), labels)
+    samples = Samples("array", shape, None, Items(frames, name=named, labelled=said), tuple(range(len(frames))), labels)
     samples[0]  # its shape is told now
     return samples, _starts([len(sequence) for sequence in sequences])
 

@@ -44,6 +44,11 @@ class Samples:
         return (self[i] for i in range(len(self)))
 
     @property
+    def labelled(self) -> str:
+        """Where the labels of a folder come from, or why there are none; "" where that is plain."""
+        return self.source.labelled
+
+    @property
     def size(self) -> tuple[int, int] | None:
         """Height and width of the model's input in pixels; None where it is no image."""
         if self.preprocess is None:
@@ -105,11 +110,12 @@ def open_samples(
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
     data: an iterable (see `nmpconv.data.objects`), an array (one sample or a stack [n, ...]), or a path: a folder of
-    images, .npy or .wav files (and one level of folders in it), a .csv with a column `file` and maybe `label`, a .txt
-    with one path a line, one image, a .wav, a .npy (one sample or a stack [n, ...]), or a .npz (its only array, or the
-    one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given;
-    all other arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
-    `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays of .wav files.
+    images, .npy or .wav files (and one level of folders in it, and maybe `labels.csv`), a .csv with a column `file` and
+    maybe `label`, a .txt with one path a line, one image, a .wav, a .npy (one sample or a stack [n, ...]), or a .npz
+    (its only array, or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when
+    ``preprocess`` is given; all other arrays are the model's input as they are. Images without ``preprocess`` get the
+    defaults. max_pixels: see `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays
+    of .wav files.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,16 @@ from nmpconv.files import BYTES_MAX, open_file, place, read_text
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LISTED = 5  # problems that one message lists
+LABELS = "labels.csv"  # in a folder: the labels of its samples
 Item = Path | Image.Image | np.ndarray
 
 
 class Source(Protocol):
-    """Samples by number. labels: one a sample, or None; of a stack of sequences, a row of them may be one's."""
+    """Samples by number. labels: one a sample, or None; of a stack of sequences, a row of them may be one's.
+    labelled: of a folder, where the labels come from, or why there are none; "" where that is plain."""
 
     labels: Sequence[Any] | None
+    labelled: str
 
     def __len__(self) -> int: ...
 
@@ -43,13 +47,19 @@ class Source(Protocol):
 
 class Items:
     """Samples one by one: image files, .npy files, .wav files, pictures, or arrays. name: what messages call them;
-    ears: what makes arrays of .wav files.
+    ears: what makes arrays of .wav files. labelled: as of `Source`.
     """
 
     def __init__(
-        self, samples: Sequence[Item], labels: Sequence[int] | None = None, name: str = "", ears: Ears = deaf
+        self,
+        samples: Sequence[Item],
+        labels: Sequence[int] | None = None,
+        name: str = "",
+        ears: Ears = deaf,
+        labelled: str = "",
     ) -> None:
         self.labels = labels
+        self.labelled = labelled
         self._samples = tuple(samples)
         self._name = name
         self._ears = ears
@@ -89,6 +99,7 @@ class Stack:
 
     def __init__(self, path: Path, array: np.ndarray, labels: Sequence[Any] | None = None) -> None:
         self.labels = labels
+        self.labelled = ""
         self.whole = array
         self._path = path
 
@@ -135,7 +146,7 @@ def open_source(path: Path, input_name: str, shape: tuple[int, ...], ears: Ears 
 def files_of(path: Path) -> list[Path]:
     """The files that a source is read from: itself, or what it holds or names. InputError, as for `open_source`."""
     if path.is_dir():
-        return _folder(path).paths
+        return [*_folder(path).paths, *(one for one in [path / LABELS] if one.is_file())]
     read = {".csv": _csv, ".txt": _list, ".lst": _list}.get(path.suffix.lower())
     return [path] if read is None else [path, *read(path).paths]
 
@@ -167,10 +178,33 @@ def _folder(path: Path, ears: Ears = deaf) -> Items:
             where=str(path),
             hint=f"allowed: {' '.join(SUFFIXES)}, .npy arrays, or .wav; folders in it are read one level deep",
         )
-    # A folder's name is its samples' label only where it is a number: other names have no order to rely on.
-    classes = [p.parent.name for p in found]
-    labelled = all(p.parent != path and name.isdecimal() for p, name in zip(found, classes, strict=True))
-    return Items(found, [int(name) for name in classes] if labelled else None, ears=ears)
+    labels, labelled = _labels(path, found)
+    return Items(found, labels, ears=ears, labelled=labelled)
+
+
+def _labels(folder: Path, found: Sequence[Path]) -> tuple[list[int] | None, str]:
+    """Of the samples of a folder, and where they come from, or why there are none.
+
+    1. Of `labels.csv` in it, where that names every sample. Where it does not, or cannot be used, that is said.
+    2. The names of the samples' folders, where all are numbers: other names have no order to rely on.
+    """
+    said = ""
+    if (folder / LABELS).is_file():
+        try:
+            named = _csv(folder / LABELS)
+        except InputError as error:
+            said = f"{folder / LABELS} is not used: {error.message}"
+        else:
+            classes = {Path(os.path.normpath(p)): c for p, c in zip(named.paths, named.labels or (), strict=False)}
+            rows = [classes.get(Path(os.path.normpath(p))) for p in found]
+            if None not in rows:
+                return [c for c in rows if c is not None], str(folder / LABELS)
+            count = sum(c is not None for c in rows)
+            said = f"{folder / LABELS} is not used: it has labels for {count} of {len(found)} samples"
+    names = [p.parent.name for p in found]
+    if all(p.parent != folder and name.isdecimal() for p, name in zip(found, names, strict=True)):
+        return [int(name) for name in names], "; ".join(filter(None, ["the names of the folders", said]))
+    return None, said
 
 
 def _csv(path: Path, ears: Ears = deaf) -> Items:

@@ -32,7 +32,8 @@ class Feed:
     """Samples for every input of a model, prepared as the file says. Of a model with states they are calls in their
     order, and ``starts`` has where sequences begin among them: states begin anew there.
 
-    labels: of the samples; of a call None where only the last one of its sequence has a label.
+    labels: of the samples; of a call None where only the last one of its sequence has a label. labelled: where those of
+    a folder come from.
     max_pixels: see `nmpconv.data.images.load`. limit: most samples that are taken of an iterable. Raises UsageError for
     sources that do not fit the inputs' names, InputError for what cannot be fed.
     """
@@ -62,8 +63,9 @@ class Feed:
         self._where = str(sources[names[0]]) if isinstance(sources[names[0]], str | Path) else "data"
         self._first_calls: frozenset[int] = frozenset(self.starts or ())
         self.paths: list[str] = first.paths
-        labels = (s.labels for s in self._samples.values())
-        self.labels: tuple[int | None, ...] | None = next((found for found in labels if found), None)
+        labelled = next((s for s in self._samples.values() if s.labels), first)
+        self.labels: tuple[int | None, ...] | None = labelled.labels or None
+        self.labelled: str = labelled.labelled
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from nets import Net
 from onnx_text import build
@@ -44,6 +45,23 @@ def test_float_engine_gives_any_activation_in_the_graphs_layout() -> None:
     assert np.allclose(got["y"], np.clip(conv(X), 0, 6), atol=1e-5)
     assert (got["x"] == X).all()
     assert got["z"].tolist() == [[-1, 0.5, 1]]
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("x",)])
+def test_onnxruntime_is_not_asked_for_inputs(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1.23, the last one for Python 3.10, gives views of what was fed, which outlive it."""
+    asked: list[str] = []
+    run = ort.InferenceSession.run
+
+    def listening(session: ort.InferenceSession, wanted: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        asked.extend(wanted)
+        return run(session, wanted, feeds)
+
+    monkeypatch.setattr(ort.InferenceSession, "run", listening)
+    fed = X.copy()
+    got = FloatEngine(graph(), names).run({"x": fed, "x2": np.zeros((1, 3), np.float32)})
+    assert tuple(got) == names and "x" not in asked
+    assert (got["x"] == X).all() and not np.shares_memory(got["x"], fed)
 
 
 def test_inputs_that_the_result_does_not_depend_on_are_ignored() -> None:

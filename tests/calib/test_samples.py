@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from nmpconv.data.samples import Feeds, Samples, graph_input, open_samples
+from nmpconv.data.sources import files_of
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
 
@@ -46,6 +47,37 @@ def test_folders_in_a_folder_are_labels_where_they_are_numbers(tmp_path: Path) -
     assert open_samples(tmp_path, SHAPE, PRE).labels == (10, 2)
     (tmp_path / "2").rename(tmp_path / "cat")
     assert open_samples(tmp_path, SHAPE, PRE).labels is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "said"),
+    [
+        ("a.png,3\n./b.png,1\nc.png,2\nd.png,0", (3, 1, 2, 0), "{}/labels.csv"),
+        ("a.png,3\nb.png,1", None, "{}/labels.csv is not used: it has labels for 2 of 4 samples"),
+        ("a.png,cat", None, "{}/labels.csv is not used: the label 'cat' is not a class number"),
+        ("a.png,1\nx.png,1", None, "{}/labels.csv is not used: 1 of 2 files do not exist: line 3: x.png"),
+    ],
+)
+def test_a_folder_with_labels(folder: Path, rows: str, labels: tuple[int, ...] | None, said: str) -> None:
+    (folder / "labels.csv").write_text(f"file,label\n{rows}\n")
+    samples = open_samples(folder, SHAPE, PRE)
+    assert len(samples) == 4 and samples.labels == labels
+    assert samples.labelled == said.format(folder)
+    assert open_samples(folder / "a.png", SHAPE, PRE).labelled == ""
+    assert files_of(folder)[-1] == folder / "labels.csv"
+
+
+def test_a_list_in_a_folder_goes_before_the_names_of_folders(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (2, 2)).save(tmp_path / name / "x.png")
+    assert open_samples(tmp_path, SHAPE, PRE).labelled == "the names of the folders"
+    (tmp_path / "labels.csv").write_text("file,label\n1/x.png,5\n0/x.png,4\n")
+    assert open_samples(tmp_path, SHAPE, PRE).labels == (4, 5)
+    (tmp_path / "labels.csv").write_text("file\n1/x.png\n0/x.png\n")
+    samples = open_samples(tmp_path, SHAPE, PRE)
+    assert samples.labels == (0, 1)
+    assert samples.labelled.startswith("the names of the folders; ") and samples.labelled.endswith("for 0 of 2 samples")
 
 
 def test_csv_list_and_single_image(folder: Path) -> None:

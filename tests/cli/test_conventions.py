@@ -61,10 +61,20 @@ def test_common_flags_come_first_and_those_of_experts_last(cli) -> None:
     assert flags[:5] == ["output", "data", "limit", "mean", "std"]
     assert [flag for flag in flags if flag in last] == last
     assert flags.index("json") < flags.index("method") < flags.index("quiet")
-    shown = started("convert", "-h", FORCE_COLOR="1", COLUMNS="60").stdout.decode()
+    shown = started("convert", "-h", FORCE_COLOR="1", COLUMNS="100").stdout.decode()
     panels = ["Calibration", "Image preprocessing", "Quantization", "Output", "For experts", "Messages"]
     assert sorted(panels, key=shown.index) == panels
-    assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in shown.splitlines()) <= 60
+    assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in shown.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_help_cuts_no_words(cli, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """In panels, names that are too long for their column end in an ellipsis."""
+    for variable, value in (("FORCE_COLOR", "1"), ("COLUMNS", str(columns)), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+    for command in (*((name,) for name in COMMANDS), ("device", "list"), ("device", "info"), ("device", "build")):
+        text = re.sub(r"\x1b\[[\d;]*m", "", cli(*command, "-h").out)
+        assert "--verbose" in text and "…" not in text, command
 
 
 def test_quiet_and_verbose(cli) -> None:

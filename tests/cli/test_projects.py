@@ -64,6 +64,20 @@ def test_targets_are_made_once(project) -> None:
     assert made(project("build", "--force", "--json")) == {"a": True, "b": True}
 
 
+def test_what_conversions_warn_of(project) -> None:
+    """Also where the file is up to date, and beside gates that are met."""
+    text = "8 calibration images are few"
+    for _ in range(2):
+        found = project("build")
+        assert found.code == 0
+        assert f"\nwarning: a: {text}" in found.out and f"\nwarning: b: {text}" in found.out
+    assert all(row["warnings"][0].startswith(text) for row in project("build", "--json").json["targets"])
+    facts = json.loads(Path("build/a.json").read_text())
+    for damaged in ("none", ["fine", 1]):
+        Path("build/a.json").write_text(json.dumps({**facts, "warnings": damaged}))
+        assert made(project("build", "--json"))["a"]
+
+
 def test_what_no_longer_fits_is_made_anew(project) -> None:
     assert project("build").code == 0
     Path("build/a.nmp").write_bytes(b"")

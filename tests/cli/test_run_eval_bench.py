@@ -75,12 +75,24 @@ def test_eval_with_labels_only(cli) -> None:
     assert found["top1"] == 100 * sum(r[0] == i % 3 for i, r in enumerate(ranked)) / 8
     assert found["top5"] == 100
     assert (found["reference_top1"], found["agreement"], found["sqnr_db"]) == (None, None, None)
+    assert found["labels"] is None
+
+
+def test_eval_finds_labels_in_a_folder_and_says_so(cli) -> None:
+    listed = cli("eval", "model.nmp", "--data", "images/labels.csv", "--json").json
+    assert cli("eval", "model.nmp", "--data", "images", "--json").json == {**listed, "labels": "images/labels.csv"}
+    assert "\nlabels   images/labels.csv\n" in cli("eval", "model.nmp", "--data", "images").out
+    Path("images/labels.csv").write_text("file,label\n00.png,1\n")
+    found = cli("eval", "model.nmp", "--data", "images")
+    assert "labels   images/labels.csv is not used: it has labels for 1 of 8 samples" in found.out
+    assert "nothing to compare with" in found.err
 
 
 @pytest.mark.parametrize("softmax", [False, True])
 def test_eval_against_a_reference(cli, softmax: bool) -> None:
     """The .nmp has no Softmax. Where the reference ends in one, the two outputs are what there is to compare."""
     onnx.save(float_twin(softmax=softmax), "twin.onnx")
+    Path("images/labels.csv").unlink()
     found = cli("eval", "model.nmp", "--data", "images", "--reference", "twin.onnx", "--json").json
     assert found["agreement"] == 100
     assert found["top1"] is None
