@@ -172,7 +172,8 @@ static void step(agent *a, unsigned long i) {
     }
     if (pick(4) == 0) { /* what is kept of an upload, or the file itself, is harmed */
       uint8_t *harmed = pick(2) ? a->board.model : file;
-      harmed[pick(2) ? pick(20) : pick(1024)] ^= (uint8_t)(1 + pick(255));
+      const uint32_t at = pick(2) ? pick(20) : pick(1024);
+      harmed[at] ^= (uint8_t)(1 + pick(255));
       if (harmed == a->board.model && pick(2)) { /* and the upload goes on, or is loaded */
         return;
       }
@@ -197,7 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   a.board.model_bytes = pick(2) ? MODEL_BYTES : 64 * pick(128);
   a.board.ring_bytes = a.board.model_bytes < 1024 ? 0 : 4096;
   const char *paths = getenv("NMP_MODELS");
-  for (uint32_t skip = pick(2) ? pick(4) : pick(256); paths != NULL && skip > 0; skip--) {
+  for (uint32_t skip = pick(2) ? pick(4) : pick(1024); paths != NULL && skip > 0; skip--) {
     const char *next = strchr(paths, ':');
     paths = next ? next + 1 : getenv("NMP_MODELS");
   }

@@ -174,6 +174,11 @@ def _tensor(table: Table) -> Tensor:
     if data is not None:
         data = data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
     method = _METHODS.get(table["method"], "none")
+    if not isfinite(table["origin"]) or (data is not None and table["origin"]):
+        raise ModelError(f"tensor {name!r} has the origin {table['origin']}")
+    low, high = table["observed_min"], table["observed_max"]
+    if method != "none" and data is None and not (isfinite(low) and isfinite(high) and low <= high):
+        raise ModelError(f"tensor {name!r} was observed from {low} to {high}")
     return Tensor(
         name=name,
         shape=shape,
@@ -212,7 +217,13 @@ def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
 
 
 def _check_origins(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
-    """States and their outputs have one."""
+    """States and their outputs have one, other inputs and outputs none."""
+    taken = {port.state for port in inputs}
+    plain = [port for port in inputs if port.state is None]
+    plain += [port for i, port in enumerate(outputs) if i not in taken]
+    for port in plain:
+        if tensors[port.tensor].origin:
+            raise ModelError(f"port {port.name!r} has the origin {tensors[port.tensor].origin}; only states have one")
     for port in inputs:
         if port.state is not None:
             to, of = tensors[port.tensor], tensors[outputs[port.state].tensor]

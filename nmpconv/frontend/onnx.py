@@ -75,12 +75,12 @@ def _readable(graph: Graph) -> Graph:
     reads = [(len(graph.nodes), name) for name in graph.outputs]
     reads += [(i, name) for i, node in enumerate(graph.nodes) for name in node.inputs if not graph[name].is_const]
     far = [(i - made.get(name, 0), name) for i, name in reads]
-    steps = sum(nodes for nodes, _ in far)
+    steps = sum(between for between, _ in far)
     most = STEPS_OF_NODE * len(graph.nodes) + sum(4 * value.size for value in graph.values.values() if value.is_const)
     if steps > most:
-        nodes, name = max(far)
+        between, name = max(far)
         node = graph.nodes[made.get(name, 0)]
-        why = f"{name!r} is read, or handed out, {nodes} nodes after this one; all tensors together {steps}"
+        why = f"{name!r} is read, or handed out, {between} nodes after this one; all tensors together {steps}"
         raise UnsupportedModel([(node.name, node.op, why, f"at most {most} together")], hint="fewer outputs")
     return graph
 

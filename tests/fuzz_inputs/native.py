@@ -20,6 +20,7 @@ from c_core import C99, PORTABLE, SANITIZE, includes, sources
 
 from fuzz_inputs import small
 from fuzz_inputs.guards import guards
+from fuzz_inputs.talks import talks
 from nmpconv.file.writer import to_bytes
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -97,6 +98,9 @@ def corpus(target: Target, folder: Path) -> Path:
             archive.extractall(folder)
     if target.models:
         models(folder)
+    elif target.name == "agent":
+        for i, talk in enumerate(talks(models(folder.parent / "models"))):
+            (folder / f"talk{i:02}").write_bytes(talk)
     return folder
 
 
