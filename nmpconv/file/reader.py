@@ -217,13 +217,7 @@ def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
 
 
 def _check_origins(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
-    """States and their outputs have one, other inputs and outputs none."""
-    taken = {port.state for port in inputs}
-    plain = [port for port in inputs if port.state is None]
-    plain += [port for i, port in enumerate(outputs) if i not in taken]
-    for port in plain:
-        if tensors[port.tensor].origin:
-            raise ModelError(f"port {port.name!r} has the origin {tensors[port.tensor].origin}; only states have one")
+    """States and their outputs have one."""
     for port in inputs:
         if port.state is not None:
             to, of = tensors[port.tensor], tensors[outputs[port.state].tensor]

@@ -64,13 +64,13 @@ def load(
         return _load(path, input_shapes or {}, error.cut)
 
 
-def _readable(graph: Graph) -> Graph:
+def _readable(graph: Graph, where: str) -> Graph:
     """UnsupportedModel where there are more reads than a file's verifier follows, each back to where it is made."""
     for name, nodes in graph.consumers().items():
         if len(nodes) > TERMS_MAX and not graph[name].is_const:
             node = nodes[TERMS_MAX]
             why = f"{name!r} is read by {len(nodes)} nodes, this is one of them"
-            raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")])
+            raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")], where=where)
     made = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     reads = [(len(graph.nodes), name) for name in graph.outputs]
     reads += [(i, name) for i, node in enumerate(graph.nodes) for name in node.inputs if not graph[name].is_const]
@@ -81,7 +81,7 @@ def _readable(graph: Graph) -> Graph:
         between, name = max(far)
         node = graph.nodes[made.get(name, 0)]
         why = f"{name!r} is read, or handed out, {between} nodes after this one; all tensors together {steps}"
-        raise UnsupportedModel([(node.name, node.op, why, f"at most {most} together")], hint="fewer outputs")
+        raise UnsupportedModel([(node.name, node.op, why, f"at most {most} together")], where=where)
     return graph
 
 
@@ -90,7 +90,7 @@ def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ..
     walk = Walk(read(path), str(path), input_shapes, outputs)
     walk.run()
     if not walk.rows:
-        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs))
+        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs), str(path))
     cut, lost = walk.cut()
     for _ in range(CUTS_MAX):
         if not cut:

@@ -160,8 +160,6 @@ def test_source_shapes_are_verified(shape: tuple[int, ...]) -> None:
         ("m", {"origin": float("nan")}, "tensor 'm' has the origin nan"),
         ("m", {"origin": float("inf")}, "tensor 'm' has the origin inf"),
         ("w", {"origin": 1.0}, "tensor 'w' has the origin 1.0"),
-        ("x", {"origin": 1.0}, "port 'x' has the origin 1.0; only states have one"),
-        ("y", {"origin": 0.5}, "port 'y' has the origin 0.5; only states have one"),
         ("c", {"observed_max": float("nan")}, "tensor 'c' was observed from -0.5 to nan"),
         ("c", {"observed_min": 7.0}, "tensor 'c' was observed from 7.0 to 6.25"),
     ],

@@ -135,7 +135,7 @@ static nmp_status check_tensor(const nmp_model *m, uint32_t i, nmp_needs *needs,
   fb_vector shape = fb_tensor_shape(table);
   fb_vector data = fb_tensor_data(table);
   int8_t dtype = fb_tensor_dtype(table);
-  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count); /* fb_verify counts more for its parts: there are enough */
+  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count); /* there are enough: fb_verify counts more */
   if (shape.count > NMP_RANK_MAX) {
     return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX));
   }
