@@ -45,6 +45,20 @@ class ExitCode(IntEnum):
         }[self]
 
 
+class Status(IntEnum):
+    """nmp_status of interpreter/include/nmp.h: which rule a file breaks, or what it cannot have here."""
+
+    OK = 0
+    NOT_NMP, VERSION, CHECKSUM, STRUCTURE, TENSOR, OP, PLAN, ORDER, LIMIT = range(1, 10)
+    ARGUMENT, ARENA = 20, 21
+    UNKNOWN_OP, NOT_BUILT, CPU = 40, 41, 42
+
+    @property
+    def in_c(self) -> str:
+        """The name that nmp.h has."""
+        return f"NMP_E_{self.name}" if self else "NMP_OK"
+
+
 class NmpError(Exception):
     """An error meant for a person.
 
@@ -53,9 +67,11 @@ class NmpError(Exception):
     hint:    what to do next ('' when there is nothing to suggest).
     node, found, allowed: for programs, where the message is about one node of the model (of several: the first), or
              about one value; '' where it is not.
+    status:  `Status.in_c` of a .nmp file that is refused; '' of others, and for rules that only this program has.
     """
 
     code = ExitCode.INTERNAL
+    status = ""
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", node: str = "", found: str = "", allowed: str = ""
@@ -68,7 +84,7 @@ class NmpError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """For programs that read the command line's JSON; keys without anything to say are left out."""
-        keys = ("message", "where", "node", "found", "allowed", "hint")
+        keys = ("message", "where", "node", "found", "allowed", "status", "hint")
         said = {key: getattr(self, key) for key in keys if getattr(self, key)}
         return {"kind": self.code.name.lower(), "exit_code": int(self.code), **said}
 
@@ -100,8 +116,6 @@ class OutputError(NmpError):
 
 
 class ModelError(NmpError):
-    """status: the name that nmp.h has for the rule which the file breaks; '' for rules that only this program has."""
-
     code = ExitCode.MODEL
 
     def __init__(self, message: str, *, status: str = "", **about: str) -> None:

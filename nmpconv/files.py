@@ -33,6 +33,8 @@ except ImportError:  # Windows
 
 PACKAGE = Path(__file__).resolve().parent
 TEXT_MAX = 2**26  # bytes of a file that a person could have written
+LINES_MAX = 1_000_000  # of a list
+TOML_MAX, DOTS_MAX = 2**22, 1000  # bytes; of a line: what a dotted key takes grows with the square of its parts
 BYTES_MAX = 2**31 - 1  # of any other one: protobuf and .nmp have offsets of 32 bits
 
 
@@ -85,8 +87,20 @@ def read_text(path: Path | str, what: str) -> str:
         raise InputError(f"not a {what}: byte {error.start} is not UTF-8 text", where=str(path)) from None
 
 
+def read_lines(path: Path | str, what: str) -> list[str]:
+    """Those of a text file, as `read_text`, without empty ones at its end. InputError for more than LINES_MAX."""
+    text = read_text(path, what).rstrip()
+    if (count := sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"))) > LINES_MAX:
+        raise InputError(f"not a {what}: {count} lines; at most {LINES_MAX} can be read", where=str(path))
+    return text.splitlines()
+
+
 def toml_of(text: str, what: str, where: str) -> dict[str, Any]:
     """The tables of a TOML text. what, where: for the message of the InputError."""
+    if len(text) > TOML_MAX:
+        raise InputError(f"not a {what}: {len(text)} characters; at most {TOML_MAX} can be read", where=where)
+    if wrong := [i for i, line in enumerate(text.splitlines(), 1) if line.count(".") > DOTS_MAX]:
+        raise InputError(f"not a {what}: line {wrong[0]} has more than {DOTS_MAX} dots", where=where)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

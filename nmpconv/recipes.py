@@ -30,6 +30,7 @@ from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize.choices import Choices, Line, resolve
 from nmpconv.passes.quantize.grids import grid_groups
 
+LISTED = 50  # names in a comment
 HEAD = """\
 # What a conversion decided. Edit a line to decide it otherwise, or leave it out to have it decided anew.
 # Exponents and origins are those of the equalized model. Names may be patterns: "/stage1/*" = { bits = 16 }
@@ -197,7 +198,8 @@ def to_text(
             for key in ("method", "percentile") if i == 0 else ():
                 row |= {key: said.value} if (said := choices.of(group, key)) else {}
             row |= {"equalize": False} if name in kept else {}
-            note = f"  # one grid: {', '.join(map(_string, known))}" if i == 0 and known[1:] else ""
+            note = f"  # one grid: {', '.join(map(_string, known[:LISTED]))}" if i == 0 and known[1:] else ""
+            note += f" and {len(known) - LISTED} more" if i == 0 and known[LISTED:] else ""
             tensors += [f"{_string(name)} = {_row(row)}{note}"] if row else []
     weighted = [node.name for node in float_graph.nodes if node.op in WEIGHTED]
     rows = {name: {**ops, **{key: said.value for key, said in choices.ops.get(name, {}).items()}} for name in weighted}

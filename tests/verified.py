@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 
 from nmpconv import _nmp
-from nmpconv.errors import ModelError
+from nmpconv.errors import ModelError, Status
 from nmpconv.file import flat, meaning
-
-
-class Status(IntEnum):
-    """nmp_status of interpreter/include/nmp.h."""
-
-    OK = 0
-    NOT_NMP, VERSION, CHECKSUM, STRUCTURE, TENSOR, OP, PLAN, ORDER, LIMIT = range(1, 10)
-    ARGUMENT, ARENA = 20, 21
-    UNKNOWN_OP, NOT_BUILT, CPU = 40, 41, 42
-
 
 # What the memory of an implementation allows (FORMAT.md); Python has no kernels, so it does not know.
 OWN = ("bytes of scratch", "bytes of the arena with scratch", "bytes of packed weights")
@@ -44,7 +32,7 @@ def in_python(data: bytes) -> Status:
     try:
         meaning.verify(flat.unpack(data), data)
     except ModelError as error:
-        return Status[error.status.removeprefix("NMP_E_")]
+        return next(status for status in Status if status.in_c == error.status)
     return Status.OK
 
 

@@ -14,7 +14,9 @@
 #include "../python/shares.h"
 #include "nmp.h"
 
-static constexpr double SECONDS = 0.5;
+#ifndef SECONDS
+#define SECONDS 0.5
+#endif
 
 static void *aligned(size_t bytes) {
   void *memory;

@@ -78,11 +78,13 @@ static void line(agent *a, uint8_t type, const uint8_t *payload, size_t bytes, i
   }
 }
 
-/* An upload, as a host does it, or only some of its chunks; inputs are all zero. */
-static void upload(agent *a, size_t chunks) {
+/* An upload, as a host does it, or only some of its chunks; inputs are all zero. anew: what was there is forgotten. */
+static void upload(agent *a, size_t chunks, int anew) {
   uint8_t payload[FRAME_PAYLOAD];
   frame_put(frame_put(payload, file_bytes, 4), frame_crc32(0, file, file_bytes), 4);
-  line(a, RESET, NULL, 0, 0);
+  if (anew) {
+    line(a, RESET, NULL, 0, 0);
+  }
   line(a, BEGIN, payload, 8, 0);
   for (size_t at = 0; at < file_bytes && at / AGENT_CHUNK < chunks; at += AGENT_CHUNK) {
     size_t bytes = file_bytes - at < AGENT_CHUNK ? file_bytes - at : AGENT_CHUNK;
@@ -101,6 +103,7 @@ static void run(agent *a) {
   if (pick(2)) {
     frame_put(p, a->info.ops + (pick(4) ? 0 : number()), 4);
     line(a, RUN, payload, 12, 0);
+    line(a, RUN, payload, 12, 0); /* the answer may have been lost */
     return;
   }
   uint32_t first = pick(a->info.ops + 2), count = pick(8);
@@ -160,17 +163,22 @@ static void start(agent *a) {
 
 static void step(agent *a, unsigned long i) {
   if (i % 128 == 0) {
-    upload(a, MODEL_BYTES);
+    upload(a, MODEL_BYTES, 1);
   } else if (i % 128 == 100) { /* the line is lost; the board may be reset, and its memory stays */
     const agent_config same = a->board;
-    upload(a, pick(8));
+    upload(a, pick(8), 1);
     if (pick(2)) {
       agent_init(a, &same);
     }
     if (pick(4) == 0) { /* what is kept of an upload, or the file itself, is harmed */
-      (pick(2) ? a->board.model : file)[pick(1024)] ^= (uint8_t)(1 + pick(255));
+      uint8_t *harmed = pick(2) ? a->board.model : file;
+      const uint32_t at = pick(2) ? pick(20) : pick(1024);
+      harmed[at] ^= (uint8_t)(1 + pick(255));
+      if (harmed == a->board.model && pick(2)) { /* and the upload goes on, or is loaded */
+        return;
+      }
     }
-    upload(a, MODEL_BYTES);
+    upload(a, MODEL_BYTES, 0);
   }
   if (i % 16 == 15) {
     run(a);
@@ -188,8 +196,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   deciding_end = data + bytes;
   start(&a);
   a.board.model_bytes = pick(2) ? MODEL_BYTES : 64 * pick(128);
+  a.board.ring_bytes = a.board.model_bytes < 1024 ? 0 : 4096;
   const char *paths = getenv("NMP_MODELS");
-  for (uint32_t skip = pick(2) ? pick(4) : pick(256); paths != NULL && skip > 0; skip--) {
+  for (uint32_t skip = pick(2) ? pick(4) : pick(1024); paths != NULL && skip > 0; skip--) {
     const char *next = strchr(paths, ':');
     paths = next ? next + 1 : getenv("NMP_MODELS");
   }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmpconv.errors import InputError, UsageError
-from nmpconv.files import read_text
+from nmpconv.files import read_lines
 from nmpconv.ir import Preprocess
 
 Bits = Literal["8", "16", "a16w8", "auto", 8, 16]
@@ -62,7 +62,7 @@ def labels(given: Path | str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     if not isinstance(given, str | Path):
         return tuple(map(str, given))
-    found = tuple(row.strip() for row in read_text(given, "list of labels").rstrip().splitlines())
+    found = tuple(row.strip() for row in read_lines(given, "list of labels"))
     if not found:
         raise InputError("the list of labels is empty", where=str(given), hint="one class name a line")
     return found

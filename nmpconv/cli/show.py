@@ -27,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 NOTHING = "-"
+LONG = 4000  # characters of a line of talk
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
 PACED = 60  # columns from which on a bar has room for how fast it goes
 FOLD = 16  # text columns of a table on a terminal may fold to this width
@@ -65,9 +66,10 @@ def clean(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line of talk. Where nobody can hear it, the work goes on."""
+    """Talk; a line with a name too long to read is cut. Where nobody can hear it, the work goes on."""
+    rows = (row if len(row) <= LONG else f"{row[: LONG // 2]} ... {row[-LONG // 2 :]}" for row in text.split("\n"))
     try:
-        print(clean(text), file=sys.stderr, flush=True)
+        print(clean("\n".join(rows)), file=sys.stderr, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 

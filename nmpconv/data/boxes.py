@@ -21,7 +21,7 @@ from PIL import Image
 
 from nmpconv.data.images import placed
 from nmpconv.errors import InputError
-from nmpconv.files import read_text
+from nmpconv.files import read_lines, read_text
 from nmpconv.ir import Preprocess
 
 ALLOWED = "COCO JSON, or a CSV with the columns file,labels"
@@ -84,7 +84,7 @@ def _pixels(image: Mapping[str, Any]) -> Size:
 
 def _list(path: Path) -> Found:
     try:
-        rows = list(csv.DictReader(read_text(path, "list of boxes").splitlines(), skipinitialspace=True))
+        rows = list(csv.DictReader(read_lines(path, "list of boxes"), skipinitialspace=True))
     except csv.Error as error:
         raise InputError(f"not a readable .csv file: {error}", where=str(path), hint=ALLOWED) from None
     if any(not row.get("file") or not row.get("labels") for row in rows):
@@ -96,7 +96,7 @@ def _list(path: Path) -> Found:
 
 def _yolo(path: Path) -> np.ndarray:
     found = []
-    for number, line in enumerate(read_text(path, "list of boxes").splitlines(), 1):
+    for number, line in enumerate(read_lines(path, "list of boxes"), 1):
         if not line.strip():
             continue
         try:

@@ -147,7 +147,8 @@ def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
         )
     if raw.dtype.kind not in "biuf":
         raise InputError(f"an array of {raw.dtype}; real numbers are allowed", where=where)
-    x = np.array(raw, dtype=np.float32).reshape(shape)
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused
+        x = np.array(raw, dtype=np.float32).reshape(shape)
     if not np.isfinite(x).all():
         raise InputError("the array holds NaN or infinity", where=where)
     return x

@@ -18,7 +18,7 @@ from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
-from nmpconv.files import BYTES_MAX, open_file, place, read_text
+from nmpconv.files import BYTES_MAX, open_file, place, read_lines
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LISTED = 5  # problems that one message lists
@@ -208,7 +208,7 @@ def _labels(folder: Path, found: Sequence[Path]) -> tuple[list[int] | None, str]
 
 
 def _csv(path: Path, ears: Ears = deaf) -> Items:
-    rows = csv.reader(read_text(path, "list of files").splitlines())
+    rows = csv.reader(read_lines(path, "list of files"))
     header = [cell.strip() for cell in next(_csv_rows(rows, path), [])]
     if "file" not in header:
         raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=str(path))
@@ -239,7 +239,7 @@ def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
 
 
 def _list(path: Path, ears: Ears = deaf) -> Items:
-    lines = [(i, line.strip()) for i, line in enumerate(read_text(path, "list of files").splitlines(), 1)]
+    lines = [(i, line.strip()) for i, line in enumerate(read_lines(path, "list of files"), 1)]
     return Items(_resolve(path, [(i, line) for i, line in lines if line and not line.startswith("#")]), ears=ears)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nmpconv import errors
 from nmpconv.device import protocol
 from nmpconv.device.protocol import Frame, Parser, Refusal, Status, Type
 from nmpconv.device.transport import LineGone, Transport
@@ -40,6 +41,7 @@ class Refused(NmpError):
     def __init__(self, refusal: Refusal, where: str) -> None:
         self.refusal = refusal
         memory = _memory(refusal)
+        self.status = errors.Status(refusal.status).in_c if refusal.status in set(errors.Status) else ""
         self.code = ExitCode.MODEL if memory or refusal.status < Status.REQUEST else ExitCode.DEVICE
         place = f", op {refusal.op}" if refusal.op >= 0 else ""
         place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""

@@ -174,6 +174,11 @@ def _tensor(table: Table) -> Tensor:
     if data is not None:
         data = data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
     method = _METHODS.get(table["method"], "none")
+    if not isfinite(table["origin"]) or (data is not None and table["origin"]):
+        raise ModelError(f"tensor {name!r} has the origin {table['origin']}")
+    low, high = table["observed_min"], table["observed_max"]
+    if method != "none" and data is None and not (isfinite(low) and isfinite(high) and low <= high):
+        raise ModelError(f"tensor {name!r} was observed from {low} to {high}")
     return Tensor(
         name=name,
         shape=shape,

@@ -33,6 +33,7 @@ OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[nor
 
 AUTO = ("auto",)  # outputs: the model's own, or those that can be had
 CUTS_MAX = 4  # tries to find them
+STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file; a constant's element is a byte at least
 # No op of a fixed plan of memory.
 BY_DATA = {
     **dict.fromkeys(("If", "Loop", "Scan"), "what it runs depends on the data"),
@@ -63,13 +64,24 @@ def load(
         return _load(path, input_shapes or {}, error.cut)
 
 
-def _readable(graph: Graph) -> Graph:
-    """UnsupportedModel where a tensor has more readers than a file's verifier follows, each back to the maker."""
+def _readable(graph: Graph, where: str) -> Graph:
+    """UnsupportedModel where there are more reads than a file's verifier follows, each back to where it is made."""
     for name, nodes in graph.consumers().items():
         if len(nodes) > TERMS_MAX and not graph[name].is_const:
             node = nodes[TERMS_MAX]
             why = f"{name!r} is read by {len(nodes)} nodes, this is one of them"
-            raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")])
+            raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")], where=where)
+    made = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    reads = [(len(graph.nodes), name) for name in graph.outputs]
+    reads += [(i, name) for i, node in enumerate(graph.nodes) for name in node.inputs if not graph[name].is_const]
+    far = [(i - made.get(name, 0), name) for i, name in reads]
+    steps = sum(between for between, _ in far)
+    most = STEPS_OF_NODE * len(graph.nodes) + sum(4 * value.size for value in graph.values.values() if value.is_const)
+    if steps > most:
+        between, name = max(far)
+        node = graph.nodes[made.get(name, 0)]
+        why = f"{name!r} is read, or handed out, {between} nodes after this one; all tensors together {steps}"
+        raise UnsupportedModel([(node.name, node.op, why, f"at most {most} together")], where=where)
     return graph
 
 
@@ -78,7 +90,7 @@ def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ..
     walk = Walk(read(path), str(path), input_shapes, outputs)
     walk.run()
     if not walk.rows:
-        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs))
+        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs), str(path))
     cut, lost = walk.cut()
     for _ in range(CUTS_MAX):
         if not cut:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nmpconv import _nmp, fixed
-from nmpconv.errors import InputError, ModelError, NmpError, UsageError
+from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError
 from nmpconv.file import reader
 from nmpconv.files import open_file
 from nmpconv.ir import Preprocess
@@ -325,12 +325,14 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
         names = reader.names(data)
     except ModelError as error:
         return ModelError(error.message, where=where, hint=error.hint, status=error.status)
-    place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if op >= 0 else ""
+    named = 0 <= op < len(names.ops)
+    place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if named else ""
     place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
     return ModelError(
         f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",
         where=where,
-        node=names.ops[op][0] if op >= 0 else "",
+        status=Status(status).in_c,
+        node=names.ops[op][0] if named else "",
         found=str(found),
         allowed=str(allowed),
     )

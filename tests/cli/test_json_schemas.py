@@ -46,6 +46,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "device-list": [("device", "list")],
     "error": [
         ("inspect", "absent.nmp"),
+        ("inspect", "cut.nmp"),
+        ("run", "cut.nmp", "images"),
         ("convert", "model.onnx", "--data", "images", "--mean", "1,2"),
         ("convert", "odd.onnx", "--data", "images"),
     ],
@@ -77,6 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., st
     onnx.save(cli_files.onnx_model(), here / "model.onnx")
     onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), here / "odd.onnx")
     (here / "model.nmp").write_bytes(cli_files.nmp_bytes())
+    (here / "cut.nmp").write_bytes(cli_files.nmp_bytes()[:-64])
     cli_files.images(here / "images")
     pictures = sorted((here / "images").glob("*.png"))
     rows = [f"images/{path.name},{i % cli_files.CLASSES}" for i, path in enumerate(pictures)]

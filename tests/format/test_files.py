@@ -6,6 +6,7 @@ import errno
 import fcntl
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
+from verified import Status, in_c
 
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flat, reader
@@ -150,6 +152,26 @@ def test_preprocessing_is_verified(field: str, value: object) -> None:
 def test_source_shapes_are_verified(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="port 'x' has the source shape"):
         reader.read(to_bytes(replace(nets.small_net(), source_shapes={"x": shape}), {}))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "fields", "message"),
+    [
+        ("m", {"origin": float("nan")}, "tensor 'm' has the origin nan"),
+        ("m", {"origin": float("inf")}, "tensor 'm' has the origin inf"),
+        ("w", {"origin": 1.0}, "tensor 'w' has the origin 1.0"),
+        ("c", {"observed_max": float("nan")}, "tensor 'c' was observed from -0.5 to nan"),
+        ("c", {"observed_min": 7.0}, "tensor 'c' was observed from 7.0 to 6.25"),
+    ],
+)
+def test_facts_for_people_are_verified(tensor: str, fields: dict[str, float], message: str) -> None:
+    """Reports, bundles and exports compute with them; the interpreter does not, and takes the file."""
+    root = flat.unpack(to_bytes(nets.small_net(), {}))
+    next(table for table in root["tensors"] if table["name"] == tensor).update(fields)
+    data = flat.pack(root)
+    assert in_c(data) == (Status.OK, "")
+    with pytest.raises(ModelError, match=re.escape(message)):
+        reader.read(data)
 
 
 @pytest.mark.parametrize("vector", [([bytes(31)], [bytes(6)]), ([bytes(32)], []), ([bytes(32)] * 2, [bytes(6)])])

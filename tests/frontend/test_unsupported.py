@@ -319,6 +319,20 @@ def test_more_readers_than_a_verifier_follows(tmp_path: Path) -> None:
     runtime.load(plan(tmp_path / "m.onnx", Options()).data)
 
 
+def test_more_outputs_than_a_verifier_follows(tmp_path: Path) -> None:
+    """Each is read by the caller, after the last op."""
+    build(comb(1000), 17, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match=r"'y0' is read, or handed out, 1000 nodes after .* at most 640000"):
+        load(tmp_path / "m.onnx")
+    build(comb(640), 17, tmp_path / "m.onnx")
+    assert len(runtime.load(plan(tmp_path / "m.onnx", Options()).data).outputs) == 640
+
+
+def comb(count: int) -> str:
+    nodes = " ".join(f"y{i} = Relu(x)" for i in range(count))
+    return f"(float[1,2] x) => ({', '.join(f'y{i}' for i in range(count))}) {{ {nodes} }}"
+
+
 def chain(count: int) -> str:
     """x + x + ..., a node for each sum."""
     sums = [f"y{i} = Add(y{i - 1}, x)" for i in range(1, count)]

@@ -11,27 +11,20 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "format"))
-
-import nets
 from c_core import C99, PORTABLE, SANITIZE, includes, sources
-from op_cases import BY_OP
-from test_states import leaky
 
+from fuzz_inputs import small
+from fuzz_inputs.guards import guards
+from fuzz_inputs.talks import talks
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Graph
-from nmpconv.passes.memory import plan_memory
 
 CORPUS = Path(__file__).parent / "corpus"
 COMPILERS = ("clang-16", "clang-19", "clang")
-SMALL = 3000  # bytes of a model
-PER_OP = 6
 SECONDS_OF_AN_INPUT = 20
 MIB = 2048
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
@@ -80,36 +73,20 @@ def build(
     return program
 
 
-def graphs() -> list[Graph]:
-    """Models of every op, in memory of their own, and over each other as on boards."""
-    found = [nets.placed(leaky()), plan_memory.run(leaky()), nets.small_net(), *map(_branches, range(2))]
-    for cases in BY_OP.values():
-        found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
-        found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
-    return found
-
-
 def models(folder: Path) -> list[Path]:
-    """The small ones of `graphs`."""
+    """The small ones of `small.graphs`, one of many ops, and files that are refused."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for i, graph in enumerate(graphs()):
+    for i, graph in enumerate(small.graphs()):
         data = to_bytes(graph, {})
-        if len(data) <= SMALL:
+        if len(data) <= small.BYTES:
             written.append(folder / f"{i:04}.nmp")
             written[-1].write_bytes(data)
+    more = {"long": to_bytes(small.long(40), {}), **{f"guard{i:02}": data for i, (_, data, *_) in enumerate(guards())}}
+    for name, data in more.items():
+        written.append(folder / f"{name}.nmp")
+        written[-1].write_bytes(data)
     return written
-
-
-def _branches(axis: int) -> Graph:
-    """What is put together along the first axes may be made in its place; a part of it and a form are views."""
-    net = nets.Net(grid=nets.grid(8, -4))
-    net.input("x", 4, 8)
-    net.op("add", "x x", "a")
-    net.op("mul", "x a", "b")
-    net.op("concat", "a b", "c", axis=axis)
-    net.op("add", "c c", "d")
-    return plan_memory.run(net.graph("d"), 0 if axis else None)
 
 
 def corpus(target: Target, folder: Path) -> Path:
@@ -121,6 +98,9 @@ def corpus(target: Target, folder: Path) -> Path:
             archive.extractall(folder)
     if target.models:
         models(folder)
+    elif target.name == "agent":
+        for i, talk in enumerate(talks(models(folder.parent / "models"))):
+            (folder / f"talk{i:02}").write_bytes(talk)
     return folder
 
 

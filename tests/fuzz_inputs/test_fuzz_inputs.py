@@ -16,7 +16,7 @@ from nmpconv.errors import InputError
 
 MUTANTS = 100
 SECONDS = 10.0
-NATIVE_SECONDS = 30.0
+NATIVE_SECONDS = 25.0
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import flatbuffers
 import numpy as np
 
-from fuzz_inputs import native
+from fuzz_inputs import small
 from nmpconv.file import flat
 from nmpconv.file.writer import to_bytes
 
-SMALL = 3000  # bytes of a good file
 ELEMENTS = 40  # of a list that may change
 NUMBERS = sorted(
     {sign * (2**power + step) for power in (0, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 30, 31) for step in (-1, 0, 1)
@@ -54,9 +53,9 @@ class Seed(NamedTuple):
 def files() -> list[bytes]:
     """Every field is there, so that it can be changed where it is."""
     found = []
-    for graph in native.graphs():
+    for graph in small.graphs():
         data = to_bytes(graph, {})
-        if len(data) <= SMALL:
+        if len(data) <= small.BYTES:
             builder = flatbuffers.Builder(1 << 12)
             builder.ForceDefaults(True)
             at = flat._pack_table(builder, flat.ROOT, {**flat.unpack(data), "checksum": 1})

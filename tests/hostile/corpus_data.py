@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from hostile.cases import Cases, dry, model
+from hostile.cases import IMAGE, Cases, dry, model
 from onnx import helper
 from PIL import Image
 
@@ -176,6 +176,14 @@ def lying_npy(folder: Path) -> list[str]:
 
 
 @case
+def large_npy(folder: Path) -> list[str]:
+    """An array of doubles that no float32 holds, of which numpy would warn."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.full(IMAGE, 1e300))
+    return _calibrated(folder, "a.npy", buffer.getvalue())
+
+
+@case
 def huge_field(folder: Path) -> list[str]:
     """A table with one field of a megabyte."""
     return _calibrated(folder, "a.csv", b"file,label\n" + b"a" * 2**20 + b",1\n")
@@ -185,6 +193,46 @@ def huge_field(folder: Path) -> list[str]:
 def not_text(folder: Path) -> list[str]:
     """A table that is not text."""
     return _calibrated(folder, "a.csv", b"file\n\xff\xfe\x00.png\n")
+
+
+@case
+def many_labels(folder: Path) -> list[str]:
+    """Two million class names, of which none has a letter."""
+    (folder / "labels.txt").write_bytes(b"\n" * 2_000_000 + b"a")
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    return [*dry(path), "--labels", str(folder / "labels.txt")]
+
+
+@case
+def many_files(folder: Path) -> list[str]:
+    """A table of two million files."""
+    return _calibrated(folder, "a.csv", b"file\n" + b"a.png\n" * 2_000_000)
+
+
+def _recipe(folder: Path, text: str) -> list[str]:
+    (folder / "recipe.toml").write_text(text)
+    path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
+    Image.new("RGB", (8, 8)).save(folder / "a.png")
+    command = ["convert", str(path), "--data", str(folder / "a.png"), "-o", str(folder / "out.nmp")]
+    return [*command, "--recipe", str(folder / "recipe.toml")]
+
+
+@case
+def dotted_key(folder: Path) -> list[str]:
+    """A recipe with a key of thirty thousand parts, for which the reader of TOML takes memory by the square."""
+    return _recipe(folder, f"a{'.a' * 30_000} = 1\n")
+
+
+@case
+def many_tables(folder: Path) -> list[str]:
+    """A recipe of half a million tables."""
+    return _recipe(folder, "".join(f"[a{i}]\n" for i in range(2_000_000)))
+
+
+@case
+def nested_arrays(folder: Path) -> list[str]:
+    """A recipe of arrays in arrays in arrays."""
+    return _recipe(folder, f"a = {'[' * 200_000}\n")
 
 
 @case

@@ -267,6 +267,24 @@ def bidi_name(folder: Path) -> list[str]:
 
 
 @case
+def endless_names(folder: Path) -> list[str]:
+    """A node whose name and type have a million letters."""
+    return dry(model(folder, [helper.make_node("N" * 10**6, ["x"], ["y"], "n" * 10**6)]))
+
+
+@case
+def many_outputs(folder: Path) -> list[str]:
+    """A thousand outputs: a file's verifier would look at each of them again and again."""
+    names = [f"y{i}" for i in range(1000)]
+    path = model(folder, [helper.make_node("Relu", ["x"], [name], name) for name in names])
+    made = onnx.load(path)
+    made.graph.output.pop()
+    made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    path.write_bytes(made.SerializeToString())
+    return dry(path)
+
+
+@case
 def name_of_no_text(folder: Path) -> list[str]:
     """An op's type that is no UTF-8."""
     path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])

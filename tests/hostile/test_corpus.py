@@ -66,6 +66,7 @@ def test_refused(case: Case, tmp_path: Path, server: multiprocessing.context.For
     assert f"\n{told}".count("\nerror: ") == 1
     assert "bug of nmpconv" not in told and "Warning" not in told and "Traceback" not in told
     assert all(c.isprintable() or c == "\n" for c in told)
+    assert len(told) < 20_000
     assert seconds < 5 and memory < MEMORY, (seconds, memory)
     left = {path.name for path in tmp_path.iterdir()} - before - {"stdout", "stderr"}
     assert not left, left

@@ -192,9 +192,27 @@ def test_entries_of_lrn(entry: int, value: int) -> None:
     assert status(flat.pack(root)) == OP
 
 
-@pytest.mark.parametrize("entries", [0, 1, 256, 512, 514, 1024, 131073])
+@pytest.mark.parametrize("entries", [1, 256, 512, 514, 1024, 131073])
 def test_tables_of_another_length(entries: int) -> None:
-    root = tables("lookup/tanh/16to16")
-    (table,) = (tensor for tensor in root["tensors"] if tensor["dtype"] == 2)
-    table.update(shape=[max(entries, 1)], data=np.zeros(4 * max(entries, 1), np.uint8))
+    resize_table("lookup/tanh/16to16", entries)
+
+
+@pytest.mark.parametrize("case", ["lookup/tanh/8to8", "lrn/5of16/16x16/random", "softmax/1x10/1/8to8/-5/random"])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_tables_of_a_length_next_to_theirs(case: str, step: int) -> None:
+    (length,) = (
+        len(tensor["data"]) // (1 << tensor["dtype"]) for tensor in tables(case)["tensors"] if has_data(tensor)
+    )
+    resize_table(case, length + step)
+
+
+def has_data(tensor: dict[str, Any]) -> bool:
+    return tensor["data"] is not None
+
+
+def resize_table(case: str, entries: int) -> None:
+    """Its numbers are legal ones: only how many there are is refused."""
+    root = tables(case)
+    (table,) = filter(has_data, root["tensors"])
+    table.update(shape=[entries], data=np.resize(table["data"], entries << table["dtype"]))
     assert status(flat.pack(root)) == OP

@@ -6,6 +6,7 @@ verifier of meaning. Cases of bytes come after.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,26 @@ def test_both_verifiers_agree(good: bytes) -> None:
         refused += Status.OK < in_python(mutant) <= Status.STRUCTURE
         assert not difference(mutant)
     assert 150 < refused < 1_350
+
+
+def test_statuses_have_the_names_of_c(root: Path) -> None:
+    header = (root / "interpreter" / "include" / "nmp.h").read_text()
+    assert re.findall(r"^  (NMP_\w+) = (\d+)", header, re.M) == [(s.in_c, str(int(s))) for s in Status]
+
+
+def test_more_outputs_than_verification_has_steps_for() -> None:
+    """No op is named, for the caller reads them, after the last one."""
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 2)
+    for i in range(400):
+        net.op("add", "x x", f"y{i}")
+    root = flat.unpack(to_bytes(nets.placed(net.graph("y0")), {}))
+    root["outputs"] *= 2000
+    data = flat.pack(root)
+    assert refusal(data) == (Status.LIMIT, "steps of verification")
+    with pytest.raises(ModelError, match=r"too much work: tensor 'y0': steps of verification") as caught:
+        runtime.load(data)
+    assert caught.value.to_json()["status"] == "NMP_E_LIMIT"
 
 
 def test_messages_name_the_place(good: bytes, tmp_path: Path) -> None:

@@ -169,18 +169,13 @@ static int table_inside(walk *w, uint32_t number, uint32_t at) {
   return 1;
 }
 
-static uint32_t root_of(const walk *w) {
-  return inside(w, 0, 4) ? follow(w, 0) : 0;
-}
-
 int fb_verify_root(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes) {
   walk w = {.schema = schema, .file = file, .bytes = bytes, .budget = 1};
-  uint32_t at = root_of(&w);
+  uint32_t at = follow(&w, 0);
   return at != 0 && frame_inside(&w, root, at);
 }
 
 int fb_verify(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes) {
   walk w = {.schema = schema, .file = file, .bytes = bytes, .budget = bytes / 8};
-  uint32_t at = root_of(&w);
-  return at != 0 && table_inside(&w, root, at);
+  return table_inside(&w, root, follow(&w, 0));
 }

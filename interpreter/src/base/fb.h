@@ -35,12 +35,12 @@ typedef struct fb_vector {
   uint32_t count;
 } fb_vector;
 
-/* True when the root table and its scalars lie within the file. bytes < 2^31. */
+/* True when the root table and its scalars lie within the file. 4 <= bytes < 2^31. */
 int fb_verify_root(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes);
 
-/* True when everything the schema knows lies within the file, aligned, and strings end in NUL. A union member that the
- * schema does not know is not looked into. Takes time in proportion to bytes: objects that share memory run out of
- * budget.
+/* After fb_verify_root: true when everything the schema knows lies within the file, aligned, and strings end in NUL. A
+ * union member that the schema does not know is not looked into. Takes time in proportion to bytes: objects that share
+ * memory run out of budget.
  */
 int fb_verify(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes);
 

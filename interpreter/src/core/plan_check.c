@@ -81,11 +81,12 @@ static int may_overlap(const nmp_model *m, uint32_t i, nmp_needs *needs) {
 /* The tensor, read by op `reader` (or by the caller after the last op), still holds what was produced. */
 static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tensor, nmp_needs *needs, nmp_fault *fault) {
   extent e = extent_of(m, tensor);
+  const int64_t op = reader < m->ops.count ? (int64_t)reader : -1;
   nmp_status status = check_alive(m, reader, tensor, e, fault);
   for (uint32_t i = reader; i-- > 0 && status == NMP_OK;) {
     uint32_t output = nmp_model_output_of(m, i);
     if (!nmp_spend(needs, 1)) {
-      return nmp_fail(fault, reader, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+      return nmp_fail(fault, op, tensor, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
     }
     if (output == tensor) {
       return NMP_OK;
@@ -103,8 +104,7 @@ static nmp_status check_read(const nmp_model *m, uint32_t reader, uint32_t tenso
       return NMP_OK;
     }
   }
-  return nmp_fail(fault, reader < m->ops.count ? (int64_t)reader : -1, tensor,
-                  NMP_RULE(NMP_E_ORDER, "read before it is produced", tensor, 0));
+  return nmp_fail(fault, op, tensor, NMP_RULE(NMP_E_ORDER, "read before it is produced", tensor, 0));
 }
 
 /* The output touches an input only where an op that works in place has the same elements at the same bytes. */

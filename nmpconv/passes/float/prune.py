@@ -109,11 +109,11 @@ def _factors(editor: Editor, name: str) -> dict[str, np.ndarray]:
 
 def _duplicate(editor: Editor, node: Node) -> bool:  # case 5
     out = editor[node.outputs[0]]
-    for other in editor.users(node.inputs[0]):
+    for other in () if out.name in editor.outputs else editor.users(node.inputs[0]):
         if other is node or (other.op, other.inputs, other.params) != (node.op, node.inputs, node.params):
             continue
         twin = editor[other.outputs[0]]
-        if out.name in editor.outputs or (twin.clamp, twin.quant) != (out.clamp, out.quant):
+        if (twin.clamp, twin.quant) != (out.clamp, out.quant):
             continue
         editor.remove(node)
         editor.rename_uses(out.name, twin.name)

@@ -1,0 +1,46 @@
+"""Small models that mutants are made of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "format"))
+
+import nets
+from op_cases import BY_OP
+from test_states import leaky
+
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
+
+BYTES = 3000  # of a file that is small
+PER_OP = 6
+
+
+def graphs() -> list[Graph]:
+    """Models of every op, in memory of their own, and over each other as on boards."""
+    found = [nets.placed(leaky()), plan_memory.run(leaky()), nets.small_net(), *map(_branches, range(2))]
+    for cases in BY_OP.values():
+        found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
+        found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
+    return found
+
+
+def long(ops: int) -> Graph:
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("y0", 1, 4)
+    for i in range(ops):
+        net.op("add", f"y{i} y{i}", f"y{i + 1}")
+    return plan_memory.run(net.graph(f"y{ops}"))
+
+
+def _branches(axis: int) -> Graph:
+    """What is put together along the first axes may be made in its place; a part of it and a form are views."""
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("x", 4, 8)
+    net.op("add", "x x", "a")
+    net.op("mul", "x a", "b")
+    net.op("concat", "a b", "c", axis=axis)
+    net.op("add", "c c", "d")
+    return plan_memory.run(net.graph("d"), 0 if axis else None)

@@ -1,0 +1,30 @@
+"""Files that stop at one guard each: both verifiers say so, with its status, and C names the rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fuzz_inputs.guards import Guard, guards
+from verified import OWN, Status, in_c, in_python
+
+from nmpconv import _nmp
+
+GUARDS = list(guards())
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=[name for name, *_ in GUARDS])
+def test_refused(guard: Guard) -> None:
+    _, data, status, rule = guard
+    assert in_c(data) == (status, rule)
+    assert rule in OWN or in_python(data) == status
+
+
+def test_more_bytes_than_32_bits_hold() -> None:
+    """Nothing but the identifier of so long a file is read."""
+    data = np.zeros(2**31 + 64, np.uint8)
+    data = data[-data.ctypes.data % 64 :][: 2**31]
+    data[4:8] = list(b"NMP1")
+    with pytest.raises(_nmp.Fault) as caught:
+        _nmp.inspect(data)
+    assert (caught.value.args[0], caught.value.args[2]) == (Status.LIMIT, "bytes of the file")
+    assert in_python(data.data) == Status.LIMIT
