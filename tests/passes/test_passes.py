@@ -130,6 +130,7 @@ WAYS = {
     "drop_channels": Way("INT", "INT"),
     "states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),
     "bands": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["max_bytes"]), fits),
+    "separate_pools": Way("INT", "INT"),
     "plan_memory": Way(
         "INT", "PLANNED", lambda module, graph, a: module.run(graph, a.get("room"), share=a.get("share", 0.0))
     ),
