@@ -158,6 +158,8 @@ std::vector<std::string> cpus() {
 
 }  // namespace
 
+void add_fits(nb::module_ &m);
+
 NB_MODULE(_nmp, m) {
   static PyObject *fault_type = PyErr_NewException("nmpconv._nmp.Fault", PyExc_Exception, nullptr);
   m.attr("Fault") = nb::handle(fault_type);
@@ -177,6 +179,7 @@ NB_MODULE(_nmp, m) {
   m.def("targets", &targets);
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);
+  add_fits(m);
   nb::class_<Net>(m, "Net")
       .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
            nb::arg("cpu").none(), nb::arg("threads") = 1)

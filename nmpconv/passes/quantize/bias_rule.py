@@ -43,10 +43,8 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     split = matrix(graph, node).split(w.data)
     shift = weight_shifts(x, w.quant, y, w.shape[0])
     sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
-    wanted = np.ldexp(rows.values.astype(np.float64), -y.exponent)
-    low, high = graph[out].clamp or (-np.inf, np.inf)
-    goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
-    bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, wanted, goal, y)
+    clamp = graph[out].clamp or (-np.inf, np.inf)
+    bias, _ = on_accumulator_grid(sums, shift, rows.values, clamp, y)
     values = env[node.inputs[0]]
     bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)
