@@ -151,7 +151,7 @@ struct Block {
   double bias_step, lo, hi;
 };
 
-/* w: a row of columns. upper: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, which has no limits. */
+/* w: a row of columns. upper: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, without limits. */
 INTO void round_row(const Block &at, double *w, const double *upper, double step, double *q, double *errors) {
   for (size_t j = at.start; j < at.end; j++) {
     const double scale = j == 0 ? at.bias_step : step, *row = upper + j * at.columns;

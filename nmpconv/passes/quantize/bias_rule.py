@@ -17,7 +17,6 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
 
 PARTS = 2  # of the images, at the same time
@@ -25,7 +24,7 @@ PARTS = 2  # of the images, at the same time
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
-    env = {name: integers(x, graph[name]) for name, x in evidence.inputs.items()}
+    env = evidence.on_grids(graph)
     kept: dict[str, np.ndarray] = {}
     for node in walk(graph, env):
         made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else compute(graph, node, env)
