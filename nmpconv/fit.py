@@ -33,7 +33,8 @@ from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
-WORKERS = 2  # recipes tried at a time; each holds the activations of its images
+WORKERS = 2  # recipes tried at a time; each holds the activations of its images, and float weights of its own
+LARGE = 8 * 10**6  # weights of a net, from which on they are tried one by one
 
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 
@@ -310,15 +311,17 @@ class _Scoring:
         self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
         self._total = len(self._left) + len(recipes)
         self._finished, self._lock = 0, Lock()
+        weights = sum(value.size for value in fitter.graph.values.values() if value.is_const)
+        self._workers = WORKERS if weights < LARGE else 1
 
     def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
-        made = dict(zip(self._left, each(self._prepared, list(self._left), WORKERS), strict=True))
+        made = dict(zip(self._left, each(self._prepared, list(self._left), self._workers), strict=True))
         for mode, one in made.items():
             if isinstance(one, Unequal):
                 leave_out(mode, one)
         tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        return dict(zip((recipe for recipe, _ in able), each(self._score, able, WORKERS), strict=True))
+        return dict(zip((recipe for recipe, _ in able), each(self._score, able, self._workers), strict=True))
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:

@@ -21,7 +21,8 @@ from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
-LEAST = 5 * 10**6  # multiply-accumulates and results that are worth a net
+LEAST = 5 * 10**6  # multiply-accumulates that are worth a net
+RESULT = 20  # of them take numpy as long as a result
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 
@@ -68,9 +69,9 @@ def _parts(samples: int, work: int) -> list[range]:
 
 
 def _work(graph: Graph, node: Node) -> int:
-    """Multiply-accumulates and results."""
+    """In multiply-accumulates."""
     outputs = graph.outs(node)
-    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + sum(value.size for value in outputs)
+    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + RESULT * sum(value.size for value in outputs)
 
 
 def _alone(graph: Graph, node: Node, active: list[str]) -> Graph:

@@ -146,7 +146,7 @@ def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.nd
 
 
 def _rows(places: Places, parts: Sequence[np.ndarray]) -> Rows:
-    return Rows(places.images, places.positions, np.concatenate(parts))
+    return Rows(places.images, places.positions, np.ascontiguousarray(np.concatenate(parts)))
 
 
 def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str, str]]:

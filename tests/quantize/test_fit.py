@@ -111,12 +111,13 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(fit.quantize, "run", late)
     monkeypatch.setattr(cores, "_idle", Semaphore(7))
-    for workers in (1, 4):
+    for workers, large in ((1, fit.LARGE), (4, fit.LARGE), (4, 0)):
         monkeypatch.setattr(fit, "WORKERS", workers)
+        monkeypatch.setattr(fit, "LARGE", large)
         told.clear()
         found.append(made.scores(RECIPES, lambda done, total: told.append((done, total)), kept))
         assert told == [(i, 9) for i in range(1, 10)]
-    assert list(found[0].items()) == list(found[1].items())
+    assert list(found[0].items()) == list(found[1].items()) == list(found[2].items())
     assert len(set(found[0].values())) == len(RECIPES)
     assert all(10 < score.db < 60 for score in found[0].values())
     # In another order, and one alone: the same numbers.

@@ -42,7 +42,7 @@ from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
-COLUMNS_MAX = 4608  # of a moment: 3x3 pixels of 512 channels, 170 MB
+COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
 CHUNK = 1024  # rows unfolded at a time: sums of so many products of int8 are exact in float32
 DAMPING = 0.1
 
