@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import nmpconv
 from nmpconv.api.conversion import Converted
+from nmpconv.calib.evidence import integers
 from nmpconv.cli import show
 from nmpconv.graph.reference import steps
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.run.feed import given
 from nmpconv.run.runtime import load
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numpy import uint8
+from numpy import float32, float64, int8, int16, int32, uint8
 from numpy.typing import NDArray
 
 THREADS_MAX: int  # of a net
@@ -17,6 +17,9 @@ class Net:
     def output(self, i: int, /) -> NDArray[Any]: ...
     def tensor(self, i: int, /) -> NDArray[Any]: ...
     def run_ops(self, first: int, last: int, /) -> None: ...
+    def run_each(
+        self, inputs: list[NDArray[uint8]], outputs: list[NDArray[uint8]], first: int, last: int, /
+    ) -> None: ...
     def reset(self) -> None: ...
     def together(self, op: int, /) -> int: ...
     def threads(self) -> list[int] | None: ...
@@ -26,3 +29,35 @@ def inspect_target(model: NDArray[uint8], target: str) -> dict[str, Any]: ...
 def targets() -> list[str]: ...
 def cpus() -> list[str]: ...
 def version() -> str: ...
+
+# For nmpconv/sums.py: the last arrays are the results.
+def differences(
+    product: NDArray[float64],
+    wanted: NDArray[float32],
+    to: NDArray[float64],
+    of: NDArray[float64],
+    sums: NDArray[float64],
+    /,
+) -> None: ...
+def squares(
+    product: NDArray[float64],
+    wanted: NDArray[float32],
+    by: NDArray[float64],
+    output: NDArray[float64],
+    before: bool,
+    biases: NDArray[float64],
+    sums: NDArray[float64],
+    /,
+) -> None: ...
+def moments(rows: NDArray[int8], products: NDArray[int32], totals: NDArray[int32], /) -> None: ...
+def by_channel(rows: NDArray[int8] | NDArray[int16], weights: NDArray[int16], out: NDArray[float64], /) -> None: ...
+def round_columns(
+    w: NDArray[float64],
+    upper: NDArray[float64],
+    step: NDArray[float64],
+    limits: NDArray[float64],
+    start: int,
+    q: NDArray[float64],
+    errors: NDArray[float64],
+    /,
+) -> None: ...

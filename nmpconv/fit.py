@@ -16,7 +16,7 @@ from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
 from nmpconv.calib.engine import Engine, FloatEngine
-from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.evidence import Evidence, Feeds, integers
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.cores import each
 from nmpconv.errors import VerifyError
@@ -30,10 +30,11 @@ from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origin
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.exponents import Method
-from nmpconv.passes.quantize.rounding import Rounding, integers
+from nmpconv.passes.quantize.rounding import Rounding
 
-GUARD_IMAGES = 8  # that an equalized float model is compared with the original on
-WORKERS = 2  # recipes tried at a time; each holds the activations of its images
+GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
+WORKERS = 2  # recipes tried at a time; each holds the activations of its images, and float weights of its own
+LARGE = 8 * 10**6  # weights of a net, from which on they are tried one by one
 
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 
@@ -78,14 +79,16 @@ class _Kept:
     """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
 
     Keys begin with equalization and zero points. equalized: float graphs, statistics, widths. integers: of prepared.
-    outputs: of the float graph, by images.
+    outputs: of the float graph on the images of the guard. inputs: of images. carried: see `Fitter._carried`.
     """
 
     def __init__(self) -> None:
         self.equalized: dict[Any, tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]] = {}
         self.prepared: dict[Any, Prepared] = {}
         self.integers: dict[tuple[Is, bool, Is], Graph] = {}
-        self.outputs: dict[tuple[Is, ...], list[dict[str, np.ndarray]]] = {}
+        self.outputs: Once[list[dict[str, np.ndarray]]] | None = None
+        self.inputs: dict[tuple[Is, ...], Once[Evidence]] = {}
+        self.carried: list[tuple[frozenset[str], frozenset[Is], Mapping[str, TensorStats]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Kept, ()
@@ -177,7 +180,7 @@ class Fitter:
         if self.zero_points:
             stored = trace(origins.run(graph, stats, bits, self.choices), "FLOAT", "origins")
             try:
-                self._guard("zero points", stored, images[:GUARD_IMAGES])
+                self._guard("zero points", stored, self.images[:GUARD_IMAGES])
                 graph = stored
             except Unequal as error:
                 notes = (f"zero points left out: {error.message}",)
@@ -187,7 +190,7 @@ class Fitter:
         chosen = trace(pieces.run(chosen, stats), "RANGED", "pieces")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        seen = Once(lambda: calibration.collect(graph, images, WEIGHTED) if len(images) else Evidence())
+        seen = Once(lambda: calibration.collect(graph, images, WEIGHTED, self._inputs(images)))
         prepared = Prepared(graph, chosen, ranged, seen, free, notes, stats)
         if keep:
             self._kept.prepared[self._key(mode, images)] = prepared
@@ -229,9 +232,13 @@ class Fitter:
         """
         return _Scoring(self, recipes, progress).scores(leave_out)
 
+    def _inputs(self, images: Feeds) -> Evidence:
+        made = self._kept.inputs.setdefault(self._of(images), Once(lambda: calibration.inputs_of(self.graph, images)))
+        return made()
+
     def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
         graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
-        key = (mode, self.zero_points, kept, self._of(images))
+        key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
         if mode == "none":
             return graph, stats, bits
         if key in self._kept.equalized:
@@ -241,13 +248,32 @@ class Fitter:
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
             graph, by_channel = equalize.vector(graph, stats, bits, kept)
-            stats = _carried(graph, stats, by_channel, images)
+            stats = self._carried(graph, by_channel, images)
         free = origins.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, kept)
-        self._guard(f"equalization ({mode})", graph, images[:GUARD_IMAGES] or self._drawn())
+        self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
         self._kept.equalized[key] = made
         return made
+
+    def _carried(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> dict[str, TensorStats]:
+        """Statistics of the graph whose channels have these factors [C], from those of the float graph.
+
+        Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
+        is seen on the images; those that the same graph has seen before are not run again.
+        """
+        names = [value.name for value in graph.activations()]
+        limits = {name: self.stats[name].ends(factors[name]) for name in names if name in self.stats}
+        limits = {name: ends for name, ends in limits.items() if self.stats[name].count}
+        kept, asked = frozenset(self.choices.kept()), frozenset(self._of(images))
+        known = [(run, seen) for same, run, seen in self._kept.carried if same == kept and run <= asked]
+        before, stats = max(known, key=lambda one: len(one[0]), default=(frozenset(), dict[str, TensorStats]()))
+        left = [image for image in images if Is(image) not in before]
+        if left or not stats:
+            more = observe(FloatEngine(graph, names, threads=1), left, names, limits=limits)
+            stats = {name: TensorStats.merged(stats.get(name), one) for name, one in more.items()}
+            self._kept.carried.append((kept, asked, stats))
+        return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
         """Seeded inputs within the known ranges, where there are no images."""
@@ -257,14 +283,18 @@ class Fitter:
         return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
 
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
+        """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs."""
         if graph is self.graph or not len(images):
             return
-        names, key = heads(self.graph), self._of(images)
-        if key not in self._kept.outputs:
+        names = heads(self.graph)
+
+        def run() -> list[dict[str, np.ndarray]]:
             engine = Engine(to_onnx(self.graph, names), names, optimize=False)
-            self._kept.outputs[key] = [engine.run(image) for image in images]
+            return [engine.run(image) for image in images]
+
+        self._kept.outputs = self._kept.outputs or Once(run)
         pairs = [(image, image) for image in images]
-        found = parity.compare(to_onnx(self.graph, names), graph, pairs, names, self._kept.outputs[key])
+        found = parity.compare(to_onnx(self.graph, names), graph, pairs, names, self._kept.outputs())
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
 
@@ -281,15 +311,17 @@ class _Scoring:
         self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
         self._total = len(self._left) + len(recipes)
         self._finished, self._lock = 0, Lock()
+        weights = sum(value.size for value in fitter.graph.values.values() if value.is_const)
+        self._workers = WORKERS if weights < LARGE else 1
 
     def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
-        made = dict(zip(self._left, each(self._prepared, list(self._left), WORKERS), strict=True))
+        made = dict(zip(self._left, each(self._prepared, list(self._left), self._workers), strict=True))
         for mode, one in made.items():
             if isinstance(one, Unequal):
                 leave_out(mode, one)
         tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        return dict(zip((recipe for recipe, _ in able), each(self._score, able, WORKERS), strict=True))
+        return dict(zip((recipe for recipe, _ in able), each(self._score, able, self._workers), strict=True))
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:
@@ -315,20 +347,6 @@ class _Scoring:
             if fitted is not None:
                 self._left[fitted] -= 1
             self._progress(self._finished, self._total)
-
-
-def _carried(
-    graph: Graph, stats: Mapping[str, TensorStats], factors: Mapping[str, np.ndarray], images: Feeds
-) -> dict[str, TensorStats]:
-    """Statistics of the graph whose channels have these factors [C], from those before.
-
-    Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
-    is seen on the images.
-    """
-    names = [value.name for value in graph.activations()]
-    limits = {name: stats[name].ends(factors[name]) for name in names if name in stats and stats[name].count}
-    seen = observe(FloatEngine(graph, names, threads=1), images, names, limits=limits)
-    return {name: s.within(*limits[name]) if name in limits else s for name, s in seen.items()}
 
 
 def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:

@@ -21,7 +21,8 @@ from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.run import runtime
 
-LEAST = 5 * 10**6  # multiply-accumulates and results that are worth a net
+LEAST = 5 * 10**6  # multiply-accumulates that are worth a net
+RESULT = 20  # of them take numpy as long as a result
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 
@@ -29,13 +30,13 @@ def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Se
     """Real values of these activations for each sample: integer arrays of the graph's inputs by name."""
     data = to_bytes(plan_memory.run(graph), {})
 
-    def run_some(some: np.ndarray) -> list[list[np.ndarray]]:
+    def run_some(some: range) -> list[list[np.ndarray]]:
         net = runtime.load(data, threads=1)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         return [infer(net, samples[i], [places[name] for name in names])[1] for i in some]
 
     work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
-    parts = each(run_some, np.array_split(np.arange(len(samples)), PARTS if work > MUCH else 1))
+    parts = each(run_some, _parts(len(samples), work))
     return [found for part in parts for found in part]
 
 
@@ -48,26 +49,29 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     if samples * work < LEAST:
         return reference.step(graph, node, env)
     data = to_bytes(plan_memory.run(_alone(graph, node, active)), {})
-    feeds = [env[name].reshape(samples, *graph[name].shape) for name in active]
+    feeds = [np.ascontiguousarray(env[name]).reshape(samples, *graph[name].shape) for name in active]
     made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
 
-    def run_some(some: np.ndarray) -> None:
-        net = runtime.load(data, threads=1)
-        for i in some:
-            for array, result in zip(made, net.run(*(feed[i] for feed in feeds)), strict=True):
-                array[i] = result
+    def run_some(some: range) -> None:
+        runtime.load(data, threads=1).run_each(feeds, made, some)
 
-    each(run_some, np.array_split(np.arange(samples), PARTS if samples * work > MUCH else 1))
+    each(run_some, _parts(samples, samples * work))
     return {
         value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
         for value, array in zip(outputs, made, strict=True)
     }
 
 
+def _parts(samples: int, work: int) -> list[range]:
+    """Of the samples; work: of all of them."""
+    count = PARTS if work > MUCH else 1
+    return [range(i * samples // count, (i + 1) * samples // count) for i in range(count)]
+
+
 def _work(graph: Graph, node: Node) -> int:
-    """Multiply-accumulates and results."""
+    """In multiply-accumulates."""
     outputs = graph.outs(node)
-    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + sum(value.size for value in outputs)
+    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + RESULT * sum(value.size for value in outputs)
 
 
 def _alone(graph: Graph, node: Node, active: list[str]) -> Graph:

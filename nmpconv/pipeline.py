@@ -16,6 +16,7 @@ from nmpconv import __version__, advice, auto, levers, nearly_free, recipes, sam
 from nmpconv.advice import FEW_IMAGES
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.evidence import integers
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.choose import HELD_OUT, choose
@@ -41,7 +42,7 @@ from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import drop_channels, masks, ranges, states
 from nmpconv.passes.quantize.exponents import Method, provisional
-from nmpconv.passes.quantize.rounding import Rounding, integers
+from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.progress import Progress
 from nmpconv.report import Report, measure

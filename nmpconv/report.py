@@ -28,7 +28,6 @@ from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.quantize import bias_rule
 from nmpconv.passes.quantize.exponents import tables_after
 from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import samples
 from nmpconv.trial import Candidate
 
@@ -233,7 +232,7 @@ def _measured(
     graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Sequence[Function]]
 ) -> tuple[Layer, ...]:
     rows = seen.rows
-    env = {name: integers(x, graph[name]) for name, x in seen.inputs.items()}
+    env = seen.on_grids(graph)
     reached: dict[str, float] = {}
     result = []
     for node, layer in zip(walk(graph, env), layers, strict=True):

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@
 namespace nb = nanobind;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Results = nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 namespace {
 
@@ -76,6 +79,22 @@ class Net {
     }
   }
 
+  /* One run after another, without states: row i of each of `inputs` makes row i of each of `outputs`. */
+  void run_each(const std::vector<Table> &inputs, const std::vector<Results> &outputs, size_t first, size_t last) {
+    nb::gil_scoped_release unlocked;
+    for (size_t row = first; row < last; row++) {
+      for (size_t i = 0; i < inputs.size(); i++) {
+        const size_t bytes = inputs[i].shape(1);
+        std::memcpy(view_of<nmp_input>(i).data, inputs[i].data() + row * bytes, bytes);
+      }
+      shares_->run();
+      for (size_t i = 0; i < outputs.size(); i++) {
+        const size_t bytes = outputs[i].shape(1);
+        std::memcpy(outputs[i].data() + row * bytes, view_of<nmp_output>(i).data, bytes);
+      }
+    }
+  }
+
   void reset() {
     check(nmp_reset(net_));
   }
@@ -94,6 +113,13 @@ class Net {
   }
 
  private:
+  template <Getter get>
+  nmp_view view_of(size_t i) {
+    nmp_view found;
+    check(get(net_, static_cast<uint32_t>(i), &found));
+    return found;
+  }
+
   Bytes model_;
   Memory arena_;
   std::unique_ptr<Pool> pool_;
@@ -158,6 +184,8 @@ std::vector<std::string> cpus() {
 
 }  // namespace
 
+void add_fits(nb::module_ &m);
+
 NB_MODULE(_nmp, m) {
   static PyObject *fault_type = PyErr_NewException("nmpconv._nmp.Fault", PyExc_Exception, nullptr);
   m.attr("Fault") = nb::handle(fault_type);
@@ -177,6 +205,7 @@ NB_MODULE(_nmp, m) {
   m.def("targets", &targets);
   m.def("cpus", &cpus);
   m.def("version", &nmp_version);
+  add_fits(m);
   nb::class_<Net>(m, "Net")
       .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
            nb::arg("cpu").none(), nb::arg("threads") = 1)
@@ -184,6 +213,7 @@ NB_MODULE(_nmp, m) {
       .def("output", &Net::view<nmp_output>)
       .def("tensor", &Net::view<nmp_tensor_at>)
       .def("run_ops", &Net::run_ops)
+      .def("run_each", &Net::run_each)
       .def("reset", &Net::reset)
       .def("together", &Net::together)
       .def("threads", &Net::threads)

@@ -10,15 +10,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from nmpconv import fixed
 from nmpconv.calib.engine import Engine, FloatEngine
 from nmpconv.calib.rows import Places, Rows, spread
 from nmpconv.cores import each
 from nmpconv.frontend.export import to_onnx
-from nmpconv.ir import Graph, Node
+from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
+PART = 2**16  # numbers that stay in the cache while they are rounded
 PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
 
@@ -35,6 +37,18 @@ class Evidence:
 
     inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
     rows: Mapping[str, Rows] = field(default_factory=dict)
+    rounded: dict[tuple[str, Quant], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    def on_grids(self, graph: Graph) -> dict[str, np.ndarray]:
+        """The inputs as integers of a quantized graph. They are kept: graphs that differ elsewhere ask for the same."""
+        found = {}
+        for name, x in self.inputs.items():
+            quant = graph[name].quant
+            assert quant is not None
+            if (name, quant) not in self.rounded:
+                self.rounded[name, quant] = integers(x, graph[name])
+            found[name] = self.rounded[name, quant]
+        return found
 
     def first(self, count: int) -> Evidence:
         """What is known of the first images."""
@@ -42,8 +56,18 @@ class Evidence:
         return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
 
-def collect(graph: Graph, feeds: Feeds, ops: Collection[str]) -> Evidence:
-    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp."""
+def inputs_of(graph: Graph, feeds: Feeds) -> Evidence:
+    """The inputs alone."""
+    return Evidence(
+        {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
+    )
+
+
+def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence | None = None) -> Evidence:
+    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp.
+
+    inputs: what `inputs_of` gives, where that is known.
+    """
     nodes = [node for node in graph.nodes if node.op in ops]
     plain, before = _split_clamps(graph, nodes)
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
@@ -57,8 +81,19 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str]) -> Evidence:
         return engine.rows(feeds[i], at) if engine else []
 
     kept = dict(zip(before, zip(*each(rows, range(len(feeds))), strict=True), strict=False))
-    inputs = {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
-    return Evidence(inputs, {name: _rows(places[name], parts) for name, parts in kept.items()})
+    inputs = inputs or inputs_of(graph, feeds)
+    return replace(inputs, rows={name: _rows(places[name], parts) for name, parts in kept.items()})
+
+
+def integers(x: np.ndarray, value: Value) -> np.ndarray:
+    """Real numbers on the grid of a quantized value."""
+    quant = value.quant
+    assert quant is not None
+    flat = np.ascontiguousarray(x).reshape(-1)
+    q = np.empty(flat.shape, quant.dtype)
+    for i in range(0, len(flat), PART):
+        q[i : i + PART] = fixed.quantize(flat[i : i + PART], quant.exponent, quant.lo, quant.hi)
+    return q.reshape(np.shape(x))
 
 
 class _Picking:
@@ -111,7 +146,7 @@ def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.nd
 
 
 def _rows(places: Places, parts: Sequence[np.ndarray]) -> Rows:
-    return Rows(places.images, places.positions, np.concatenate(parts))
+    return Rows(places.images, places.positions, np.ascontiguousarray(np.concatenate(parts)))
 
 
 def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str, str]]:

@@ -79,6 +79,15 @@ class TensorStats:
         """Whether no value was NaN or infinite."""
         return not self.count or bool(np.isfinite(self.min) and np.isfinite(self.max))
 
+    @classmethod
+    def merged(cls, first: TensorStats | None, other: TensorStats) -> TensorStats:
+        """Of the samples of both, which stay as they are."""
+        stats = cls()
+        for one in (first, other):
+            if one is not None:
+                stats.merge(one)
+        return stats
+
     def merge(self, other: TensorStats) -> None:
         """Take in another's samples. Channels are kept while both have as many."""
         if not other.count:

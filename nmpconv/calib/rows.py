@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +23,12 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
+@lru_cache(maxsize=64)
 def spread(images: int, positions: int, limit: int) -> Places:
-    """At most ``limit`` of the images x positions rows, as many of each image: a function of these numbers alone."""
+    """At most ``limit`` of the images x positions rows, as many of each image: a function of these numbers alone.
+
+    The arrays are kept, and are not to be written to.
+    """
     if images * positions <= limit:
         at = np.arange(images * positions)
         return Places(at // max(positions, 1), at % max(positions, 1))

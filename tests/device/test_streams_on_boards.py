@@ -10,10 +10,10 @@ import pytest
 from onnx_text import build
 
 import nmpconv
+from nmpconv.calib.evidence import integers
 from nmpconv.device import simulator
 from nmpconv.device.connect import opened
 from nmpconv.graph.reference import steps
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.progress import silent
 from nmpconv.run import ondevice
 

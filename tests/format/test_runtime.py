@@ -51,6 +51,17 @@ def test_run_is_the_reference(net: runtime.Net) -> None:
         np.testing.assert_array_equal(net.run_float(x)[0], fixed.dequantize(y, -9))
 
 
+def test_run_each(net: runtime.Net) -> None:
+    """Many samples at a time are as many runs; rows outside of the part stay."""
+    x, y = np.stack([random_input(i) for i in range(5)]), np.full((5, 1, 3), 7, np.int16)
+    net.run_each([x], [y], range(1, 4))
+    assert y[[0, 4]].tolist() == [[[7] * 3]] * 2
+    assert np.array_equal(y[1:4], [wanted(x[i]) for i in range(1, 4)])
+    for bad_x, bad_y, part in ((x[:, :, 1:], y, range(2)), (x, y.astype(np.int8), range(2)), (x, y[:2], range(3))):
+        with pytest.raises(UsageError, match="not those of the ports"):
+            net.run_each([bad_x], [bad_y], part)
+
+
 def test_ports(net: runtime.Net) -> None:
     x, y = net.inputs[0], net.outputs[0]
     assert (x.name, x.shape, x.dtype, x.exponent, x.pixels, x.labels) == ("x", (1, 4, 4, 2), "int8", 0, True, ())

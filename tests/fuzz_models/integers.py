@@ -10,11 +10,11 @@ import numpy as np
 from fuzz_models import noise
 from fuzz_models.case import Arrays, Case
 from fuzz_models.outcome import Outcome
+from nmpconv.calib.evidence import integers
 from nmpconv.errors import NmpError
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run import runtime
 

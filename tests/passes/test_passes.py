@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from float_run import run_float
 
-from nmpconv.calib.evidence import Evidence, collect
+from nmpconv.calib.evidence import Evidence, collect, integers
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import UsageError
 from nmpconv.fixed import INT_MAX, INT_MIN, dequantize
@@ -198,7 +198,7 @@ def assert_near(before: Graph, after: Graph) -> None:
     """Results of the integers are within two steps of the coarsest grid of those of the float graph."""
     rng = np.random.default_rng(0)
     feeds = {name: rng.standard_normal(before[name].shape).astype(np.float32) for name in before.inputs}
-    found = run_reference(after, {name: rounding.integers(x, after[name]) for name, x in feeds.items()})
+    found = run_reference(after, {name: integers(x, after[name]) for name, x in feeds.items()})
     coarsest = max(quant_of(value).exponent for value in after.activations())
     for name, wanted in zip(before.outputs, run_float(before, feeds), strict=True):
         real = dequantize(found[name], quant_of(after[name]).exponent)

@@ -10,6 +10,7 @@ import pytest
 from onnx_text import build
 
 import nmpconv
+from nmpconv.calib.evidence import integers
 from nmpconv.errors import NmpError, Unsupported, UsageError
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
@@ -19,7 +20,6 @@ from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.passes import stream
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.run.runtime import load
 
 OPSET, FRAMES = 13, 24

@@ -8,11 +8,11 @@ import pytest
 from onnx_text import build
 
 import nmpconv
+from nmpconv.calib.evidence import integers
 from nmpconv.data.frames import open_frames
 from nmpconv.errors import InputError, UsageError
 from nmpconv.graph.reference import steps
 from nmpconv.ir import Preprocess
-from nmpconv.passes.quantize.rounding import integers
 
 FEATURES, HIDDEN = 6, 8
 GRU = f"""(float[1,1,{FEATURES}] x, float[1,1,{HIDDEN}] h) => (float[1,4] y, float[1,1,{HIDDEN}] hn) {{

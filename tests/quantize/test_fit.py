@@ -16,6 +16,7 @@ from nets import Net
 from nmpconv import cores, fit
 from nmpconv.advice import quality
 from nmpconv.calib import parity
+from nmpconv.calib.evidence import integers
 from nmpconv.choose import _noted
 from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
 from nmpconv.graph.reference import run
@@ -26,7 +27,7 @@ from nmpconv.metrics import gain, mean_db
 from nmpconv.passes.quantize import equalize
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method
-from nmpconv.passes.quantize.rounding import Rounding, integers
+from nmpconv.passes.quantize.rounding import Rounding
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -133,12 +134,13 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(fit.quantize, "run", late)
     monkeypatch.setattr(cores, "_idle", Semaphore(7))
-    for workers in (1, 4):
+    for workers, large in ((1, fit.LARGE), (4, fit.LARGE), (4, 0)):
         monkeypatch.setattr(fit, "WORKERS", workers)
+        monkeypatch.setattr(fit, "LARGE", large)
         told.clear()
         found.append(made.scores(RECIPES, lambda done, total: told.append((done, total)), kept))
         assert told == [(i, 9) for i in range(1, 10)]
-    assert list(found[0].items()) == list(found[1].items())
+    assert list(found[0].items()) == list(found[1].items()) == list(found[2].items())
     assert len(set(found[0].values())) == len(RECIPES)
     assert all(10 < score.db < 60 for score in found[0].values())
     # In another order, and one alone: the same numbers.
@@ -150,12 +152,30 @@ def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: p
     made, fitted, held = fitter(net), [], []
     real, outputs = fit.calibration.collect, fit.integer_outputs
     monkeypatch.setattr(
-        fit.calibration, "collect", lambda g, images, ops: fitted.extend(images) or real(g, images, ops)
+        fit.calibration, "collect", lambda g, images, *rest: fitted.extend(images) or real(g, images, *rest)
     )
     monkeypatch.setattr(fit, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n))
     made.scores(RECIPES[:1], lambda done, total: None, kept)
     assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
     assert [id(image) for image in fitted] == [id(made.images[i]) for i in (1, 2, 4, 5)]
+
+
+def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without zero points, on some of the images and on all; what is seen does not depend on it."""
+    made, seen, real = fitter(net), [], fit.observe
+    monkeypatch.setattr(
+        fit, "observe", lambda e, images, *rest, **by: seen.extend(images) or real(e, images, *rest, **by)
+    )
+    some = [image for i, image in enumerate(made.images) if i % 3]
+    for one, images in ((made, some), (made.without_zero_points(), some), (made, made.images)):
+        found = one.prepare("vector", images, Trace()).stats
+    assert [id(image) for image in seen] == [id(image) for image in (*some, *made.images[::3])]
+    alone = fitter(net).prepare("vector", made.images, Trace()).stats
+    assert list(found) == list(alone)
+    for name, stats in alone.items():
+        assert np.array_equal(found[name].histogram.counts, stats.histogram.counts)
+        assert (found[name].min, found[name].max, found[name].count) == (stats.min, stats.max, stats.count)
+        np.testing.assert_allclose(found[name].channel_mean, stats.channel_mean, rtol=1e-9)
 
 
 def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +321,7 @@ def test_statistics_are_carried_without_noise(net: Graph) -> None:
     made = fitter(net)
     factors = equalize.Balance(net, made.stats, made.bits).factors()
     graph = equalize.scale(net, factors)
-    found, seen = fit._carried(graph, made.stats, factors, made.images), observed(graph, made.images)
+    found, seen = made._carried(graph, factors, made.images), observed(graph, made.images)
     for name, stats in found.items():
         assert (stats.min, stats.max) == pytest.approx((seen[name].min, seen[name].max), rel=1e-5)
         assert np.array_equal(stats.histogram.counts, seen[name].histogram.counts)

@@ -10,6 +10,7 @@ from float_nets import RELU, evidence, feeds, in_bits, integer, observed, on_gri
 from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.evidence import integers
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import run
 from nmpconv.ir import Graph
@@ -46,7 +47,7 @@ def of_images(graph: Graph, bits: int = 8, count: int = 6, **others: int) -> tup
 
 def results(made: Graph, name: str, images: list) -> np.ndarray:
     """Real values [N, ...] of a tensor of an integer graph."""
-    inputs = {n: quantize.integers(np.concatenate([image[n] for image in images]), made[n]) for n in made.inputs}
+    inputs = {n: integers(np.concatenate([image[n] for image in images]), made[n]) for n in made.inputs}
     return np.ldexp(run(made, inputs, keep=[name])[name].astype(np.float64), made[name].quant.exponent)
 
 

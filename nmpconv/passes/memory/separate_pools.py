@@ -1,7 +1,10 @@
 """Computes a large max pool over the columns of its windows first, and then over their rows.
 
-A window of kh x kw elements takes kh + kw readings in place of kh * kw. The same integers come out, as padding never
-wins in either. What lies between takes memory, so `schedule` keeps it where the arena does not grow.
+1. A window of kh x kw elements takes kh + kw readings in place of kh * kw. The same integers come out, as padding never
+   wins in either.
+2. Strides, dilations and padding go with their axis. Where that halves the readings at least, for two ops write twice.
+
+What lies between takes memory, so `schedule` keeps it where the arena does not grow.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.passes.rewrite import Editor
 
-GAIN = 2  # how often fewer elements are to be read, as two ops write twice
+GAIN = 2  # case 2
 
 
 def run(graph: Graph) -> Graph:

@@ -17,7 +17,6 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
-from nmpconv.passes.quantize.rounding import integers
 from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
 
 PARTS = 2  # of the images, at the same time
@@ -25,7 +24,7 @@ PARTS = 2  # of the images, at the same time
 
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
-    env = {name: integers(x, graph[name]) for name, x in evidence.inputs.items()}
+    env = evidence.on_grids(graph)
     kept: dict[str, np.ndarray] = {}
     for node in walk(graph, env):
         made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else compute(graph, node, env)
@@ -43,10 +42,8 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Ev
     split = matrix(graph, node).split(w.data)
     shift = weight_shifts(x, w.quant, y, w.shape[0])
     sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
-    wanted = np.ldexp(rows.values.astype(np.float64), -y.exponent)
-    low, high = graph[out].clamp or (-np.inf, np.inf)
-    goal = np.ldexp(np.clip(rows.values.astype(np.float64), low, high), -y.exponent)
-    bias, _ = on_accumulator_grid(sums.astype(np.int64), shift, wanted, goal, y)
+    clamp = graph[out].clamp or (-np.inf, np.inf)
+    bias, _ = on_accumulator_grid(sums, shift, rows.values, clamp, y)
     values = env[node.inputs[0]]
     bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)

@@ -42,9 +42,8 @@ from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
-COLUMNS_MAX = 4608  # of a moment: 3x3 pixels of 512 channels, 170 MB
+COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
 CHUNK = 1024  # rows unfolded at a time: sums of so many products of int8 are exact in float32
-PART = 2**16  # numbers that stay in the cache while they are rounded
 DAMPING = 0.1
 
 
@@ -76,7 +75,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     """An integer graph from a float graph whose activations have their quant. compute: of a node what `step` does."""
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
     result = replace(graph, nodes=(), values=values)
-    env = {name: integers(x, values[name]) for name, x in evidence.inputs.items()}
+    env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     for node in walk(graph, env):
         if node.op in WEIGHTED:
@@ -100,16 +99,6 @@ def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
     around = [other.quant.exponents for other in (*graph.ins(node), *graph.outs(node)) if other.quant is not None]
     operand = any(other.is_const and other.shape == value.shape for other in graph.ins(node))
     return Observed(0.0, 0.0, "derived" if quant.exponents in around else "max" if operand else "fixed")
-
-
-def integers(x: np.ndarray, value: Value) -> np.ndarray:
-    """Real numbers on the grid of a quantized value."""
-    quant = _quant(value)
-    flat = np.ascontiguousarray(x).reshape(-1)
-    q = np.empty(flat.shape, quant.dtype)
-    for i in range(0, len(flat), PART):
-        q[i : i + PART] = fixed.quantize(flat[i : i + PART], quant.exponent, quant.lo, quant.hi)
-    return q.reshape(np.shape(x))
 
 
 def _quant(value: Value) -> Quant:

@@ -7,10 +7,10 @@ position sees, [G, K]. Rows are gathered at chosen output positions, so nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
+from nmpconv import sums
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
@@ -18,7 +18,6 @@ from nmpconv.ops.weighted import groups_of
 from nmpconv.ops.window import plane_out
 
 CHUNK = 1024  # rows that are multiplied at a time
-PART = 2**16  # numbers that stay in the cache
 EXACT_ROWS = 1024  # sums of so many products of int8 are exact in float32
 
 
@@ -85,21 +84,16 @@ def gather(
 
 
 def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Integers: rows [R, G, K] times weights [G, O/G, K] -> [R, O] in float64, exact while sums stay below 2^53."""
+    """Integers: rows [R, G, K] times weights [G, O/G, K] of int16 -> [R, O] in float64, exact below 2^53."""
     groups, outs, k = weights.shape
     flat = weights.reshape(groups * outs, k)
+    if groups > 1 and outs == 1 and rows.dtype in (np.int8, np.int16) and k <= sums.TAPS_MAX:
+        return sums.by_channel(rows, flat)
     kind = exact_type(accumulator_bound(magnitude(rows), flat))
     flat = flat.astype(kind)
-    by_channel = groups > 1 and outs == 1
     product = np.empty((len(rows), groups * outs))
-    step = max(1, PART // groups) if by_channel else CHUNK
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        if by_channel:
-            taps = (part[:, :, i].astype(kind) * np.ascontiguousarray(flat[:, i]) for i in range(k))
-            product[start : start + step] = sum(taps)
-        else:
-            product[start : start + step] = accumulate(part, flat, kind)
+    for start in range(0, len(rows), CHUNK):
+        product[start : start + CHUNK] = accumulate(rows[start : start + CHUNK], flat, kind)
     return product
 
 
@@ -107,7 +101,7 @@ def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
     """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]; rows [R, G, K]."""
     exact = rows.dtype == np.int8 and len(rows) <= EXACT_ROWS
     if exact and rows.shape[1] > 1:
-        products, total = _by_channel(rows)
+        products, total = sums.moments(rows)
     else:
         x = np.ascontiguousarray(rows.transpose(1, 0, 2), np.float32)
         products = np.matmul(x.transpose(0, 2, 1), x)
@@ -116,20 +110,3 @@ def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
     moment[:, 0, 1:] += total
     moment[:, 1:, 0] += total
     moment[:, 0, 0] += len(rows)
-
-
-def _by_channel(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The moments [G, K, K] and sums [G, K] of few rows [R, G, K] of int8, channels side by side: matrices of K x K are
-    too small for BLAS.
-    """
-    count, groups, k = rows.shape
-    products, total = np.zeros((k, k, groups), np.float32), np.zeros((k, groups), np.float32)
-    step = max(1, 4 * PART // (groups * k))
-    for start in range(0, count, step):
-        taps = np.ascontiguousarray(rows[start : start + step].transpose(2, 0, 1), np.float32)
-        total += taps.sum(axis=1)
-        for i, j in combinations_with_replacement(range(k), 2):
-            products[i, j] += np.einsum("rg,rg->g", taps[i], taps[j])
-    for i, j in combinations(range(k), 2):
-        products[j, i] = products[i, j]
-    return products.transpose(2, 0, 1), total.T

@@ -1,0 +1,111 @@
+/* The functions of fits.h for Python. nmpconv/sums.py makes the arrays: of these types, contiguous, of shapes that fit.
+ */
+#include "fits.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+namespace nb = nanobind;
+
+namespace {
+
+WIDE void all_differences(const fits::Rows &x, const double *to, const double *from, double *sums) {
+  fits::differences(x, to, from, sums);
+}
+
+WIDE void all_squares(const fits::Rows &x, const double *by, const fits::Output &y, size_t count, bool before,
+                      const double *biases, double *sums) {
+  if (before) {
+    fits::squares<true, 5>(x, by, y, biases, sums);
+  } else if (count == 3) {
+    fits::squares<false, 3>(x, by, y, biases, sums);
+  } else {
+    fits::squares<false, 4>(x, by, y, biases, sums);
+  }
+}
+
+WIDE void all_moments(size_t count, size_t groups, size_t taps, const int8_t *rows, int32_t *products,
+                      int32_t *totals) {
+  if (taps == 9) {  // what is known before is unrolled
+    fits::moments(count, groups, 9, rows, products, totals);
+  } else {
+    fits::moments(count, groups, taps, rows, products, totals);
+  }
+}
+
+WIDE void all_by_channel(size_t count, size_t groups, size_t taps, const int8_t *rows, const int16_t *weights,
+                         double *out) {
+  if (taps == 9) {
+    fits::by_channel<int32_t>(count, groups, 9, rows, weights, out);
+  } else {
+    fits::by_channel<int32_t>(count, groups, taps, rows, weights, out);
+  }
+}
+
+void all_by_channel(size_t count, size_t groups, size_t taps, const int16_t *rows, const int16_t *weights,
+                    double *out) {
+  fits::by_channel<int64_t>(count, groups, taps, rows, weights, out);
+}
+
+WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, const double *upper, const double *step,
+                   double *q, double *errors) {
+  for (size_t row = 0; row < rows; row++) {
+    fits::round_row(at, w + row * at.columns, upper + row / outs * at.columns * at.columns, step[row],
+                    q + row * (at.end - at.start), errors + row * (at.end - at.start));
+  }
+}
+
+template <typename T, size_t RANK>
+using Array = nb::ndarray<T, nb::ndim<RANK>, nb::c_contig, nb::device::cpu>;
+
+using Products = Array<const double, 2>;
+using Wanted = Array<const float, 2>;
+
+fits::Rows rows_of(const Products &product, const Wanted &wanted) {
+  return {product.shape(0), product.shape(1), product.data(), wanted.data()};
+}
+
+void differences(Products product, Wanted wanted, Array<const double, 1> to, Array<const double, 1> from,
+                 Array<double, 1> sums) {
+  nb::gil_scoped_release unlocked;
+  all_differences(rows_of(product, wanted), to.data(), from.data(), sums.data());
+}
+
+/* y: low, high, 1 / step, lo, hi. biases: 5 of them where they come before the shift, else 3 or 4. */
+void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<const double, 1> y, bool before,
+             Array<const double, 2> biases, Array<double, 2> sums) {
+  nb::gil_scoped_release unlocked;
+  const double *of = y.data();
+  all_squares(rows_of(product, wanted), by.data(), {of[0], of[1], of[2], of[3], of[4]}, biases.shape(0), before,
+              biases.data(), sums.data());
+}
+
+void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
+  nb::gil_scoped_release unlocked;
+  all_moments(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), products.data(), totals.data());
+}
+
+template <typename T>
+void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<double, 2> out) {
+  nb::gil_scoped_release unlocked;
+  all_by_channel(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), weights.data(), out.data());
+}
+
+void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
+                   Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
+  nb::gil_scoped_release unlocked;
+  const size_t outs = w.shape(1), columns = w.shape(2), width = errors.shape(2);
+  const fits::Block at{columns, start, start + width, limits.data()[0], limits.data()[1], limits.data()[2]};
+  all_rows(at, w.shape(0) * outs, outs, w.data(), upper.data(), step.data(), q.data(), errors.data());
+}
+
+}  // namespace
+
+void add_fits(nb::module_ &m) {
+  m.def("differences", &differences);
+  m.def("squares", &squares);
+  m.def("moments", &moments);
+  m.def("by_channel", &by_channel<int8_t>);
+  m.def("by_channel", &by_channel<int16_t>);
+  m.def("round_columns", &round_columns);
+}

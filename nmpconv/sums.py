@@ -1,0 +1,84 @@
+"""Sums over many rows while a model is quantized, in C: interpreter/python/fits.h.
+
+Floats are added row after row, whatever the CPU: what is made of the sums depends on nothing but the rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv import _nmp
+
+TAPS_MAX = 512  # products of int8 and int16 whose sums fit int32
+EXACT_ROWS = 1 << 17  # products of int8 whose sums fit int32
+
+
+def mean_difference(product: np.ndarray, wanted: np.ndarray, to: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """[O]: the mean over rows of wanted * to - product * of. product: float64 [R, O]; wanted: [R, O], as float32; to,
+    of: [O]."""
+    found = np.empty(product.shape[1])
+    _nmp.differences(_doubles(product), _floats(wanted), _doubles(to), _doubles(of), found)
+    return found / len(product)
+
+
+def mean_squares(
+    product: np.ndarray,
+    wanted: np.ndarray,
+    shift: np.ndarray,
+    clamp: tuple[float, float],
+    grid: tuple[int, int, int],
+    biases: np.ndarray,
+    *,
+    before: bool = False,
+) -> np.ndarray:
+    """[B, O]: the mean squared error of rsh(product, shift) + bias, saturated, in output steps.
+
+    product: integers in float64 [R, O]. wanted: [R, O], as float32, which the activation clips to ``clamp``. shift:
+    [O]. grid: exponent, least and largest integer of the output. biases: [3 or 4, O]. before: they are added before
+    the shift, and are 5.
+    """
+    exponent, lo, hi = grid
+    found = np.empty(biases.shape)
+    output = np.array([*clamp, 2.0**-exponent, lo, hi], np.float64)
+    per = np.ldexp(1.0, -np.asarray(shift))
+    _nmp.squares(_doubles(product), _floats(wanted), per, output, before, _doubles(biases), found)
+    return found / len(product)
+
+
+def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums over rows [R, G, K] of int8: of x x^T [G, K, K], and of x [G, K]. int32; at most EXACT_ROWS rows."""
+    _, groups, taps = rows.shape
+    products, totals = np.zeros((groups, taps, taps), np.int32), np.empty((groups, taps), np.int32)
+    _nmp.moments(np.ascontiguousarray(rows), products, totals)
+    upper = np.triu_indices(taps, 1)
+    products[:, upper[1], upper[0]] = products[:, upper[0], upper[1]]
+    return products, totals
+
+
+def by_channel(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Rows [R, G, K] of int8 or int16 times weights [G, K] of int16, K at most TAPS_MAX: float64 [R, G]."""
+    found = np.empty(rows.shape[:2])
+    _nmp.by_channel(np.ascontiguousarray(rows), np.ascontiguousarray(weights, np.int16), found)
+    return found
+
+
+def round_columns(
+    w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, limits: tuple[int, int], part: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds some columns of weights w [G, O, K], which change: each one's errors go into those of the part after it.
+
+    upper: [G, K, K], float64. step: [G, O]; of column 0 it is bias_step, without limits. Returns the integers and the
+    errors over the diagonal, [G, O, columns of the part].
+    """
+    shape = (*w.shape[:2], part.stop - part.start)
+    q, errors = np.empty(shape), np.empty(shape)
+    _nmp.round_columns(w, upper, _doubles(step), np.array([bias_step, *limits], np.float64), part.start, q, errors)
+    return q, errors
+
+
+def _doubles(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, np.float64)
+
+
+def _floats(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, np.float32)

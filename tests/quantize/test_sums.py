@@ -1,0 +1,85 @@
+"""The sums that are made in C against numpy, which adds rows one after the other, too: to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv import sums
+from nmpconv.fixed import rsh
+
+
+class Rows:
+    """Products, what they should have been, shifts of both signs; a layer with an activation."""
+
+    def __init__(self, outs: int, rows: int = 700) -> None:
+        self.rng = np.random.default_rng(outs)
+        self.shift = self.rng.integers(-3, 12, outs)
+        self.product = self.rng.integers(-(2**13), 2**13, (rows, outs)) << np.maximum(self.shift - 6, 0)
+        self.wanted = self.rng.normal(0, 40, (rows, outs)).astype(np.float32)
+
+
+@pytest.mark.parametrize("outs", [2, 63, 64, 200])
+def test_mean_difference(outs: int) -> None:
+    x = Rows(outs)
+    to, of = x.rng.normal(0, 1, (2, outs))
+    expected = np.add.reduce(x.wanted * to - x.product * of, axis=0) / len(x.product)
+    assert np.array_equal(sums.mean_difference(x.product, x.wanted, to, of), expected)
+
+
+@pytest.mark.parametrize(("before", "count"), [(False, 3), (False, 4), (True, 5)])
+@pytest.mark.parametrize("outs", [2, 65, 200])
+def test_mean_squares(outs: int, before: bool, count: int) -> None:
+    x = Rows(outs)
+    biases, (exponent, lo, hi) = x.rng.integers(-30, 31, (count, outs)), (-2, -100, 90)
+    goal = np.clip(x.wanted.astype(np.float64), -11.0, np.inf) / 2.0**exponent
+    expected = []
+    for bias in biases:
+        q = rsh(x.product + bias, x.shift) if before else rsh(x.product, x.shift) + bias
+        expected.append(np.add.reduce(np.square(np.clip(q, lo, hi) - goal), axis=0) / len(goal))
+    grid = exponent, lo, hi
+    found = sums.mean_squares(x.product, x.wanted, x.shift, (-11.0, np.inf), grid, biases, before=before)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("taps", [1, 7, 9, 25])
+@pytest.mark.parametrize("groups", [1, 40])
+def test_moments(taps: int, groups: int) -> None:
+    rows = np.random.default_rng(taps).integers(-128, 128, (333, groups, taps)).astype(np.int8)
+    rows[:, 0] = -128
+    products, totals = sums.moments(rows)
+    x = rows.astype(np.int64)
+    assert np.array_equal(products, np.einsum("rgk,rgl->gkl", x, x))
+    assert np.array_equal(totals, x.sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("taps", [1, 9, 25])
+def test_by_channel(taps: int, dtype: type) -> None:
+    rng, ends = np.random.default_rng(taps), np.iinfo(dtype)
+    rows = rng.integers(ends.min, ends.max + 1, (50, 33, taps)).astype(dtype)
+    weights = rng.integers(-(2**15), 2**15, (33, taps))
+    rows[0], weights[0] = ends.min, -(2**15)
+    assert np.array_equal(sums.by_channel(rows, weights), np.einsum("rgk,gk->rg", rows.astype(np.int64), weights))
+
+
+@pytest.mark.parametrize(("groups", "outs", "columns"), [(1, 5, 70), (40, 1, 10), (3, 4, 9)])
+def test_round_columns(groups: int, outs: int, columns: int) -> None:
+    """Each column by numpy: the integer, its error over the diagonal, and that times the factor off what is left."""
+    rng = np.random.default_rng(columns)
+    w, upper = rng.normal(0, 1, (groups, outs, columns)), rng.normal(0, 1, (groups, columns, columns))
+    step = np.exp2(rng.integers(-6, -4, (groups, outs)))
+    expected, part = w.copy(), slice(0, columns - 3)
+    q, errors = np.zeros((2, groups, outs, part.stop))
+    for j in range(part.stop):
+        scale = np.full((groups, outs), 0.5) if j == 0 else step
+        q[:, :, j] = np.floor(expected[:, :, j] / scale + 0.5)
+        q[:, :, j] = q[:, :, j] if j == 0 else np.clip(q[:, :, j], -20, 20)
+        errors[:, :, j] = (expected[:, :, j] - q[:, :, j] * scale) / upper[:, j, j, None]
+        later = slice(j + 1, part.stop)
+        expected[:, :, later] -= errors[:, :, j, None] * upper[:, None, j, later]
+    found, found_errors = sums.round_columns(w, upper, step, 0.5, (-20, 20), part)
+    assert np.array_equal(found, q)
+    assert np.array_equal(found_errors, errors)
+    assert np.array_equal(w, expected)
+    assert np.abs(q[:, :, 1:]).max() == 20
