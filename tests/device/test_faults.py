@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import lines
@@ -133,8 +134,10 @@ def test_reset_in_the_middle(
 ) -> None:
     """While outputs are read, in the run, in the inputs, in the upload: counted from the end of a whole session."""
 
+    sessions = count()
+
     def session(after: int) -> int:
-        memory = {"NMP_AGENT_MEMORY": str(tmp_path / f"memory{after}")}
+        memory = {"NMP_AGENT_MEMORY": str(tmp_path / f"memory{next(sessions)}")}
         line = lines.Reset(lambda: Program([agent], memory), after)
         device = Device(line)
         ondevice.load(device, net, model)
@@ -146,7 +149,7 @@ def test_reset_in_the_middle(
     with monkeypatch.context() as patch:  # on a busy machine answers are late, and a request sent again counts twice
         patch.setattr(link, "WAIT_MIN", 1.0)
         patch.setattr(link, "WAIT_FIRST", 1.0)
-        left = session(whole)
+        left = max(session(whole) for _ in range(2))
     assert session(whole - left - before_end) < 0
 
 
