@@ -90,7 +90,8 @@ def read_text(path: Path | str, what: str) -> str:
 def read_lines(path: Path | str, what: str) -> list[str]:
     """Those of a text file, as `read_text`, without empty ones at its end. InputError for more than LINES_MAX."""
     text = read_text(path, what).rstrip()
-    if (count := sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"))) > LINES_MAX:
+    ends = sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")) - text.count("\r\n")
+    if (count := ends + 1) > LINES_MAX:
         raise InputError(f"not a {what}: {count} lines; at most {LINES_MAX} can be read", where=str(path))
     return text.splitlines()
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from nmpconv import _nmp
 
-TAPS_MAX = 512  # products of int8 and int16 whose sums fit int32
-EXACT_ROWS = 1 << 17  # products of int8 whose sums fit int32
+TAPS_MAX = 511  # products of int8 and int16 whose sums fit int32, all of them the largest
+ROWS_MAX = (1 << 17) - 1  # products of int8, likewise
 
 
 def mean_difference(product: np.ndarray, wanted: np.ndarray, to: np.ndarray, of: np.ndarray) -> np.ndarray:
@@ -46,8 +46,9 @@ def mean_squares(
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over rows [R, G, K] of int8: of x x^T [G, K, K], and of x [G, K]. int32; at most EXACT_ROWS rows."""
-    _, groups, taps = rows.shape
+    """Sums over rows [R, G, K] of int8: of x x^T [G, K, K], and of x [G, K]. int32; at most ROWS_MAX rows."""
+    count, groups, taps = rows.shape
+    assert count <= ROWS_MAX
     products, totals = np.zeros((groups, taps, taps), np.int32), np.empty((groups, taps), np.int32)
     _nmp.moments(np.ascontiguousarray(rows), products, totals)
     upper = np.triu_indices(taps, 1)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from verified import Status, in_c
 
+from nmpconv import files
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flat, reader
 from nmpconv.file.writer import to_bytes
@@ -254,3 +255,14 @@ def test_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot write: No such file or directory"):
         write_file(tmp_path / "no" / "m.nmp", b"")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_list_is_as_long_as_its_lines(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LINES_MAX", 3)
+    path = tmp_path / "list.txt"
+    path.write_bytes(f"a{end}{end}c{end}".encode())
+    assert files.read_lines(path, "list") == ["a", "", "c"]
+    path.write_bytes(f"a{end}{end}c{end}d{end}".encode())
+    with pytest.raises(InputError, match="4 lines; at most 3"):
+        files.read_lines(path, "list")

@@ -83,3 +83,12 @@ def test_round_columns(groups: int, outs: int, columns: int) -> None:
     assert np.array_equal(found_errors, errors)
     assert np.array_equal(w, expected)
     assert np.abs(q[:, :, 1:]).max() == 20
+
+
+def test_the_largest_sums_fit() -> None:
+    """All elements the least of their types, as many as are allowed."""
+    rows = np.full((1, 2, sums.TAPS_MAX), -128, np.int8)
+    weights = np.full((2, sums.TAPS_MAX), -(2**15), np.int16)
+    assert sums.by_channel(rows, weights).tolist() == [[sums.TAPS_MAX * 2.0**22] * 2]
+    products, totals = sums.moments(np.full((sums.ROWS_MAX, 1, 1), -128, np.int8))
+    assert (products.item(), totals.item()) == (sums.ROWS_MAX * 2**14, -sums.ROWS_MAX * 128)
