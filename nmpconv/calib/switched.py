@@ -22,7 +22,8 @@ BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run togeth
 
 class Switched:
     """members: by the name of a switch, the activations that it rounds to their grids. centred: the error that a
-    rounding adds has no mean in a channel of an image, as where biases are corrected.
+    rounding adds has no mean in a channel of an image, as where biases are corrected. What saturation adds keeps its
+    mean: no bias makes up for that, and where a HardSwish follows, it is often nothing in the end.
 
     rounded: the same graph with other constants. Each node that has some then gets a switch called by its first
     output, which is no name of ``members``' (`constant_switch`); with it on, the node has the constants of ``rounded``.
@@ -134,7 +135,8 @@ def _add_switches(
 
 
 def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:
-    """_noisy(name) = name + switch * (its rounding error, if centred less the mean of that in a plane's channels)."""
+    """_noisy(name) = name + switch * (its rounding error, if centred less the mean of that in a plane's channels, and
+    what saturates)."""
     value, quant = graph[name], graph[name].quant
     assert quant is not None
     step = 2.0**quant.exponent
@@ -149,10 +151,11 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
         array = np.float32(number) if isinstance(number, float) else np.array(number, np.int64)
         return node("Constant", value=numpy_helper.from_array(np.asarray(array)))
 
-    level = node("Floor", node("Add", node("Div", name, const(step)), const(0.5)))
-    clipped = node("Clip", level, const(float(quant.lo)), const(float(quant.hi)))
-    error = node("Sub", node("Mul", clipped, const(step)), name)
+    held = node("Clip", name, const(step * quant.lo), const(step * quant.hi))
+    level = node("Floor", node("Add", node("Div", held, const(step)), const(0.5)))
+    error = node("Sub", node("Mul", level, const(step)), held)
     if centred and len(value.shape) == 4 and value.shape[1] * value.shape[2] >= POSITIONS:
         error = node("Sub", error, node("ReduceMean", error, const([1, 2]), keepdims=1))
+    error = node("Add", error, node("Sub", held, name))
     node("Add", name, node("Mul", error, port), out=_noisy(name))
     return nodes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,26 @@ def test_a_share_is_the_noise_of_one_rounding(side: int) -> None:
     assert set(found) == {"a", "x", "y"}
     assert list(found.values()) == sorted(found.values(), reverse=True)
     assert sum(found.values()) == pytest.approx(1, abs=0.35)
+
+
+def test_what_a_hardswish_makes_zero_is_no_noise() -> None:
+    """A grid that ends at -4, where the function is 0, and one of the same step that saturates nothing."""
+    net = Net(5)
+    net.input("x", 1, 8, 8, 3)
+    net.conv("x", "a", 4, w=net.rng.normal(0, 4, (4, 1, 1, 3)))
+    net.op("lookup", "a", "t", function="hard_swish")
+    net.conv("t", "y", 2)
+    graph = net.graph("y")
+    images = feeds(graph, 3)
+    ends = np.concatenate([FloatEngine(graph, ["a"]).run(image)["a"] for image in images])
+    assert ends.min() < -6
+    low = replace(graph["a"], clamp=(-math.inf, 3.9))
+    shares = [
+        budget(ranged, grid_groups(ranged), ["y"], images).shares
+        for bits in (8, 16)
+        for ranged in [on_grids(graph.with_values(low), x=(16, -12), a=(bits, -5), t=(8, -5), y=(8, -2))]
+    ]
+    assert shares[0]["a"] / shares[0]["t"] == pytest.approx(shares[1]["a"] / shares[1]["t"], rel=0.02)
 
 
 def test_a_wider_tensor_takes_its_share_away() -> None:
