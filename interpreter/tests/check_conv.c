@@ -190,6 +190,15 @@ static void thin(const nmp_conv *c, uint8_t *w) {
   }
 }
 
+/* Bytes of which three or four have products that just fit into 16 bits, or, at few places, just do not. */
+static void crowd(const nmp_conv *c, int8_t *w) {
+  const int32_t most = up_to(2) ? 255 / 3 : 255 / 4;
+  for (size_t i = 0; i < (size_t)c->out * c->k; i++) {
+    const int32_t magnitude = most + (up_to(500) == 0 ? up_to(5) : 0);
+    w[i] = (int8_t)(i / c->k % 2 ? magnitude : -magnitude);
+  }
+}
+
 static void check_conv(int fill) {
   nmp_conv c;
   memset(&c, 0, sizeof(c));
@@ -204,6 +213,8 @@ static void check_conv(int fill) {
   uint8_t *w = integers(B, (size_t)c.out * c.k, c.w_wide, up_to(3) == 0 ? LOWEST : fill);
   if (up_to(4) == 0) {
     thin(&c, w);
+  } else if (!c.w_wide && up_to(4) == 0) {
+    crowd(&c, (int8_t *)w);
   }
   if (up_to(4) == 0) {
     memset(w + ((c.out / 2 * c.k) << c.w_wide), 0, (size_t)c.k << c.w_wide); /* a channel of biases */
