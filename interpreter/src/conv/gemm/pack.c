@@ -37,8 +37,8 @@ static int pack_has_highest(const nmp_conv *c, size_t first, size_t n) {
   return found;
 }
 
-/* Of each place in k-groups 4 i to 4 i + 3 of n weights: panel->lowest and panel->apart, from bit `bit` on. Products fit
- * together for any x where the magnitudes of their weights do.
+/* Of each place in k-groups 4 i to 4 i + 3 of n weights: panel->lowest and panel->apart, from bit `bit` on. Products
+ * fit together for any x where the magnitudes of their weights do.
  */
 static void pack_sums(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t n, size_t bit,
                       nmp_gemm_panel *panel) {
