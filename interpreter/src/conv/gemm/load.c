@@ -1,6 +1,5 @@
 #include "conv/gemm/load.h"
 
-#include "base/isa.h"
 #include "conv/gemm/split_words.h"
 #include "conv/patch.h"
 
@@ -62,7 +61,7 @@ static void load_slack(const nmp_padded *padded, size_t elements) {
 }
 
 /* Rows of windows overwrite what the ones before them wrote too much. */
-static NMP_INLINE void load_windows(const nmp_padded *padded, size_t lines, const size_t bytes) {
+static inline void load_windows(const nmp_padded *padded, size_t lines, const size_t bytes) {
   const nmp_gemm_shape *s = padded->s;
   const size_t across = nmp_padded_across_rows(padded), down = nmp_padded_down_rows(padded);
   const size_t rows = (size_t)s->v.kernel, row = (size_t)s->h.kernel * padded->c->in * padded->p->element;
