@@ -55,10 +55,11 @@ static uint32_t some(uint32_t n) {
   }
 }
 
-static nmp_axis some_axis(int32_t most) {
+/* kernel: 0 for any, often 1 */
+static nmp_axis some_axis(int32_t most, int32_t kernel) {
   nmp_axis axis = {0, 1 + up_to((uint32_t)most), 1 + up_to(5), 1 + up_to(3), 1, 0, 0};
-  if (up_to(3) == 0) {
-    axis.kernel = 1;
+  if (kernel || up_to(3) == 0) {
+    axis.kernel = kernel ? kernel : 1;
   }
   axis.dilation = 1 + (up_to(4) == 0);
   const int32_t reach = (axis.kernel - 1) * axis.dilation + 1, span = (axis.out - 1) * axis.stride + reach;
@@ -71,8 +72,9 @@ static nmp_axis some_axis(int32_t most) {
 
 static void fill_shape(nmp_conv *c) {
   const uint32_t kind = next_random() % 9;
-  c->v = some_axis(6);
-  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9); /* of a depthwise one, to be cut into column tiles */
+  const int32_t kernel = (kind == 2 || kind == 3) && up_to(2) ? 3 : 0;
+  c->v = some_axis(6, kernel);
+  c->h = some_axis(kind == 0 ? 40 : kind == 3 ? 150 : 9, kernel); /* of a depthwise one, to be cut into column tiles */
   c->images = 1 + (next_random() % 4 == 0);
   c->groups = next_random() % 4 == 0 ? 1 + next_random() % 4 : 1;
   c->in = some(kind == 1 ? 300 : 40) * c->groups;
@@ -269,6 +271,34 @@ static void check_errors(int i) {
   compare("conv of far products", c.y_wide, c.k, bytes);
 }
 
+/* Bytes, 3 x 3: the products of three or of four of one sign just fit into 16 bits, but at one place may be more. */
+static void check_crowd(int i) {
+  static const int8_t exponent = 0;
+  const int depthwise = i % 2;
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  c.v = c.h = (nmp_axis){6, 4, 3, 1, 1, 0, 0};
+  c.images = 1;
+  c.in = c.out = c.pitch = 8 * (uint32_t)(1 + up_to(6));
+  c.groups = depthwise ? c.in : 1;
+  c.k = 9 * c.in / c.groups;
+  c.exponents = &exponent;
+  c.shift = depthwise ? 10 : 15;
+  c.bias_bits = 8;
+  c.bias = memset(tail(TABLE, c.out), 0, c.out);
+  c.lo = -128;
+  c.hi = 127;
+  int8_t *w = integers(B, (size_t)c.out * c.k, 0, RANDOM);
+  memset(w, depthwise ? -255 / 3 : -255 / 4, (size_t)c.out * c.k);
+  w[up_to(c.out * c.k)] -= (int8_t)up_to(5);
+  c.w = w;
+  c.x = memset(integers(A, 36 * c.in, 0, RANDOM), INT8_MIN, 36 * c.in);
+  const size_t bytes = nmp_conv_pixels(&c) * c.out;
+  run(&c, &portable, poisoned(WANT, bytes), 1);
+  run(&c, &tested, poisoned(GOT, bytes), 1);
+  compare("conv of products that just fit", depthwise, c.k, bytes);
+}
+
 /* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
 static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
                        int wide) {
@@ -330,5 +360,6 @@ void check_convs(void) {
   for (int i = 0; !benchmark && i < SHAPES; i++) {
     check_conv(i % 8 < FILLS ? i % 8 : RANDOM);
     check_errors(i);
+    check_crowd(i);
   }
 }

@@ -8,128 +8,176 @@
 #include "arch/aarch64/gemm_tiles.inc"
 
 /* Without dot products a sum is a vector for each pixel and channel, of products that lie one behind the other in both;
- * its lanes add up at the end. A k-group is 8 bytes. The products of two k-groups fit together into the type of their
- * factors' square, unless all four factors are the least of theirs: panel->lowest.
+ * its lanes add up at the end. A k-group is 8 bytes. The products of some k-groups fit together into the type of their
+ * factors' square: two, unless all four factors are the least of theirs (panel->lowest), and mostly four
+ * (panel->apart says which not).
  */
 #define K_GROUP 8
 #define PIXELS 2
 #define RUN 4
 #define LANES 4
 
-enum { BYTES, BYTES_LOWEST, WORDS, LONG, LONG_LOWEST };
+enum { BYTES, WORDS, LONG };
 
 typedef int32x4_t sum; /* or 2 of int64 */
 
-static NMP_INLINE int16x4_t words(int8x8_t v) {
-  return vreinterpret_s16_s8(v);
+/* Products of the low or the high k-group of x and w, neighbours in one lane or apart. */
+static NMP_INLINE sum multiply(const int8x16_t x, const int8x16_t w, const int high, const int mode) {
+  const int16x8_t xs = vreinterpretq_s16_s8(x), ws = vreinterpretq_s16_s8(w);
+  if (mode == BYTES) {
+    return vreinterpretq_s32_s16(high ? vmull_high_s8(x, w) : vmull_s8(vget_low_s8(x), vget_low_s8(w)));
+  }
+  return high ? vmull_high_s16(xs, ws) : vmull_s16(vget_low_s16(xs), vget_low_s16(ws));
 }
 
-static NMP_INLINE int is_long(const int mode) {
-  return mode == LONG || mode == LONG_LOWEST;
+static NMP_INLINE sum multiply_add(const sum p, const int8x16_t x, const int8x16_t w, const int high, const int mode) {
+  const int16x8_t xs = vreinterpretq_s16_s8(x), ws = vreinterpretq_s16_s8(w), ps = vreinterpretq_s16_s32(p);
+  if (mode == BYTES) {
+    return vreinterpretq_s32_s16(high ? vmlal_high_s8(ps, x, w) : vmlal_s8(ps, vget_low_s8(x), vget_low_s8(w)));
+  }
+  return high ? vmlal_high_s16(p, xs, ws) : vmlal_s16(p, vget_low_s16(xs), vget_low_s16(ws));
 }
 
-/* The steps of adding products, each for two channels of every pixel: p and s are [pixel][2 channels]. So chains of
- * instructions that wait for each other go side by side, as CPUs want it that take them in order.
+/* Neighbouring products go to the same lane. fresh: the sum is zero before. */
+static NMP_INLINE sum add_products(const sum s, const sum p, const int mode, const int fresh) {
+  if (mode == BYTES) {
+    return fresh ? vpaddlq_s16(vreinterpretq_s16_s32(p)) : vpadalq_s16(s, vreinterpretq_s16_s32(p));
+  }
+  return vreinterpretq_s32_s64(fresh ? vpaddlq_s32(p) : vpadalq_s32(vreinterpretq_s64_s32(s), p));
+}
+
+/* k-groups [first, end) of x, [two k-groups][pixel], and w, [two k-groups][channel], for two channels of every pixel:
+ * s is [pixel][channel]. So chains of instructions that wait for each other go side by side, as CPUs want it that take
+ * them in order.
  */
-static NMP_INLINE void multiply(sum *p, const int8x8_t *x, const int8x8_t w[2], const int mode, const int pixels) {
-  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
-    p[i] = is_long(mode) ? vmull_s16(words(x[i / 2]), words(w[i % 2]))
-                         : vreinterpretq_s32_s16(vmull_s8(x[i / 2], w[i % 2]));
+static NMP_INLINE void add_together(sum *s, int8x16_t x[2][RUN], int8x16_t w[2][2], const int first, const int end,
+                                    const int mode, const int pixels, const int fresh) {
+  sum p[2 * RUN];
+  NMP_UNROLL for (int g = first; g < end; g++) {
+    NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+      sum *to = mode == WORDS ? s + i : p + i;
+      const int starts = g == first && (mode != WORDS || fresh);
+      const int8x16_t xs = x[g / 2][i / 2], ws = w[g / 2][i % 2];
+      *to = starts ? multiply(xs, ws, g % 2, mode) : multiply_add(*to, xs, ws, g % 2, mode);
+    }
   }
-}
-
-static NMP_INLINE void multiply_add(sum *p, const int8x8_t *x, const int8x8_t w[2], const int mode, const int pixels) {
   NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
-    p[i] = mode == BYTES ? vreinterpretq_s32_s16(vmlal_s8(vreinterpretq_s16_s32(p[i]), x[i / 2], w[i % 2]))
-                         : vmlal_s16(p[i], words(x[i / 2]), words(w[i % 2]));
-  }
-}
-
-/* Neighbouring products go to the same lane. */
-static NMP_INLINE void add_products(sum *s, const sum *p, const int mode, const int pixels) {
-  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
-    s[i] = is_long(mode) ? vreinterpretq_s32_s64(vpadalq_s32(vreinterpretq_s64_s32(s[i]), p[i]))
-                         : vpadalq_s16(s[i], vreinterpretq_s16_s32(p[i]));
-  }
-}
-
-static NMP_INLINE void keep(sum *s, const int pixels) {
-  NMP_UNROLL for (int i = 0; i < 2 * pixels; i++) {
+    s[i] = mode == WORDS ? s[i] : add_products(s[i], p[i], mode, fresh);
     KEEP(s[i]);
   }
-  (void)s;
 }
 
-/* Adds two k-groups, whose weights lie `step` bytes apart. Loads stand in pairs, which are one instruction. */
-static NMP_INLINE void add_two(sum *s, const int8x8_t *xa, const int8x8_t *xb, const uint8_t *w, size_t step,
-                               const int mode, const int pixels) {
-  const int8x8_t wa[2] = {load_8(w), load_8(w + K_GROUP)}, wb[2] = {load_8(w + step), load_8(w + step + K_GROUP)};
-  sum p[2 * RUN];
-  if (mode == WORDS) {
-    multiply_add(s, xa, wa, mode, pixels);
-    multiply_add(s, xb, wb, mode, pixels);
-  } else if (mode == BYTES || mode == LONG) {
-    multiply(p, xa, wa, mode, pixels);
-    multiply_add(p, xb, wb, mode, pixels);
-    add_products(s, p, mode, pixels);
-  } else {
-    multiply(p, xa, wa, mode, pixels);
-    add_products(s, p, mode, pixels);
-    multiply(p, xb, wb, mode, pixels);
-    add_products(s, p, mode, pixels);
+/* Loads n k-groups, of which a last one may be alone. */
+static NMP_INLINE void load_k_groups(int8x16_t *to, const uint8_t *at, size_t step, size_t last, const int n) {
+  to[0] = n > 1 ? load_16(at) : vcombine_s8(load_8(at), vdup_n_s8(0));
+  if (n > 2) {
+    to[1] = n > 3 ? load_16(at + step) : vcombine_s8(load_8(at + last), vdup_n_s8(0));
   }
-  keep(s, pixels);
 }
 
-static NMP_INLINE void add_one(sum *s, const int8x8_t *x, const uint8_t *at, const int mode, const int pixels) {
-  const int8x8_t w[2] = {load_8(at), load_8(at + K_GROUP)};
-  sum p[2 * RUN];
-  if (mode == WORDS) {
-    multiply_add(s, x, w, mode, pixels);
-  } else {
-    multiply(p, x, w, mode, pixels);
-    add_products(s, p, mode, pixels);
+/* n k-groups by as many at a time as fit together. acc is [pair of channels][pixel][channel of the pair]. Weights are
+ * [two k-groups][channel][k-group of the two], and [channel] of a last one.
+ */
+static NMP_INLINE void add_k_groups(sum *acc, const uint8_t *const *at, const uint8_t *w, const int n, const int mode,
+                                    const int together, const int pixels, const int channels, const int fresh) {
+  const size_t two = 2 * K_GROUP, step = (size_t)channels * two;
+  int8x16_t x[2][RUN], ws[2][2];
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
+    int8x16_t each[2];
+    load_k_groups(each, at[r], two, two, n);
+    KEEP(each[0]); /* or GCC makes products that two branches have in front of both, and has no registers for them */
+    x[0][r] = each[0];
+    if (n > 2) {
+      KEEP(each[1]);
+      x[1][r] = each[1];
+    }
   }
-  keep(s, pixels);
+  NMP_UNROLL for (int c = 0; c < channels; c += 2) {
+    NMP_UNROLL for (int i = 0; i < 2; i++) {
+      int8x16_t each[2];
+      const size_t channel = (size_t)(c + i);
+      load_k_groups(each, w + channel * (n > 1 ? two : K_GROUP), step, step - channel * K_GROUP, n);
+      ws[0][i] = each[0];
+      if (n > 2) {
+        ws[1][i] = each[1];
+      }
+    }
+    NMP_UNROLL for (int g = 0; g < n; g += together) {
+      const int end = g + together < n ? g + together : n;
+      add_together(acc + c * pixels, x, ws, g, end, mode, pixels, fresh && g == 0);
+    }
+  }
 }
 
-/* acc is [pair of channels][pixel][channel of the pair]. */
-static NMP_INLINE const uint8_t *add_k_groups(sum *acc, const uint8_t *const *x, size_t offset, size_t n,
-                                              const uint8_t *w, const int mode, const int pixels, const int channels) {
-  const size_t step = (size_t)channels * K_GROUP;
-  int8x8_t xa[RUN], xb[RUN];
-  size_t i = 0;
-  for (; i + 2 <= n; i += 2, w += 2 * step, offset += 2 * K_GROUP) {
+/* n k-groups of a segment, after some that are there. */
+static NMP_INLINE const uint8_t *add_segment(sum *acc, const uint8_t *const *x, size_t offset, size_t n,
+                                             const uint8_t *w, int64_t *apart, const int mode, const int together,
+                                             const int pixels, const int channels) {
+  const int step = together > 2 ? together : 2;
+  const size_t bytes = (size_t)channels * K_GROUP;
+  const uint8_t *at[RUN];
+  NMP_UNROLL for (int r = 0; r < pixels; r++) {
+    at[r] = x[r] + offset;
+  }
+  while (n >= (size_t)step) {
+    for (; step > 2 && n >= (size_t)step && (*apart & 1); n -= (size_t)step, w += (size_t)step * bytes, *apart >>= 1) {
+      add_k_groups(acc, at, w, step, mode, 2, pixels, channels, 0);
+      NMP_UNROLL for (int r = 0; r < pixels; r++) {
+        at[r] += step * K_GROUP;
+      }
+    }
+    for (; n >= (size_t)step && (step == 2 || !(*apart & 1));
+         n -= (size_t)step, w += (size_t)step * bytes, *apart >>= 1) {
+      add_k_groups(acc, at, w, step, mode, together, pixels, channels, 0);
+      NMP_UNROLL for (int r = 0; r < pixels; r++) {
+        at[r] += step * K_GROUP;
+      }
+    }
+  }
+  if (step > 2 && n == 3 && !(*apart & 1)) {
+    add_k_groups(acc, at, w, 3, mode, 3, pixels, channels, 0);
+    return w + 3 * bytes;
+  }
+  if (step > 2 && n >= 2) {
+    add_k_groups(acc, at, w, 2, mode, 2, pixels, channels, 0);
+    n -= 2;
+    w += 2 * bytes;
     NMP_UNROLL for (int r = 0; r < pixels; r++) {
-      xa[r] = load_8(x[r] + offset);
-      xb[r] = load_8(x[r] + offset + K_GROUP);
-    }
-    NMP_UNROLL for (int c = 0; c < channels; c += 2) {
-      add_two(acc + c * pixels, xa, xb, w + c * K_GROUP, step, mode, pixels);
+      at[r] += 2 * K_GROUP;
     }
   }
-  if (i < n) {
-    NMP_UNROLL for (int r = 0; r < pixels; r++) {
-      xa[r] = load_8(x[r] + offset);
-    }
-    NMP_UNROLL for (int c = 0; c < channels; c += 2) {
-      add_one(acc + c * pixels, xa, w + c * K_GROUP, mode, pixels);
-    }
-    w += step;
+  if (n > 0) {
+    add_k_groups(acc, at, w, 1, mode, 1, pixels, channels, 0);
   }
-  return w;
+  return w + n * bytes;
 }
 
-/* From zero on, of the pixels at x; `segments`: their distances from x. */
+/* From zero on, of the pixels at x; `segments`: their distances from x. The first k-groups need no zeros. */
 static NMP_INLINE void add_segments(sum *acc, const uint8_t *const *x, const nmp_gemm_panel *panel,
                                     const uint32_t *segments, size_t segment_count, size_t k_groups, const int mode,
-                                    const int pixels, const int channels) {
+                                    const int together, const int pixels, const int channels) {
   const uint8_t *w = (const uint8_t *)(panel + 1);
-  NMP_UNROLL for (int i = 0; i < pixels * channels; i++) {
-    acc[i] = vdupq_n_s32(0);
+  int64_t apart = panel->apart;
+  size_t done = 0;
+  if (together > 2 && k_groups >= 4 && !(apart & 1)) {
+    add_k_groups(acc, x, w, 4, mode, 4, pixels, channels, 1);
+    done = 4;
+    apart >>= 1;
+  } else if (together > 2 && k_groups == 3 && !(apart & 1)) {
+    add_k_groups(acc, x, w, 3, mode, 3, pixels, channels, 1);
+    done = 3;
+  } else if (k_groups >= 2 && (together <= 2 || k_groups < 4)) {
+    add_k_groups(acc, x, w, 2, mode, together < 2 ? 1 : 2, pixels, channels, 1);
+    done = 2;
+  } else {
+    NMP_UNROLL for (int i = 0; i < pixels * channels; i++) {
+      acc[i] = vdupq_n_s32(0);
+    }
   }
-  for (size_t s = 0; s < segment_count; s++) {
-    w = add_k_groups(acc, x, segments[s], k_groups, w, mode, pixels, channels);
+  w += done * (size_t)channels * K_GROUP;
+  for (size_t s = 0; s < segment_count; s++, done = 0) {
+    w = add_segment(acc, x, segments[s] + done * K_GROUP, k_groups - done, w, &apart, mode, together, pixels, channels);
+    apart >>= k_groups % 4 > 0;
   }
 }
 
@@ -142,18 +190,18 @@ static NMP_INLINE int64x2_t add_long_lanes(const sum *s) {
   return vpaddq_s64(vreinterpretq_s64_s32(s[0]), vreinterpretq_s64_s32(s[1]));
 }
 
-static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, const int vectors) {
+static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int together, const int pixels, const int vectors) {
   const int channels = vectors * LANES;
   const uint8_t *x[PIXELS];
   sum acc[PIXELS * 2 * LANES];
   NMP_UNROLL for (int r = 0; r < pixels; r++) {
     x[r] = t->x[r];
   }
-  add_segments(acc, x, t->panel, t->segments, t->segment_count, t->k_groups, mode, pixels, channels);
+  add_segments(acc, x, t->panel, t->segments, t->segment_count, t->k_groups, mode, together, pixels, channels);
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const int r = i / channels, c = i % channels;
     const sum *low = acc + c * pixels + 2 * r, *high = low + 2 * pixels;
-    if (is_long(mode)) {
+    if (mode == LONG) {
       vst1q_s64(t->wide + i, add_long_lanes(low));
       vst1q_s64(t->wide + i + 2, add_long_lanes(high));
     } else {
@@ -164,29 +212,30 @@ static NMP_INLINE void tile(nmp_gemm_tile *t, const int mode, const int pixels, 
 
 static NMP_INLINE void bytes(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
-    tile(t, BYTES_LOWEST, pixels, vectors);
+    tile(t, BYTES, 1, pixels, vectors);
   } else {
-    tile(t, BYTES, pixels, vectors);
+    tile(t, BYTES, 2, pixels, vectors);
   }
 }
 
 static NMP_INLINE void narrow(nmp_gemm_tile *t, const int pixels, const int vectors) {
-  tile(t, WORDS, pixels, vectors);
+  tile(t, WORDS, 2, pixels, vectors);
 }
 
 static NMP_INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vectors) {
   if (t->panel->lowest) {
-    tile(t, LONG_LOWEST, pixels, vectors);
+    tile(t, LONG, 1, pixels, vectors);
   } else {
-    tile(t, LONG, pixels, vectors);
+    tile(t, LONG, 2, pixels, vectors);
   }
 }
 
-static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int mode,
+static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int together,
                                   const int pixels, const int vectors) {
   const int channels = vectors * LANES;
   sum acc[RUN * LANES];
-  add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, mode, pixels, channels);
+  add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, together ? BYTES : WORDS,
+               together ? together : 2, pixels, channels);
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const int r = i / channels, c = i % channels;
     const sum *low = acc + c * pixels + 2 * r;
@@ -196,24 +245,23 @@ static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, cons
 
 #include "arch/aarch64/gemm_blocks.inc"
 
+/* A mode of blocks is how many k-groups of bytes fit together, or 0 for words. */
 static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
   if (b->panel->lowest) {
-    gemm_block(b, BYTES_LOWEST, pixels, vectors);
+    gemm_block(b, 1, pixels, vectors);
   } else {
-    gemm_block(b, BYTES, pixels, vectors);
+    gemm_block(b, 4, pixels, vectors);
   }
 }
 
 static NMP_INLINE void narrow_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
-  gemm_block(b, WORDS, pixels, vectors);
+  gemm_block(b, 0, pixels, vectors);
 }
 
 TILES(TILES_2, bytes)
 BLOCKS(bytes, 4, 2)
 BLOCKS(narrow, 4, 2)
-TILES_2(TILE, narrow, 1)
-TILES_2(TILE, narrow, 2)
-nmp_gemm_tile_fn *const nmp_neon_words[2][NMP_TILE_PIXELS] = {{narrow_1_1, narrow_2_1}, {narrow_1_2, narrow_2_2}};
+TILES(TILES_2, narrow)
 TILES(TILES_2, wide)
 
 #define OF_WORDS(load_)                                                               \
@@ -223,8 +271,10 @@ TILES(TILES_2, wide)
    .k_group = K_GROUP,                                                                \
    .load = (load_),                                                                   \
    .tiles = {{.pixels = PIXELS, .functions = wide_tiles, .epilogue = epilogue_int64}, \
-             {.pixels = PIXELS, .functions = nmp_neon_words, .epilogue = epilogue}},  \
+             {.pixels = PIXELS, .functions = narrow_tiles, .epilogue = epilogue}},    \
    .blocks = &narrow_blocks,                                                          \
+   .patches = 1,                                                                      \
+   .pairs = 1,                                                                        \
    .extremes = 1}
 static const nmp_gemm_product int8_product = {
     .element = 1,
@@ -235,6 +285,8 @@ static const nmp_gemm_product int8_product = {
     .tiles = {{.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue_any},
               {.pixels = PIXELS, .functions = bytes_tiles, .epilogue = epilogue}},
     .blocks = &bytes_blocks,
+    .patches = 1,
+    .pairs = 1,
     .extremes = 1};
 static const nmp_gemm_product int8_int16_product = OF_WORDS(load_wide_bytes);
 static const nmp_gemm_product int16_product = OF_WORDS(load_words);

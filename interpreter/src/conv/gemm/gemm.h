@@ -39,8 +39,10 @@ typedef struct nmp_gemm_panel {
   int8_t scale_shift[NMP_PANEL_CHANNELS]; /* as in the file */
   int32_t fits_int32;
   int32_t lowest;    /* k-groups 2 i and 2 i + 1 have the least weight of its type in one place, if the product asks */
+  int64_t apart;     /* bit i: products of k-groups 4 i to 4 i + 3 of all segments may not fit together into the type of
+                        a square, if the product asks; the last bit is that of all that follow */
   int32_t highest;   /* a weight is at least 127.5 * 256, if the product asks */
-  int32_t unused[5]; /* so that the weights are aligned */
+  int32_t unused[3]; /* so that the weights are aligned */
 } nmp_gemm_panel;
 
 /* Some pixels of y times the channels of a panel. */
@@ -137,7 +139,9 @@ typedef struct nmp_gemm_product {
   nmp_gemm_lines_fn *lines;                                      /* instead of both; NULL: none */
   nmp_gemv_fn *gemv;                                             /* instead, for one pixel; NULL: none */
   int gemv_as_is;                                                /* that reads x as it is */
-  int extremes;                                                  /* its tiles ask for lowest and highest of a panel */
+  int extremes; /* its tiles ask for lowest, highest and apart of a panel */
+  int patches;  /* windows with short rows are copied */
+  int pairs;    /* two k-groups of a channel lie together */
 } nmp_gemm_product;
 
 size_t nmp_gemm_packed(const nmp_conv *c, const nmp_gemm_product *p);

@@ -60,6 +60,34 @@ static void load_slack(const nmp_padded *padded, size_t elements) {
   }
 }
 
+/* Rows of windows overwrite what the ones before them wrote too much. */
+static inline void load_windows(const nmp_padded *padded, size_t lines, const size_t bytes) {
+  const nmp_gemm_shape *s = padded->s;
+  const size_t across = nmp_padded_across_rows(padded), down = nmp_padded_down_rows(padded);
+  const size_t rows = (size_t)s->v.kernel, row = (size_t)s->h.kernel * padded->c->in * padded->p->element;
+  const size_t below = (size_t)s->v.dilation * s->row * padded->p->element;
+  uint8_t *to = padded->patches;
+  for (size_t line = 0; line < lines; line++) {
+    const uint8_t *from = padded->bytes + line * down;
+    for (size_t x = 0; x < (size_t)s->h.out; x++, from += across, to += s->patch) {
+      for (size_t ky = 0; ky < rows; ky++) {
+        memcpy(to + ky * row, from + ky * below, bytes);
+      }
+    }
+  }
+}
+
+static void load_patches(nmp_padded *padded, size_t lines) {
+  const nmp_gemm_shape *s = padded->s;
+  const size_t row = (size_t)s->h.kernel * padded->c->in * padded->p->element;
+  padded->patches = padded->bytes + nmp_gemm_padded_rows(s, lines) * s->row * padded->p->element + NMP_PADDED_SLACK;
+  if (row <= NMP_PATCH_ROW / 2) {
+    load_windows(padded, lines, NMP_PATCH_ROW / 2);
+  } else {
+    load_windows(padded, lines, NMP_PATCH_ROW);
+  }
+}
+
 void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines) {
   const nmp_gemm_shape *s = padded->s;
   const size_t x_row = ((size_t)s->h.in * padded->c->in) << padded->c->x_wide, rows = nmp_gemm_padded_rows(s, lines);
@@ -83,5 +111,8 @@ void nmp_padded_load(nmp_padded *padded, size_t image, size_t line, size_t lines
     }
   }
   load_slack(padded, rows * s->row);
+  if (s->patch) {
+    load_patches(padded, lines);
+  }
 }
 #endif

@@ -37,26 +37,33 @@ static int pack_has_highest(const nmp_conv *c, size_t first, size_t n) {
   return found;
 }
 
-static int pack_is_lowest(const nmp_conv *c, size_t i) {
-  return c->w_wide ? ((const int16_t *)c->w)[i] == INT16_MIN : ((const int8_t *)c->w)[i] == INT8_MIN;
-}
-
-/* Whether two weights of n, in the same place of two k-groups that go together, are the least of their type. */
-static int pack_has_lowest(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t n) {
+/* Of each place in k-groups 4 i to 4 i + 3 of n weights: panel->lowest and panel->apart, from bit `bit` on. Products
+ * fit together for any x where the magnitudes of their weights do.
+ */
+static void pack_sums(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t n, size_t bit,
+                      nmp_gemm_panel *panel) {
+  const int8_t *bytes = (const int8_t *)c->w + first;
+  const int16_t *words = (const int16_t *)c->w + first;
   const size_t apart = p->k_group / p->element;
-  int found = 0;
-  for (size_t pair = 0; pair + apart < n; pair += 2 * apart) {
-    for (size_t i = pair; i < pair + apart && i + apart < n; i++) {
-      found |= pack_is_lowest(c, first + i) && pack_is_lowest(c, first + i + apart);
+  const int32_t most = p->element == 2 ? 65535 : 255;
+  for (size_t group = 0; group < n; group += 4 * apart, bit++) {
+    for (size_t i = group; i < group + apart; i++) {
+      int32_t sums[2] = {0, 0};
+      for (size_t k = 0; k < 4 && i + k * apart < n; k++) {
+        const int32_t w = c->w_wide ? words[i + k * apart] : bytes[i + k * apart];
+        sums[k / 2] += w < 0 ? -w : w;
+      }
+      panel->lowest |= sums[0] > most || sums[1] > most;
+      panel->apart |= (int64_t)((uint64_t)(sums[0] + sums[1] > most) << nmp_min(bit, 63));
     }
   }
-  return found;
 }
 
 static void pack_extremes(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
                           size_t channels, nmp_gemm_panel *panel) {
   for (size_t i = 0; i < channels * s->segments; i++) {
-    panel->lowest |= pack_has_lowest(c, p, first * c->k + i * s->per_segment, s->per_segment);
+    const size_t bit = i % s->segments * ((s->k_groups + 3) / 4);
+    pack_sums(c, p, first * c->k + i * s->per_segment, s->per_segment, bit, panel);
   }
   panel->highest = c->w_wide && pack_has_highest(c, first * c->k, channels * c->k);
 }
@@ -87,8 +94,9 @@ static void pack_widen(int16_t *to, const int8_t *from, size_t n) {
   }
 }
 
-/* n weights of a channel from number `at` on, as k-groups that are `step` bytes apart. */
-static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+/* n weights of a channel from number `at` on, as k-groups of `unit` bytes that are `step` bytes apart. */
+static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t unit,
+                          size_t step) {
   int16_t wide[WEIGHTS_AT_ONCE];
   const uint8_t *w = (const uint8_t *)c->w + (at << c->w_wide);
   size_t bytes = n * p->element;
@@ -96,13 +104,21 @@ static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t a
     pack_widen(wide, (const int8_t *)w, n);
     w = (const uint8_t *)wide;
   }
-  for (; bytes >= 4 && p->k_group == 4; bytes -= 4, w += 4, to += step) {
+  for (; bytes >= 4 && unit == 4; bytes -= 4, w += 4, to += step) {
     memcpy(to, w, 4);
   }
-  for (; bytes >= p->k_group; bytes -= p->k_group, w += p->k_group, to += step) {
-    memcpy(to, w, p->k_group);
+  for (; bytes >= unit; bytes -= unit, w += unit, to += step) {
+    memcpy(to, w, unit);
   }
   memcpy(to, w, bytes);
+}
+
+/* Two k-groups lie together, but a last one that is alone. */
+static void pack_pairs(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t lane,
+                       size_t step) {
+  const size_t unit = p->k_group, rest = n % (2 * unit / p->element), alone = rest * p->element <= unit ? rest : 0;
+  pack_k_groups(c, p, at, n - alone, to + lane * 2 * unit, 2 * unit, 2 * step);
+  pack_k_groups(c, p, at + n - alone, alone, to + (n - alone) * p->element / unit * step + lane * unit, unit, step);
 }
 
 /* The same as high bytes and low ones. The high ones of four lanes lie in front of their low ones. */
@@ -133,8 +149,10 @@ void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const n
       uint8_t *place = to + i * p->element / p->k_group * step;
       if (p->bytes) {
         pack_split_bytes(c, first, n, place + lane / 4 * 2 * SPLIT_BYTES + lane % 4 * p->k_group, step);
+      } else if (p->pairs) {
+        pack_pairs(c, p, first, n, place, lane, step);
       } else {
-        pack_k_groups(c, p, first, n, place + lane * p->k_group, step);
+        pack_k_groups(c, p, first, n, place + lane * p->k_group, p->k_group, step);
       }
     }
   }

@@ -12,10 +12,15 @@ size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines) {
   return ((lines - 1) * (size_t)s->v.stride + (size_t)((s->v.kernel - 1) * s->v.dilation)) / (size_t)s->v_hop + 1;
 }
 
+size_t nmp_gemm_patches(const nmp_gemm_shape *s, size_t lines) {
+  return s->patch ? lines * (size_t)s->h.out * s->patch + NMP_PADDED_SLACK : 0;
+}
+
 static size_t shape_plane(const nmp_gemm_shape *s, const nmp_gemm_product *p, size_t lines) {
   const size_t across = (size_t)(s->h.stride / s->h_hop) * (s->row / s->width) * p->element;
   const size_t slack = NMP_PADDED_SLACK + (p->pixels > 0 ? (p->pixels - 1u) * across : 0);
-  return nmp_round_up(nmp_gemm_padded_rows(s, lines) * s->row * p->element + slack, NMP_CACHE_LINE);
+  return nmp_round_up(nmp_gemm_padded_rows(s, lines) * s->row * p->element + slack + nmp_gemm_patches(s, lines),
+                      NMP_CACHE_LINE);
 }
 
 /* Lines whose padded rows have as many bytes as the weights, since all weights are read for each such part. */
@@ -23,7 +28,8 @@ static size_t shape_lines(const nmp_conv *c, const nmp_gemm_product *p, const nm
   const size_t weights = c->groups * s->group_bytes, lines = (size_t)s->v.out;
   const size_t bytes = weights < NMP_GEMM_L1 ? NMP_GEMM_L1 : nmp_min(weights, PADDED_BYTES);
   const size_t one = shape_plane(s, p, 1) * p->planes;
-  const size_t each = (size_t)(s->v.stride / s->v_hop) * s->row * p->element * p->planes;
+  const size_t patches = (size_t)s->h.out * s->patch;
+  const size_t each = (size_t)(s->v.stride / s->v_hop) * s->row * p->element * p->planes + patches;
   const size_t most = bytes > one ? 1 + (bytes - one) / each : 1;
   const size_t times = (lines + most - 1) / most;
   return (lines + times - 1) / times;
@@ -32,6 +38,18 @@ static size_t shape_lines(const nmp_conv *c, const nmp_gemm_product *p, const nm
 /* Pixels of x that no window sees are left out of the padded rows where there is much to leave out. */
 static int32_t shape_hop(const nmp_axis *axis, size_t bytes) {
   return axis->kernel == 1 && bytes >= 128 ? axis->stride : 1;
+}
+
+/* Windows are copied where that saves k-groups. */
+static void shape_patches(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s) {
+  const size_t k_groups = (c->k * p->element + p->k_group - 1) / p->k_group;
+  if (p->patches && c->groups == 1 && s->h.dilation == 1 && s->per_segment * p->element <= NMP_PATCH_ROW &&
+      k_groups < s->segments * s->k_groups) {
+    s->segments = 1;
+    s->per_segment = c->k;
+    s->k_groups = k_groups;
+    s->patch = k_groups * p->k_group;
+  }
 }
 
 static void shape_panels(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s) {
@@ -69,6 +87,7 @@ nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p) {
   }
   s.k_groups = (s.per_segment * p->element + p->k_group - 1) / p->k_group;
   s.k_groups = p->k_groups ? nmp_round_up(s.k_groups, p->k_groups) : s.k_groups;
+  shape_patches(c, p, &s);
   shape_panels(c, p, &s);
   s.lines = shape_lines(c, p, &s);
   s.plane = shape_plane(&s, p, s.lines);

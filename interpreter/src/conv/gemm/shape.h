@@ -5,6 +5,9 @@
  * high + low, or as split words. Every output pixel then sees segments of neighbouring elements, at the same distances
  * from its own address. Weights are packed in panels: for one k-group of a segment after the other, those of all
  * channels of the panel.
+ *
+ * Where segments are so short that much of their last k-groups would be empty, the windows of output pixels are copied
+ * out of the padded rows one behind the other (im2col). Then there is one segment.
  */
 #ifndef NMP_CONV_GEMM_SHAPE_H
 #define NMP_CONV_GEMM_SHAPE_H
@@ -23,6 +26,7 @@ typedef struct nmp_gemm_shape {
   size_t segments, per_segment;            /* elements */
   size_t k_groups;                         /* of a segment */
   size_t panels, panel_bytes, group_bytes; /* of a group; of all its panels */
+  size_t patch;                            /* bytes of an output pixel's window, if all are copied; or 0 */
   size_t lines, plane;                     /* of the padded rows that are there at a time; bytes */
   int whole;                               /* rows of x are padded rows as they are */
   int fits_int32;                          /* all panels do, and the product has blocks; known once packed */
@@ -30,6 +34,7 @@ typedef struct nmp_gemm_shape {
 } nmp_gemm_shape;
 
 #define NMP_GEMM_L1 16384u   /* bytes of weights that are used for one tile after the other */
+#define NMP_PATCH_ROW 16u    /* bytes of a row of a window that is copied, at most */
 #define NMP_PADDED_SLACK 64u /* bytes behind the padded rows that a k-group may reach */
 
 nmp_gemm_shape nmp_gemm_shape_of(const nmp_conv *c, const nmp_gemm_product *p);
@@ -41,6 +46,9 @@ static inline size_t nmp_gemm_lane(const nmp_gemm_product *p) {
 
 /* Padded rows that are under the windows of some lines. */
 size_t nmp_gemm_padded_rows(const nmp_gemm_shape *s, size_t lines);
+
+/* Bytes of the patches of some lines, behind the padded rows. */
+size_t nmp_gemm_patches(const nmp_gemm_shape *s, size_t lines);
 
 /* Packed are the shape, the distances of segments, and the panels. */
 static inline size_t nmp_gemm_segments_at(void) {
