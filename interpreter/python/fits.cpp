@@ -26,20 +26,12 @@ WIDE void all_squares(const fits::Rows &x, const double *by, const fits::Output 
 
 WIDE void all_moments(size_t count, size_t groups, size_t taps, const int8_t *rows, int32_t *products,
                       int32_t *totals) {
-  if (taps == 9) {  // what is known before is unrolled
-    fits::moments(count, groups, 9, rows, products, totals);
-  } else {
-    fits::moments(count, groups, taps, rows, products, totals);
-  }
+  fits::moments(count, groups, taps, rows, products, totals);
 }
 
 WIDE void all_by_channel(size_t count, size_t groups, size_t taps, const int8_t *rows, const int16_t *weights,
                          double *out) {
-  if (taps == 9) {
-    fits::by_channel<int32_t>(count, groups, 9, rows, weights, out);
-  } else {
-    fits::by_channel<int32_t>(count, groups, taps, rows, weights, out);
-  }
+  fits::by_channel<int32_t>(count, groups, taps, rows, weights, out);
 }
 
 void all_by_channel(size_t count, size_t groups, size_t taps, const int16_t *rows, const int16_t *weights,
@@ -82,13 +74,13 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
 
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
   nb::gil_scoped_release unlocked;
-  all_moments(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), products.data(), totals.data());
+  all_moments(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), products.data(), totals.data());
 }
 
 template <typename T>
 void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<double, 2> out) {
   nb::gil_scoped_release unlocked;
-  all_by_channel(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), weights.data(), out.data());
+  all_by_channel(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), weights.data(), out.data());
 }
 
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,

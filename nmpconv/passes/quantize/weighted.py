@@ -79,6 +79,8 @@ def gather(
     at = (pixels * width)[:, :, None] + np.clip(w, 0, width - 1)[:, None, :]
     rows = x.reshape(-1, channels).take(at.ravel(), axis=0)
     rows[outside.ravel()] = 0 if pad is None else pad.astype(x.dtype)
+    if per_group == 1:  # as `sums` has them
+        return rows.reshape(len(images), kh * kw, geometry.groups).transpose(0, 2, 1)
     split = rows.reshape(len(images), kh * kw, geometry.groups, per_group)
     return np.swapaxes(split, 1, 2).reshape(len(images), geometry.groups, geometry.k)
 
