@@ -117,6 +117,7 @@ class Prepared:
 
     chosen: with the grids as they were chosen, before what is not legal is changed. seen: gives what it did. free: the
     activations that could have an origin. notes: what was considered and left out. stats: of the activations of ranged.
+    factors: of those of float_graph, [C] or [1].
     """
 
     float_graph: Graph
@@ -126,6 +127,7 @@ class Prepared:
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
+    factors: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def evidence(self) -> Evidence:
@@ -179,6 +181,16 @@ class Fitter:
     def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
+        key = self._key(mode, images)
+        alike = [one for of, one in list(self._kept.prepared.items()) if of[:3] == key[:3] and mode != "vector"]
+        found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
+        prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
+        if keep:
+            self._kept.prepared[key] = prepared
+        return prepared
+
+    def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        """Of the images, only vector equalization depends on what they are."""
         graph, stats, bits, factors = self._equalized(mode, images)
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
@@ -201,11 +213,7 @@ class Fitter:
         chosen = trace(pieces.run(chosen, stats), "RANGED", "pieces")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        seen = Once(lambda: self._evidence(graph, factors, images))
-        prepared = Prepared(graph, chosen, ranged, seen, free, notes, stats)
-        if keep:
-            self._kept.prepared[self._key(mode, images)] = prepared
-        return prepared
+        return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
 
     def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
         return mode, self.zero_points, Is(self.choices), self._of(images)
@@ -361,7 +369,9 @@ class _Scoring:
                 leave_out(mode, one)
         tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        return dict(zip((recipe for recipe, _ in able), each(self._score, able, self._workers), strict=True))
+        longest = sorted(able, key=lambda one: not one[0].gptq)  # first, so that none of them is the last one alone
+        found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, self._workers), strict=True))
+        return {recipe: found[recipe] for recipe, _ in able}
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:

@@ -66,6 +66,20 @@ def by_channel(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return found
 
 
+def extremes(x: np.ndarray) -> np.ndarray:
+    """float32 [3, C] of x [R, C], R > 0: the least and the largest of each column, and the sum of its rows in their
+    order. NaN where one is NaN."""
+    found = np.empty((3, x.shape[1]), np.float32)
+    _nmp.extremes(_floats(x), found)
+    return found
+
+
+def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
+    """How many x are in [i, i + 1) / scale, i from -bins / 2 [bins], and how many are 0. scale: a power of two."""
+    counts = np.empty(bins, np.int64)
+    return counts, _nmp.bins(_floats(x).reshape(-1), scale, counts)
+
+
 def round_columns(
     w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, limits: tuple[int, int], part: slice
 ) -> tuple[np.ndarray, np.ndarray]:

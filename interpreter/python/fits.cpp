@@ -39,6 +39,10 @@ void all_by_channel(size_t count, size_t groups, size_t taps, const int16_t *row
   fits::by_channel<int64_t>(count, groups, taps, rows, weights, out);
 }
 
+WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, float *high, float *sum) {
+  fits::extremes(rows, columns, x, low, high, sum);
+}
+
 WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, const double *upper, const double *step,
                    double *q, double *errors) {
   for (size_t row = 0; row < rows; row++) {
@@ -83,6 +87,17 @@ void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<d
   all_by_channel(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), weights.data(), out.data());
 }
 
+void extremes(Wanted x, Array<float, 2> found) {
+  nb::gil_scoped_release unlocked;
+  float *low = found.data();
+  all_extremes(x.shape(0), x.shape(1), x.data(), low, low + x.shape(1), low + 2 * x.shape(1));
+}
+
+int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
+  nb::gil_scoped_release unlocked;
+  return fits::bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
+}
+
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
                    Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
   nb::gil_scoped_release unlocked;
@@ -99,5 +114,7 @@ void add_fits(nb::module_ &m) {
   m.def("moments", &moments);
   m.def("by_channel", &by_channel<int8_t>);
   m.def("by_channel", &by_channel<int16_t>);
+  m.def("extremes", &extremes);
+  m.def("bins", &bins);
   m.def("round_columns", &round_columns);
 }

@@ -33,6 +33,7 @@ INTO double clipped(double x, double low, double high) {
   return up > high ? high : up;
 }
 
+constexpr size_t WIDE_TILE = 1024;
 constexpr size_t TILE = 64; /* columns whose sums are kept in the cache, apart from all else */
 
 /* Sums of integers [rows, columns], and what they should have been, in real units. */
@@ -167,6 +168,51 @@ INTO void by_channel(size_t count, size_t groups, size_t taps, const T *rows, co
       std::copy_n(sum, some, out + first);
     }
   }
+}
+
+/* Of each column: the least, the largest, and the sum row after row. What is no number stays. */
+INTO void extremes(size_t rows, size_t columns, const float *x, float *__restrict low, float *__restrict high,
+                   float *__restrict sum) {
+  for (float *to : {low, high, sum}) {
+    std::copy_n(x, columns, to);
+  }
+  for (size_t first = 0; first < columns; first += WIDE_TILE) {
+    const size_t last = std::min(first + WIDE_TILE, columns);
+    for (size_t r = 1; r < rows; r++) {
+      const float *row = x + r * columns;
+      for (size_t c = first; c < last; c++) {
+        const float value = row[c];
+        low[c] = value >= low[c] || low[c] != low[c] ? low[c] : value;
+        high[c] = value <= high[c] || high[c] != high[c] ? high[c] : value;
+        sum[c] += value;
+      }
+    }
+  }
+}
+
+/* counts[floor(x * scale) + half]++, and how many are 0, which count, too. |x * scale| < half. */
+INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
+  std::vector<uint32_t> odd(2 * half), even(2 * half); /* the same bin twice in a row is no wait */
+  int64_t zeros = 0;
+  const auto bin = [&](float value) {
+    const float scaled = value * scale;
+    const int32_t whole = static_cast<int32_t>(scaled);
+    zeros += value == 0.0f;
+    const size_t at = static_cast<size_t>(whole - (scaled < static_cast<float>(whole)) + static_cast<int32_t>(half));
+    return std::min(at, 2 * half - 1);
+  };
+  size_t i = 0;
+  for (; i + 1 < count; i += 2) {
+    even[bin(x[i])]++;
+    odd[bin(x[i + 1])]++;
+  }
+  if (i < count) {
+    even[bin(x[i])]++;
+  }
+  for (i = 0; i < 2 * half; i++) {
+    counts[i] = static_cast<int64_t>(even[i]) + odd[i];
+  }
+  return zeros;
 }
 
 /* Where columns [start, end) of one group's weights are rounded, each with the errors of those before it. */

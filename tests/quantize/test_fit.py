@@ -151,7 +151,9 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     made, fitted, held = fitter(net), [], []
     real, outputs = fit.quantize.run, fit.integer_outputs
-    monkeypatch.setattr(fit.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest))
+    monkeypatch.setattr(
+        fit.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
+    )
     monkeypatch.setattr(fit, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n))
     made.scores(RECIPES[:1], lambda done, total: None, kept)
     assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
