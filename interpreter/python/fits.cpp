@@ -43,6 +43,13 @@ WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, 
   fits::extremes(rows, columns, x, low, high, sum);
 }
 
+WIDE void all_integrals(size_t count, size_t steps, const double *x, const double *step, const double *cube, double lo,
+                        double hi, double *found) {
+  for (size_t i = 0; i < steps; i++) {
+    fits::integral(count, x, step[i], cube[i], lo, hi, found + i * count);
+  }
+}
+
 WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, const double *upper, const double *step,
                    double *q, double *errors) {
   for (size_t row = 0; row < rows; row++) {
@@ -98,6 +105,13 @@ int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
   return fits::bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
 }
 
+/* steps: [2, S], themselves and their third powers. */
+void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo, double hi, Array<double, 2> found) {
+  nb::gil_scoped_release unlocked;
+  const size_t count = steps.shape(1);
+  all_integrals(x.shape(0), count, x.data(), steps.data(), steps.data() + count, lo, hi, found.data());
+}
+
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
                    Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
   nb::gil_scoped_release unlocked;
@@ -116,5 +130,6 @@ void add_fits(nb::module_ &m) {
   m.def("by_channel", &by_channel<int16_t>);
   m.def("extremes", &extremes);
   m.def("bins", &bins);
+  m.def("integrals", &integrals);
   m.def("round_columns", &round_columns);
 }

@@ -215,6 +215,15 @@ INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_
   return zeros;
 }
 
+/* found[i]: calib/exponent.py's integral from 0 to x[i] for one step, whose third power is cube. */
+INTO void integral(size_t count, const double *x, double step, double cube, double lo, double hi, double *found) {
+  for (size_t i = 0; i < count; i++) {
+    const double level = clipped(std::floor(x[i] / step + 0.5), lo, hi);
+    const double left = x[i] - level * step;
+    found[i] = level * cube / 12 + left * left * left / 3;
+  }
+}
+
 /* Where columns [start, end) of one group's weights are rounded, each with the errors of those before it. */
 struct Block {
   size_t columns, start, end;

@@ -112,3 +112,12 @@ def test_binned(count: int) -> None:
     counts, zeros = sums.binned(x, 2.0, 32)
     assert np.array_equal(counts, np.histogram(x, np.arange(-8, 8.5, 0.5))[0])
     assert zeros == np.count_nonzero(x == 0)
+
+
+@pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
+def test_error_integrals(limits: tuple[int, int]) -> None:
+    x, steps = np.random.default_rng(1).normal(0, 30, 1001), np.array([0.25, 0.1, 1.0])
+    level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
+    left = x - level * steps[:, None]
+    expected = level * (steps**3)[:, None] / 12 + left * left * left / 3
+    assert np.array_equal(sums.error_integrals(x, steps, limits), expected)
