@@ -363,13 +363,14 @@ class _Scoring:
         self._workers = WORKERS if weights < LARGE else 1
 
     def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
-        made = dict(zip(self._left, each(self._prepared, list(self._left), self._workers), strict=True))
-        for mode, one in made.items():
-            if isinstance(one, Unequal):
+        modes = sorted(self._left, key=EQUALIZATIONS.index, reverse=True)  # what takes longest first, here and below
+        made = dict(zip(modes, each(self._prepared, modes, self._workers), strict=True))
+        for mode in self._left:
+            if isinstance(one := made[mode], Unequal):
                 leave_out(mode, one)
         tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        longest = sorted(able, key=lambda one: not one[0].gptq)  # first, so that none of them is the last one alone
+        longest = sorted(able, key=lambda one: not one[0].gptq)
         found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, self._workers), strict=True))
         return {recipe: found[recipe] for recipe, _ in able}
 
