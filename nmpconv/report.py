@@ -33,7 +33,7 @@ from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import samples
 from nmpconv.trial import Candidate
 
-RULE_IMAGES = 32  # that the cost of the bias rule is measured on
+RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 COSTLIEST = 3  # tensors that are named
 JSON_KEYS = {"sqnr_by_head": "sqnr_db"}  # those that differ from the names of the fields
