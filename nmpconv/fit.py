@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from threading import Lock
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from nmpconv.calib import parity
 from nmpconv.calib.engine import Engine, FloatEngine
 from nmpconv.calib.evidence import Evidence, Feeds, integers
 from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.rows import Rows
 from nmpconv.cores import each
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.export import to_onnx
@@ -37,6 +38,12 @@ WORKERS = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on they are tried one by one
 
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+
+
+ONE = np.ones(1)
+
+Equalized = tuple[Graph, Mapping[str, TensorStats], Mapping[str, int], Mapping[str, np.ndarray]]
+"""A float graph, statistics and widths of its activations, and their factors [C] or [1]."""
 
 
 class Unequal(VerifyError):
@@ -78,16 +85,19 @@ class Score(NamedTuple):
 class _Kept:
     """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
 
-    Keys begin with equalization and zero points. equalized: float graphs, statistics, widths. integers: of prepared.
-    outputs: of the float graph on the images of the guard. inputs: of images. carried: see `Fitter._carried`.
+    Keys begin with equalization and zero points. integers: of prepared. outputs: of the float graph on the images of
+    the guard. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
     """
 
     def __init__(self) -> None:
-        self.equalized: dict[Any, tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]] = {}
+        self.equalized: dict[Any, Equalized] = {}
         self.prepared: dict[Any, Prepared] = {}
         self.integers: dict[tuple[Is, bool, Is], Graph] = {}
         self.outputs: Once[list[dict[str, np.ndarray]]] | None = None
         self.inputs: dict[tuple[Is, ...], Once[Evidence]] = {}
+        self.rows: dict[tuple[Is, ...], Mapping[str, Rows]] = {}
+        self.heads: dict[tuple[Is, ...], Once[dict[str, np.ndarray]]] = {}
+        self.lock = Lock()
         self.carried: list[tuple[frozenset[str], frozenset[Is], Mapping[str, TensorStats]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,6 +117,7 @@ class Prepared:
 
     chosen: with the grids as they were chosen, before what is not legal is changed. seen: gives what it did. free: the
     activations that could have an origin. notes: what was considered and left out. stats: of the activations of ranged.
+    factors: of those of float_graph, [C] or [1].
     """
 
     float_graph: Graph
@@ -116,6 +127,7 @@ class Prepared:
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stats: Mapping[str, TensorStats] = field(default_factory=dict)
+    factors: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def evidence(self) -> Evidence:
@@ -160,6 +172,7 @@ class Fitter:
     def keep_only(self, recipe: Recipe) -> None:
         """What was made by other recipes is not asked for again."""
         self._kept.only(recipe)
+        self._kept.rows = {key: rows for key, rows in self._kept.rows.items() if key == self._of(self.images)}
 
     @property
     def weight_bits(self) -> int:
@@ -168,7 +181,17 @@ class Fitter:
     def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
         """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
-        graph, stats, bits = self._equalized(mode, images)
+        key = self._key(mode, images)
+        alike = [one for of, one in list(self._kept.prepared.items()) if of[:3] == key[:3] and mode != "vector"]
+        found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
+        prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
+        if keep:
+            self._kept.prepared[key] = prepared
+        return prepared
+
+    def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        """Of the images, only vector equalization depends on what they are."""
+        graph, stats, bits, factors = self._equalized(mode, images)
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
         graph, stats, bits = steps.run(graph, stats, bits)
@@ -190,11 +213,7 @@ class Fitter:
         chosen = trace(pieces.run(chosen, stats), "RANGED", "pieces")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        seen = Once(lambda: calibration.collect(graph, images, WEIGHTED, self._inputs(images)))
-        prepared = Prepared(graph, chosen, ranged, seen, free, notes, stats)
-        if keep:
-            self._kept.prepared[self._key(mode, images)] = prepared
-        return prepared
+        return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
 
     def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
         return mode, self.zero_points, Is(self.choices), self._of(images)
@@ -232,15 +251,42 @@ class Fitter:
         """
         return _Scoring(self, recipes, progress).scores(leave_out)
 
+    def rows(self, images: Feeds) -> Mapping[str, Rows]:
+        """Of the float graph. With those of some of the fitter's images come those of all: they are asked for later."""
+        kept, key, every = self._kept, self._of(images), self._of(self.images)
+        with kept.lock:
+            if key not in kept.rows:
+                both = [key] if every in kept.rows or not set(key) <= set(every) else list(dict.fromkeys((key, every)))
+                feeds = images if len(both) == 1 else self.images
+                at = {Is(feeds[i]): i for i in range(len(feeds))}
+                parts = [[at[one] for one in part] for part in both]
+                kept.rows.update(zip(both, calibration.rows_of(self.graph, feeds, WEIGHTED, parts), strict=True))
+            return kept.rows[key]
+
+    def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
+        """Of a graph made of the float graph by these factors [C], and origins; what is new in it is run."""
+        rows, inputs = self.rows(images) if len(images) else {}, self._inputs(images)
+        asked = [node.outputs[0] for node in graph.nodes if node.op in WEIGHTED]
+        if len(images) and not all(name in rows for name in asked):
+            return calibration.collect(graph, images, WEIGHTED, inputs)
+        moved = {name: (factors.get(name, ONE), graph[name].origin) for name in asked}
+        return replace(inputs, rows=calibration.Moved(rows, moved))
+
     def _inputs(self, images: Feeds) -> Evidence:
         made = self._kept.inputs.setdefault(self._of(images), Once(lambda: calibration.inputs_of(self.graph, images)))
         return made()
 
-    def _equalized(self, mode: str, images: Feeds) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+    def outputs(self, images: Feeds) -> Mapping[str, np.ndarray]:
+        """The heads of the float graph on these images, [N, ...]."""
+        make = Once(lambda: calibration.outputs(self.graph, images, heads(self.graph)))
+        return self._kept.heads.setdefault(self._of(images), make)()
+
+    def _equalized(self, mode: str, images: Feeds) -> Equalized:
         graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
+        by_channel: Mapping[str, np.ndarray] = {}
         key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
         if mode == "none":
-            return graph, stats, bits
+            return graph, stats, bits, by_channel
         if key in self._kept.equalized:
             return self._kept.equalized[key]
         if mode == "vector":
@@ -252,7 +298,8 @@ class Fitter:
         free = origins.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, kept)
         self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
-        made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits
+        by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
+        made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
         self._kept.equalized[key] = made
         return made
 
@@ -307,7 +354,8 @@ class _Scoring:
         self._held = [image for i, image in enumerate(fitter.images) if i % 3 == 0]
         self._rest = [image for i, image in enumerate(fitter.images) if i % 3]
         self._heads = heads(fitter.graph)
-        self._wanted = calibration.outputs(fitter.graph, self._held, self._heads)
+        self._wanted = fitter.outputs(self._held)
+        fitter.rows(self._rest)
         self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
         self._total = len(self._left) + len(recipes)
         self._finished, self._lock = 0, Lock()
@@ -315,13 +363,16 @@ class _Scoring:
         self._workers = WORKERS if weights < LARGE else 1
 
     def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
-        made = dict(zip(self._left, each(self._prepared, list(self._left), self._workers), strict=True))
-        for mode, one in made.items():
-            if isinstance(one, Unequal):
+        modes = sorted(self._left, key=EQUALIZATIONS.index, reverse=True)  # what takes longest first, here and below
+        made = dict(zip(modes, each(self._prepared, modes, self._workers), strict=True))
+        for mode in self._left:
+            if isinstance(one := made[mode], Unequal):
                 leave_out(mode, one)
         tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        return dict(zip((recipe for recipe, _ in able), each(self._score, able, self._workers), strict=True))
+        longest = sorted(able, key=lambda one: not one[0].gptq)
+        found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, self._workers), strict=True))
+        return {recipe: found[recipe] for recipe, _ in able}
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:

@@ -1,7 +1,7 @@
 """Which tensors get 16 bits unasked, with `--bits 8`: those that make much of the noise and cost nearly nothing.
 
-1. Of the grids with at least SHARE of the noise at the heads (`calib.noise`), the largest share first, those that leave
-   the RAM that the widths need as it is, and add at most WORK to the work.
+1. Of the grids that leave the RAM that the widths need as it is, and add at most WORK to the work, those with at least
+   SHARE of the noise at the heads (`calib.noise`), the largest share first, as long as that is true of all together.
 2. The model is converted with them and without. They stay wide where that brings GAIN on images that nothing was fitted
    to, the plan takes no more RAM, and work and file grow by no more than WORK and FLASH. Where it costs more, half of
    them are tried.
@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from nmpconv.calib.noise import budget
 from nmpconv.errors import Unsupported
@@ -28,7 +28,10 @@ PLACE = "what is nearly free"
 def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
     """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
     its grids."""
-    wide = _cheap(trials.fitter, _loud(trials, ranged))
+    is_cheap = _costs(trials.fitter)
+    wide: list[str] = []
+    for name in _loud(trials, ranged, is_cheap):
+        wide += [name] if is_cheap(*wide, name) else []
     if not wide:
         return None
     choices = trials.fitter.choices
@@ -53,24 +56,25 @@ def note(base: Candidate, wide: Candidate) -> str:
     return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
 
 
-def _loud(trials: Trials, ranged: Graph) -> list[str]:
-    """The grids with the largest shares of the noise, by a tensor of the float graph."""
+def _loud(trials: Trials, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
+    """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
-    shares = budget(ranged, groups, trials.heads, trials.trial.fitted).shares
+    asked = [group[0] for group in groups if is_cheap(group[0])]
+    shares = budget(ranged, groups, trials.heads, trials.trial.fitted, asked=asked).shares if asked else {}
     return [name for name, share in shares.items() if share >= SHARE]
 
 
-def _cheap(fitter: Fitter, names: Sequence[str]) -> list[str]:
-    """Those that cost next to nothing together, by their widths alone."""
+def _costs(fitter: Fitter) -> Callable[..., bool]:
+    """Whether grids cost next to nothing together, by their widths alone."""
     plain = assumed(fitter, ())
     ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
-    found: list[str] = []
-    for name in names:
-        wide = assumed(fitter, (*found, name))
-        if plan_memory.lower_bound(wide) <= ram and work(wide) <= most:
-            found.append(name)
-    return found
+
+    def is_cheap(*names: str) -> bool:
+        wide = assumed(fitter, names)
+        return work(wide) <= most and plan_memory.lower_bound(wide) <= ram
+
+    return is_cheap
 
 
 def _within(base: Candidate, wide: Candidate) -> bool:

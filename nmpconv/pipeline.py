@@ -302,14 +302,16 @@ def _trial(found: Calibrated, options: Options) -> Trial:
         raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
     used = spread(len(feeds), len(images))
     others = [i for i in range(len(feeds)) if i not in set(used)]
+    measured: Sequence[Mapping[str, np.ndarray]]
+    fitted: Sequence[Mapping[str, np.ndarray]]
     if len(others) >= FEW_IMAGES:
         held = [others[i] for i in spread(len(others), HELD_MOST)]
-        fitted: Sequence[Mapping[str, np.ndarray]] = images
+        measured, fitted = feeds.subset(held), images
     else:
-        held, fitted = used[::3], [image for i, image in enumerate(images) if i % 3]
+        held, measured, fitted = used[::3], images[::3], [image for i, image in enumerate(images) if i % 3]
     labels = labels_of(found.samples)
     known = None if labels is None else [labels[i] for i in held]
-    return Trial(feeds.subset(held), known, fitted, finisher(options), target=options.target)
+    return Trial(measured, known, fitted, finisher(options), target=options.target)
 
 
 def labels_of(samples: Mapping[str, Samples]) -> Sequence[int] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.exponent import Function
 from nmpconv.calib.noise import Noise, budget
 from nmpconv.calib.rows import Rows
-from nmpconv.fit import Prepared, Score, heads, integer_outputs
+from nmpconv.cores import each
+from nmpconv.fit import LARGE, WORKERS, Prepared, Score, heads, integer_outputs
 from nmpconv.graph.reference import walk
 from nmpconv.interpreted import step
 from nmpconv.ir import Given, Graph, Node, Quant, Value
@@ -198,20 +200,34 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
     report = Report.of(planned)
     if not len(images):
         return report
-    made_by = [node.op for node in prepared.ranged.nodes]
-    rows = calibration.collect(prepared.ranged, images, made_by)
-    layers = _measured(planned, report.layers, rows, tables_after(prepared.ranged))
     names = heads(prepared.ranged)
-    wanted = calibration.outputs(prepared.ranged, images, names)
-    got = integer_outputs(planned, images, names)
-    found = {name: sqnr_db(wanted[name], got[name]) for name in names}
-    # Simulated on images that the biases were fitted on, so both sides are measured there.
+    large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
+    tasks: list[Callable[[], Any]] = [
+        partial(_rule_cost, prepared, planned, names),
+        partial(_layers, prepared.ranged, planned, report.layers, images),
+        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, images),
+        partial(_of_heads, prepared.ranged, planned, names, images),
+    ]
+    cost, layers, noise, found = each(lambda make: make(), tasks, 1 if large else WORKERS)
+    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
+
+
+def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feeds) -> tuple[Layer, ...]:
+    rows = calibration.collect(ranged, images, [node.op for node in ranged.nodes])
+    return _measured(planned, layers, rows, tables_after(ranged))
+
+
+def _of_heads(ranged: Graph, planned: Graph, names: Sequence[str], images: Feeds) -> dict[str, float]:
+    wanted, got = calibration.outputs(ranged, images, names), integer_outputs(planned, images, names)
+    return {name: sqnr_db(wanted[name], got[name]) for name in names}
+
+
+def _rule_cost(prepared: Prepared, planned: Graph, names: Sequence[str]) -> float | None:
+    """Simulated on images that the biases were fitted on, so both sides are measured there."""
     fitted = prepared.evidence.first(RULE_IMAGES)
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
     simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
-    cost = _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
-    noise = budget(prepared.ranged, grid_groups(prepared.ranged), names, images)
-    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
+    return _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
 
 
 def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequence[str]) -> float:

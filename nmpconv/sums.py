@@ -46,11 +46,14 @@ def mean_squares(
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over rows [R, G, K] of int8: of x x^T [G, K, K], and of x [G, K]. int32; at most ROWS_MAX rows."""
+    """Sums over rows [R, G, K] of int8: of x x^T [G, K, K], and of x [G, K]. int32; at most ROWS_MAX rows.
+
+    Rows that lie as [R, K, G] are not copied, here and in `by_channel`.
+    """
     count, groups, taps = rows.shape
     assert count <= ROWS_MAX
     products, totals = np.zeros((groups, taps, taps), np.int32), np.empty((groups, taps), np.int32)
-    _nmp.moments(np.ascontiguousarray(rows), products, totals)
+    _nmp.moments(_planes(rows), products, totals)
     upper = np.triu_indices(taps, 1)
     products[:, upper[1], upper[0]] = products[:, upper[0], upper[1]]
     return products, totals
@@ -59,7 +62,31 @@ def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def by_channel(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows [R, G, K] of int8 or int16 times weights [G, K] of int16, K at most TAPS_MAX: float64 [R, G]."""
     found = np.empty(rows.shape[:2])
-    _nmp.by_channel(np.ascontiguousarray(rows), np.ascontiguousarray(weights, np.int16), found)
+    _nmp.by_channel(_planes(rows), np.ascontiguousarray(weights.T, np.int16), found)
+    return found
+
+
+def extremes(x: np.ndarray) -> np.ndarray:
+    """float32 [3, C] of x [R, C], R > 0: the least and the largest of each column, and the sum of its rows in their
+    order. NaN where one is NaN."""
+    found = np.empty((3, x.shape[1]), np.float32)
+    _nmp.extremes(_floats(x), found)
+    return found
+
+
+def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
+    """How many x are in [i, i + 1) / scale, i from -bins / 2 [bins], and how many are 0. scale: a power of two."""
+    counts = np.empty(bins, np.int64)
+    return counts, _nmp.bins(_floats(x).reshape(-1), scale, counts)
+
+
+def error_integrals(x: np.ndarray, steps: np.ndarray, limits: tuple[int, int]) -> np.ndarray:
+    """[S, n]: the integral of (t - quantized(t))^2 over t from 0 to x [n], for steps [S] and integers within limits.
+
+    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3, saturated or not.
+    """
+    found = np.empty((len(steps), len(x)))
+    _nmp.integrals(_doubles(x), np.array([steps, steps**3], np.float64), *limits, found)
     return found
 
 
@@ -75,6 +102,10 @@ def round_columns(
     q, errors = np.empty(shape), np.empty(shape)
     _nmp.round_columns(w, upper, _doubles(step), np.array([bias_step, *limits], np.float64), part.start, q, errors)
     return q, errors
+
+
+def _planes(rows: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(rows.transpose(0, 2, 1))
 
 
 def _doubles(x: np.ndarray) -> np.ndarray:

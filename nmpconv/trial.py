@@ -96,7 +96,10 @@ class Trials:
         self.fitter, self.recipe, self.trial, self._judged = fitter, recipe, trial, judged
         self.heads = heads(fitter.graph)
         names = dict.fromkeys([*self.heads, *(fitter.graph.outputs if trial.metric else ())])
-        self._wanted = calibration.outputs(fitter.graph, trial.images, list(names))
+        if list(names) == self.heads and isinstance(trial.images, list):  # what is in memory is known again
+            self._wanted = fitter.outputs(trial.images)
+        else:
+            self._wanted = calibration.outputs(fitter.graph, trial.images, list(names))
         self.classes = self._wanted[self.heads[0]][0].size
         self.float_top1 = self.top1(self._wanted[self.heads[0]])
 

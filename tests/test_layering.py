@@ -40,7 +40,7 @@ PARTS: dict[str, set[str]] = {
     "graph": {"errors", "fixed", "ir", "ops"},
     "frontend": {"errors", "files", "fixed", "ir", "ops"},
     "data": {"errors", "files", "ir"},
-    "calib": {"cores", "errors", "files", "fixed", "frontend", "graph", "ir", "metrics", "ops", "progress"},
+    "calib": {"cores", "errors", "files", "fixed", "frontend", "graph", "ir", "metrics", "ops", "progress", "sums"},
     "passes": {"errors", "fixed", "ir", "ops", "streams"},
     "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
     "passes/quantize": {"calib", "cores", "errors", "fixed", "graph", "ir", "ops", "passes", "sums"},
@@ -77,6 +77,7 @@ PARTS: dict[str, set[str]] = {
     "report": {
         *(
             "calib",
+            "cores",
             "fit",
             "fixed",
             "graph",

@@ -26,25 +26,28 @@ WIDE void all_squares(const fits::Rows &x, const double *by, const fits::Output 
 
 WIDE void all_moments(size_t count, size_t groups, size_t taps, const int8_t *rows, int32_t *products,
                       int32_t *totals) {
-  if (taps == 9) {  // what is known before is unrolled
-    fits::moments(count, groups, 9, rows, products, totals);
-  } else {
-    fits::moments(count, groups, taps, rows, products, totals);
-  }
+  fits::moments(count, groups, taps, rows, products, totals);
 }
 
 WIDE void all_by_channel(size_t count, size_t groups, size_t taps, const int8_t *rows, const int16_t *weights,
                          double *out) {
-  if (taps == 9) {
-    fits::by_channel<int32_t>(count, groups, 9, rows, weights, out);
-  } else {
-    fits::by_channel<int32_t>(count, groups, taps, rows, weights, out);
-  }
+  fits::by_channel<int32_t>(count, groups, taps, rows, weights, out);
 }
 
 void all_by_channel(size_t count, size_t groups, size_t taps, const int16_t *rows, const int16_t *weights,
                     double *out) {
   fits::by_channel<int64_t>(count, groups, taps, rows, weights, out);
+}
+
+WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, float *high, float *sum) {
+  fits::extremes(rows, columns, x, low, high, sum);
+}
+
+WIDE void all_integrals(size_t count, size_t steps, const double *x, const double *step, const double *cube, double lo,
+                        double hi, double *found) {
+  for (size_t i = 0; i < steps; i++) {
+    fits::integral(count, x, step[i], cube[i], lo, hi, found + i * count);
+  }
 }
 
 WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, const double *upper, const double *step,
@@ -82,13 +85,31 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
 
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
   nb::gil_scoped_release unlocked;
-  all_moments(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), products.data(), totals.data());
+  all_moments(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), products.data(), totals.data());
 }
 
 template <typename T>
 void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<double, 2> out) {
   nb::gil_scoped_release unlocked;
-  all_by_channel(rows.shape(0), rows.shape(1), rows.shape(2), rows.data(), weights.data(), out.data());
+  all_by_channel(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), weights.data(), out.data());
+}
+
+void extremes(Wanted x, Array<float, 2> found) {
+  nb::gil_scoped_release unlocked;
+  float *low = found.data();
+  all_extremes(x.shape(0), x.shape(1), x.data(), low, low + x.shape(1), low + 2 * x.shape(1));
+}
+
+int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
+  nb::gil_scoped_release unlocked;
+  return fits::bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
+}
+
+/* steps: [2, S], themselves and their third powers. */
+void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo, double hi, Array<double, 2> found) {
+  nb::gil_scoped_release unlocked;
+  const size_t count = steps.shape(1);
+  all_integrals(x.shape(0), count, x.data(), steps.data(), steps.data() + count, lo, hi, found.data());
 }
 
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
@@ -107,5 +128,8 @@ void add_fits(nb::module_ &m) {
   m.def("moments", &moments);
   m.def("by_channel", &by_channel<int8_t>);
   m.def("by_channel", &by_channel<int16_t>);
+  m.def("extremes", &extremes);
+  m.def("bins", &bins);
+  m.def("integrals", &integrals);
   m.def("round_columns", &round_columns);
 }

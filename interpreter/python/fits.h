@@ -33,6 +33,7 @@ INTO double clipped(double x, double low, double high) {
   return up > high ? high : up;
 }
 
+constexpr size_t WIDE_TILE = 1024;
 constexpr size_t TILE = 64; /* columns whose sums are kept in the cache, apart from all else */
 
 /* Sums of integers [rows, columns], and what they should have been, in real units. */
@@ -103,45 +104,123 @@ INTO void squares(const Rows &x, const double *by, const Output &of, const doubl
   }
 }
 
-/* products[g][i][j], i <= j: the sum over rows of x[g][i] * x[g][j]; totals[g][i]: of x. rows [count, groups, taps]. */
+/* products[g][i][j], i <= j: the sum over rows of x[i][g] * x[j][g]; totals[g][i]: of x. rows [count, taps, groups].
+ *
+ * Two rows at a time: the sum of two products of int8, from -32512 to 32768, fits int16 when it is less 1. */
 INTO void moments(size_t count, size_t groups, size_t taps, const int8_t *rows, int32_t *products, int32_t *totals) {
-  std::vector<int16_t> columns(taps * count);
-  for (size_t g = 0; g < groups; g++) {
-    for (size_t r = 0; r < count; r++) {
-      for (size_t k = 0; k < taps; k++) {
-        columns[k * count + r] = rows[(r * groups + g) * taps + k];
+  const size_t pairs = (count + 1) / 2;
+  std::vector<int16_t> two(2 * taps * TILE);
+  std::vector<int32_t> sums((taps + 1) * taps * TILE);
+  for (size_t first = 0; first < groups; first += TILE) {
+    const size_t some = std::min(TILE, groups - first);
+    std::fill(sums.begin(), sums.end(), 0);
+    for (size_t r = 0; r < count; r += 2) {
+      const int8_t *x = rows + r * taps * groups + first, *y = x + taps * groups;
+      for (size_t i = 0; i < taps; i++) {
+        std::copy_n(x + i * groups, some, &two[2 * i * TILE]);
+        if (r + 1 < count) {
+          std::copy_n(y + i * groups, some, &two[(2 * i + 1) * TILE]);
+        } else {
+          std::fill_n(&two[(2 * i + 1) * TILE], TILE, 0);
+        }
+      }
+      for (size_t i = 0; i < taps; i++) {
+        const int16_t *a = &two[2 * i * TILE];
+        int32_t *sum = &sums[i * TILE];
+        for (size_t c = 0; c < TILE; c++) {
+          sum[c] += static_cast<int16_t>(a[c] + a[TILE + c]);
+        }
+        for (size_t j = i; j < taps; j++) {
+          const int16_t *b = &two[2 * j * TILE];
+          sum = &sums[((i + 1) * taps + j) * TILE];
+          for (size_t c = 0; c < TILE; c++) {
+            sum[c] += static_cast<int16_t>(a[c] * b[c] + a[TILE + c] * b[TILE + c] - 1);
+          }
+        }
       }
     }
-    for (size_t i = 0; i < taps; i++) {
-      const int16_t *a = &columns[i * count];
-      int32_t total = 0;
-      for (size_t r = 0; r < count; r++) {
-        total += a[r];
-      }
-      totals[g * taps + i] = total;
-      for (size_t j = i; j < taps; j++) {
-        const int16_t *b = &columns[j * count];
-        int32_t sum = 0;
-        for (size_t r = 0; r < count; r++) {
-          sum += a[r] * b[r];
+    for (size_t c = 0; c < some; c++) {
+      for (size_t i = 0; i < taps; i++) {
+        totals[(first + c) * taps + i] = sums[i * TILE + c];
+        for (size_t j = i; j < taps; j++) {
+          const int32_t sum = sums[((i + 1) * taps + j) * TILE + c];
+          products[((first + c) * taps + i) * taps + j] = sum + static_cast<int32_t>(pairs);
         }
-        products[(g * taps + i) * taps + j] = sum;
       }
     }
   }
 }
 
-/* out[r][g] = sum over k of rows[r][g][k] * weights[g][k], exact. Sum: a type that holds it. */
+/* out[r][g] = sum over k of rows[r][k][g] * weights[k][g], exact. Sum: a type that holds it. */
 template <typename Sum, typename T>
 INTO void by_channel(size_t count, size_t groups, size_t taps, const T *rows, const int16_t *weights, double *out) {
-  for (size_t r = 0; r < count; r++) {
-    for (size_t g = 0; g < groups; g++, rows += taps) {
-      Sum sum = 0;
+  for (size_t r = 0; r < count; r++, rows += taps * groups, out += groups) {
+    for (size_t first = 0; first < groups; first += TILE) {
+      const size_t some = std::min(TILE, groups - first);
+      Sum sum[TILE] = {};
       for (size_t k = 0; k < taps; k++) {
-        sum += static_cast<Sum>(rows[k] * weights[g * taps + k]);
+        const T *x = rows + k * groups + first;
+        const int16_t *w = weights + k * groups + first;
+        for (size_t c = 0; c < some; c++) {
+          sum[c] += static_cast<Sum>(x[c] * w[c]);
+        }
       }
-      *out++ = static_cast<double>(sum);
+      std::copy_n(sum, some, out + first);
     }
+  }
+}
+
+/* Of each column: the least, the largest, and the sum row after row. What is no number stays. */
+INTO void extremes(size_t rows, size_t columns, const float *x, float *__restrict low, float *__restrict high,
+                   float *__restrict sum) {
+  for (float *to : {low, high, sum}) {
+    std::copy_n(x, columns, to);
+  }
+  for (size_t first = 0; first < columns; first += WIDE_TILE) {
+    const size_t last = std::min(first + WIDE_TILE, columns);
+    for (size_t r = 1; r < rows; r++) {
+      const float *row = x + r * columns;
+      for (size_t c = first; c < last; c++) {
+        const float value = row[c];
+        low[c] = value >= low[c] || low[c] != low[c] ? low[c] : value;
+        high[c] = value <= high[c] || high[c] != high[c] ? high[c] : value;
+        sum[c] += value;
+      }
+    }
+  }
+}
+
+/* counts[floor(x * scale) + half]++, and how many are 0, which count, too. |x * scale| < half. */
+INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
+  std::vector<uint32_t> odd(2 * half), even(2 * half); /* the same bin twice in a row is no wait */
+  int64_t zeros = 0;
+  const auto bin = [&](float value) {
+    const float scaled = value * scale;
+    const int32_t whole = static_cast<int32_t>(scaled);
+    zeros += value == 0.0f;
+    const size_t at = static_cast<size_t>(whole - (scaled < static_cast<float>(whole)) + static_cast<int32_t>(half));
+    return std::min(at, 2 * half - 1);
+  };
+  size_t i = 0;
+  for (; i + 1 < count; i += 2) {
+    even[bin(x[i])]++;
+    odd[bin(x[i + 1])]++;
+  }
+  if (i < count) {
+    even[bin(x[i])]++;
+  }
+  for (i = 0; i < 2 * half; i++) {
+    counts[i] = static_cast<int64_t>(even[i]) + odd[i];
+  }
+  return zeros;
+}
+
+/* found[i]: calib/exponent.py's integral from 0 to x[i] for one step, whose third power is cube. */
+INTO void integral(size_t count, const double *x, double step, double cube, double lo, double hi, double *found) {
+  for (size_t i = 0; i < count; i++) {
+    const double level = clipped(std::floor(x[i] / step + 0.5), lo, hi);
+    const double left = x[i] - level * step;
+    found[i] = level * cube / 12 + left * left * left / 3;
   }
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv import fixed
 from nmpconv.calib.engine import Engine, FloatEngine
-from nmpconv.calib.rows import Places, Rows, spread
+from nmpconv.calib.rows import Rows, spread
 from nmpconv.cores import each
 from nmpconv.frontend.export import to_onnx
 from nmpconv.ir import Graph, Node, Quant, Value
@@ -68,21 +68,64 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
     inputs: what `inputs_of` gives, where that is known.
     """
-    nodes = [node for node in graph.nodes if node.op in ops]
-    plain, before = _split_clamps(graph, nodes)
+    rows = rows_of(graph, feeds, ops, [range(len(feeds))])[0]
+    return replace(inputs or inputs_of(graph, feeds), rows=rows)
+
+
+def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:
+    """The rows that `collect` keeps, of each of these parts of the images; every image is run once."""
+    plain, before = _split_clamps(graph, [node for node in graph.nodes if node.op in ops])
+    if not before or not len(feeds):
+        return [{} for _ in parts]
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
-    channels = sum(widths.values())
-    limit = max(64, min(ROWS, ROW_BYTES // (4 * max(channels, 1))))
-    places = {name: spread(len(feeds), math.prod(graph[name].shape[:-1]), limit) for name in before}
-    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()}) if before else None
+    limit = max(64, min(ROWS, ROW_BYTES // (4 * sum(widths.values()))))
 
-    def rows(i: int) -> list[np.ndarray]:
-        at = {before[name]: found.positions[found.images == i] for name, found in places.items()}
-        return engine.rows(feeds[i], at) if engine else []
+    def empty(name: str, images: int) -> Rows:
+        at = spread(images, math.prod(graph[name].shape[:-1]), limit)
+        return Rows(*at, np.empty((len(at.images), widths[name]), np.float32))
 
-    kept = dict(zip(before, zip(*each(rows, range(len(feeds))), strict=True), strict=False))
-    inputs = inputs or inputs_of(graph, feeds)
-    return replace(inputs, rows={name: _rows(places[name], parts) for name, parts in kept.items()})
+    made = [{name: empty(name, len(part)) for name in before} for part in parts]
+    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()})
+
+    def run(image: int) -> None:
+        those = [(rows, part.index(image)) for rows, part in zip(made, parts, strict=True) if image in part]
+        into = {name: [_of_image(rows[name], i) for rows, i in those] for name in before}
+        at = {before[name]: np.concatenate([rows.positions for rows in found]) for name, found in into.items()}
+        for found, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
+            ends = np.cumsum([len(rows.values) for rows in found])
+            for rows, some in zip(found, np.split(values, ends[:-1]), strict=True):
+                rows.values[...] = some
+
+    each(run, sorted({image for part in parts for image in part}))
+    return made
+
+
+def _of_image(rows: Rows, image: int) -> Rows:
+    """Views."""
+    first, last = np.searchsorted(rows.images, (image, image + 1))
+    return Rows(*(part[first:last] for part in rows))
+
+
+class Moved(Mapping[str, Rows]):
+    """Rows of tensors that are times a factor of each channel [C] and less an origin, made when they are asked for.
+
+    changed: both, by the names that are asked for.
+    """
+
+    def __init__(self, rows: Mapping[str, Rows], changed: Mapping[str, tuple[np.ndarray, float]]) -> None:
+        self._rows, self._changed = rows, changed
+
+    def __getitem__(self, name: str) -> Rows:
+        rows, (factor, origin) = self._rows[name], self._changed[name]
+        if origin == 0 and np.all(factor == 1):
+            return rows
+        return rows._replace(values=(rows.values * factor - origin).astype(np.float32))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._changed if self._rows else ())
+
+    def __len__(self) -> int:
+        return len(self._changed if self._rows else ())
 
 
 def integers(x: np.ndarray, value: Value) -> np.ndarray:
@@ -143,10 +186,6 @@ def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.nd
     engine = FloatEngine(graph, list(dict.fromkeys(names)), threads=1)
     results = each(lambda i: engine.run(feeds[i]), range(len(feeds)))
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
-
-
-def _rows(places: Places, parts: Sequence[np.ndarray]) -> Rows:
-    return Rows(places.images, places.positions, np.ascontiguousarray(np.concatenate(parts)))
 
 
 def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmpconv import sums
 from nmpconv.calib.histogram import HALF, PER_STEP, Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
@@ -198,13 +199,14 @@ class Rounded:
     def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:
         """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.
 
-        The error is what `_error_integral` grows by over each bin. Most bins begin where the one before them ends.
+        The error is what `sums.error_integrals` grows by over each bin. Most bins begin where the one before them ends.
         """
         bins = self._bins
-        below = _error_integral(bins.low - origin, steps, bits)
+        limits = INT_MIN[bits], INT_MAX[bits]
+        below = sums.error_integrals(bins.low - origin, steps, limits)
         error = np.empty_like(below)
         error[:, :-1] = below[:, 1:]
-        error[:, bins.ends] = _error_integral(bins.high[bins.ends] - origin, steps, bits)
+        error[:, bins.ends] = sums.error_integrals(bins.high[bins.ends] - origin, steps, limits)
         error -= below
         error /= bins.width
         at_zero = -origin - np.clip(np.floor(-origin / steps + 0.5), INT_MIN[bits], INT_MAX[bits]) * steps
@@ -245,26 +247,6 @@ def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, 
     _, _, weight = stats.histogram.bins()
     even = np.full(many, float(weight.sum()) / many)
     return np.append(np.linspace(stats.min, stats.max, many), 0.0), np.append(even, float(stats.histogram.zeros))
-
-
-def _error_integral(x: np.ndarray, steps: np.ndarray, bits: int) -> np.ndarray:
-    """The integral of (t - quantized(t))^2 over t from 0 to x: [S, n] for x [n].
-
-    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3, saturated or not.
-    """
-    step = steps[:, np.newaxis]
-    level = x / step
-    level += 0.5
-    np.floor(level, out=level)
-    np.clip(level, INT_MIN[bits], INT_MAX[bits], out=level)
-    left = x - level * step
-    cube = left * left
-    cube *= left
-    cube /= 3
-    level *= step**3
-    level /= 12
-    level += cube
-    return level
 
 
 def _percentile(histogram: Histogram, percentile: float, peak: float) -> float:

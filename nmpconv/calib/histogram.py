@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from nmpconv import sums
+
 BINS = 4096
 HALF = BINS // 2
 PER_STEP = 8  # points that stand for the values within one quantization step
@@ -35,12 +37,7 @@ class Histogram:
         if peak < TINY:
             return cls(None, x.size)
         exponent = int(np.frexp(peak)[1])
-        zeros = x.size - int(np.count_nonzero(x))
-        # Scaling by a power of two and floor are exact; adding the offset before floor would round.
-        scaled = x.ravel() * np.float32(HALF * 2.0**-exponent)
-        np.floor(scaled, out=scaled)
-        scaled += HALF
-        counts = np.bincount(scaled.astype(np.intp), minlength=BINS)
+        counts, zeros = sums.binned(x, HALF * 2.0**-exponent, BINS)
         counts[HALF] -= zeros
         return cls(exponent, zeros, counts)
 

@@ -8,13 +8,14 @@ it, to less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nmpconv.calib.evidence import Feeds
 from nmpconv.calib.switched import Switched
+from nmpconv.cores import each
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 
@@ -38,9 +39,11 @@ def budget(
     heads: Sequence[str],
     images: Feeds,
     macs_most: int = MACS_MOST,
+    asked: Collection[str] | None = None,
 ) -> Noise:
     """ranged: a float graph whose activations have grids. groups: the activations that share one. heads: where noise is
-    measured. macs_most: of all passes together.
+    measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted; None: of
+    all.
     """
     members = {group[0]: found for group in groups if (found := rounded(ranged, group))}
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
@@ -48,7 +51,7 @@ def budget(
     if not count:
         return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
     passes = Switched(ranged, members, heads, [images[i * len(images) // count] for i in range(count)], centred=True)
-    plain, whole = passes.run(()), passes.run(members)
+    plain, whole = each(passes.run, ((), tuple(members)))
     total = [_power(w - p) for w, p in zip(whole, plain, strict=True)]
     noisy = [i for i, power in enumerate(total) if power > 0]
 
@@ -56,7 +59,8 @@ def budget(
         found = passes.run((name,))
         return float(np.mean([_power(found[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
 
-    shares = {name: round(share(name), DIGITS) for name in passes.switches}
+    wanted = [name for name in passes.switches if asked is None or name in asked]
+    shares = {name: round(found, DIGITS) for name, found in zip(wanted, each(share, wanted), strict=True)}
     return Noise(dict(sorted(shares.items(), key=lambda item: -item[1])))
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from nmpconv import sums
 from nmpconv.calib.engine import Engine
 from nmpconv.calib.histogram import Histogram
 from nmpconv.cores import each
@@ -53,10 +54,10 @@ class TensorStats:
         # Several rows side by side make the inner loops long where channels are few.
         fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
         wide = rows.reshape(n // fold, fold * width)
-        low = wide.min(0).reshape(fold, width).min(0)
-        high = wide.max(0).reshape(fold, width).max(0)
+        least, largest, total = sums.extremes(wide).reshape(3, fold, width)
+        low, high = least.min(0), largest.max(0)
         with np.errstate(over="ignore", invalid="ignore"):  # masks of -3e38
-            mean = wide.sum(0).reshape(fold, width).sum(0, dtype=np.float64) / n
+            mean = total.sum(0, dtype=np.float64) / n
         stats = cls(float(low.min()), float(high.max()), rows.size, float(mean.mean()), samples=1)
         if width <= CHANNELS_MAX:
             stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean

@@ -49,7 +49,7 @@ class Switched:
         read = {value.name for value in proto.graph.input}
         by_name = {name: self._ports[switch] for name, switch in switch_of.items()}
         _add_switches(proto, graph, by_name, tuple(self._ports.values()), self._fetch, centred)
-        self._engine = Engine(proto, self._fetch, where=graph.name)
+        self._engine = Engine(proto, self._fetch, where=graph.name, threads=1)
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
         self._feeds = feeds
         largest = max(value.size for value in graph.activations())

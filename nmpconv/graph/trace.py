@@ -16,6 +16,10 @@ class Trace:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder, self._count = folder, 0
 
+    @property
+    def writes(self) -> bool:
+        return self._folder is not None
+
     def __call__(self, graph: Graph, stage: str, name: str) -> Graph:
         """The graph itself, after pass ``name`` of FLOAT, RANGED, INT or PLANNED."""
         if self._folder is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from onnx_text import build
 from PIL import Image
 
+from nmpconv import cores, interpreted
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file import reader
 from nmpconv.frontend.onnx import load
@@ -23,6 +25,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Preprocess
+from nmpconv.passes.quantize import rounding
 from nmpconv.pipeline import Options, Result, convert, plan
 from nmpconv.run import runtime
 
@@ -111,6 +114,19 @@ def parts(result: Result) -> tuple[reader.Model, dict[str, reader.Tensor], list[
 
 def test_same_command_same_bytes(place: Place, made: Callable[..., Result]) -> None:
     assert place.convert(test_vectors=2).data == made(test_vectors=2).data
+
+
+def test_one_thread_or_two_the_same_bytes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little work is given out."""
+    for module, name, less in ((interpreted, "LEAST", 10**5), (interpreted, "MUCH", 0), (rounding, "MUCH", 0)):
+        monkeypatch.setattr(module, name, less)
+    monkeypatch.setattr(rounding, "CHUNK", 64)
+    found = []
+    for idle in (0, 1):
+        monkeypatch.setattr(cores, "_idle", Semaphore(idle))
+        found.append(place.convert())
+    assert found[0].data == found[1].data
+    assert found[0].report.to_json() == found[1].report.to_json()
 
 
 def test_default(made: Callable[..., Result]) -> None:

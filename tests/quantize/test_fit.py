@@ -150,14 +150,19 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
 def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     made, fitted, held = fitter(net), [], []
-    real, outputs = fit.calibration.collect, fit.integer_outputs
+    real, outputs = fit.quantize.run, fit.integer_outputs
     monkeypatch.setattr(
-        fit.calibration, "collect", lambda g, images, *rest: fitted.extend(images) or real(g, images, *rest)
+        fit.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
     )
     monkeypatch.setattr(fit, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n))
     made.scores(RECIPES[:1], lambda done, total: None, kept)
     assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
-    assert [id(image) for image in fitted] == [id(made.images[i]) for i in (1, 2, 4, 5)]
+    rest = [made.images[i] for i in (1, 2, 4, 5)]
+    (seen,) = fitted
+    alone = evidence(made.prepare("none", rest, Trace()).float_graph, rest)
+    assert np.array_equal(seen.inputs["x"], alone.inputs["x"])
+    assert all(np.allclose(seen.rows[name].values, rows.values, atol=1e-5) for name, rows in alone.rows.items())
+    assert [len(rows.values) for rows in seen.rows.values()] == [len(rows.values) for rows in alone.rows.values()]
 
 
 def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -285,9 +286,9 @@ def test_columns_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     real = quantize.second_moment
 
-    def seen_moment(rows: np.ndarray, moment: np.ndarray) -> None:
+    def seen_moment(rows: np.ndarray, moment: np.ndarray, *lock: Any) -> None:
         sizes.append(moment.shape[1] - 1)
-        real(rows, moment)
+        real(rows, moment, *lock)
 
     monkeypatch.setattr(quantize, "second_moment", seen_moment)
     monkeypatch.setattr(quantize, "COLUMNS_MAX", 20)

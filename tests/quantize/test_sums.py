@@ -92,3 +92,32 @@ def test_the_largest_sums_fit() -> None:
     assert sums.by_channel(rows, weights).tolist() == [[sums.TAPS_MAX * 2.0**22] * 2]
     products, totals = sums.moments(np.full((sums.ROWS_MAX, 1, 1), -128, np.int8))
     assert (products.item(), totals.item()) == (sums.ROWS_MAX * 2**14, -sums.ROWS_MAX * 128)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (50, 200)])
+def test_extremes(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(shape[1]).normal(0, 100, shape).astype(np.float32)
+    assert np.array_equal(sums.extremes(x), [x.min(0), x.max(0), x.sum(0)])
+    for what in (np.nan, np.inf, -np.inf):
+        x[shape[0] // 2, 0] = what
+        x[-1, -1] = what
+        assert np.array_equal(sums.extremes(x), [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_binned(count: int) -> None:
+    x = np.random.default_rng(count).uniform(-8, 8, count).astype(np.float32)
+    x[::5], x[1::7] = 0, np.round(x[1::7])
+    x[2:3], x[3:4] = -8, np.nextafter(np.float32(8), np.float32(0))
+    counts, zeros = sums.binned(x, 2.0, 32)
+    assert np.array_equal(counts, np.histogram(x, np.arange(-8, 8.5, 0.5))[0])
+    assert zeros == np.count_nonzero(x == 0)
+
+
+@pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
+def test_error_integrals(limits: tuple[int, int]) -> None:
+    x, steps = np.random.default_rng(1).normal(0, 30, 1001), np.array([0.25, 0.1, 1.0])
+    level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
+    left = x - level * steps[:, None]
+    expected = level * (steps**3)[:, None] / 12 + left * left * left / 3
+    assert np.array_equal(sums.error_integrals(x, steps, limits), expected)

@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,21 @@ from nmpconv.passes.quantize.bias import on_output_grid
 from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.gptq import round_weights
 from nmpconv.passes.quantize.intervals import Interval
-from nmpconv.passes.quantize.weighted import Matrix, gather, matrix, multiply, out_positions, samples, second_moment
+from nmpconv.passes.quantize.weighted import (
+    Matrix,
+    gather,
+    is_exact,
+    matrix,
+    multiply,
+    out_positions,
+    samples,
+    second_moment,
+)
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
 CHUNK = 1024  # rows unfolded at a time: sums of so many products of int8 are exact in float32
+MUCH = 10**7  # products of a moment that are worth a thread
 DAMPING = 0.1
 
 
@@ -209,10 +220,15 @@ class _Layer:
         k = len(columns)
         moment = np.zeros((self.shape.groups, k + 1, k + 1))
         where = spread(samples(self.graph, self.node.inputs[0], x), out_positions(self.graph, self.node), MOMENT_ROWS)
-        for start in range(0, len(where.images), CHUNK):
+        lock = Lock()
+
+        def add(start: int) -> None:
             part = slice(start, start + CHUNK)
             rows = gather(self.graph, self.node, x, self.pad, where.images[part], where.positions[part])
-            second_moment(rows[:, :, columns[0] : columns[-1] + 1], moment)
+            second_moment(rows[:, :, columns[0] : columns[-1] + 1], moment, lock)
+
+        much = moment.size * len(where.images) > MUCH
+        each(add, range(0, len(where.images), CHUNK), 2 if much and is_exact(x) else 1)
         scale = np.full(k + 1, self.step_x)
         scale[0] = 1.0
         scale[1:] *= self.read[columns]

@@ -6,7 +6,9 @@ position sees, [G, K]. Rows are gathered at chosen output positions, so nothing 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from nmpconv.ops.weighted import groups_of
 from nmpconv.ops.window import plane_out
 
 CHUNK = 1024  # rows that are multiplied at a time
+NO_LOCK = nullcontext()
 EXACT_ROWS = 1024  # sums of so many products of int8 are exact in float32
 
 
@@ -79,6 +82,8 @@ def gather(
     at = (pixels * width)[:, :, None] + np.clip(w, 0, width - 1)[:, None, :]
     rows = x.reshape(-1, channels).take(at.ravel(), axis=0)
     rows[outside.ravel()] = 0 if pad is None else pad.astype(x.dtype)
+    if per_group == 1:  # as `sums` has them
+        return rows.reshape(len(images), kh * kw, geometry.groups).transpose(0, 2, 1)
     split = rows.reshape(len(images), kh * kw, geometry.groups, per_group)
     return np.swapaxes(split, 1, 2).reshape(len(images), geometry.groups, geometry.k)
 
@@ -97,16 +102,22 @@ def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return product
 
 
-def second_moment(rows: np.ndarray, moment: np.ndarray) -> None:
-    """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]; rows [R, G, K]."""
-    exact = rows.dtype == np.int8 and len(rows) <= EXACT_ROWS
+def is_exact(rows: np.ndarray) -> bool:
+    """Whether their second moment has no rounding, so that the order of its parts does not matter."""
+    return rows.dtype == np.int8
+
+
+def second_moment(rows: np.ndarray, moment: np.ndarray, lock: AbstractContextManager[Any] = NO_LOCK) -> None:
+    """Adds the sum over rows of x x^T with x = (1, row) to moment [G, K+1, K+1]; rows [R, G, K]. lock: of moment."""
+    exact = is_exact(rows) and len(rows) <= EXACT_ROWS
     if exact and rows.shape[1] > 1:
         products, total = sums.moments(rows)
     else:
         x = np.ascontiguousarray(rows.transpose(1, 0, 2), np.float32)
         products = np.matmul(x.transpose(0, 2, 1), x)
         total = x.sum(axis=1) if exact else rows.sum(axis=0, dtype=np.float64)
-    moment[:, 1:, 1:] += products
-    moment[:, 0, 1:] += total
-    moment[:, 1:, 0] += total
-    moment[:, 0, 0] += len(rows)
+    with lock:
+        moment[:, 1:, 1:] += products
+        moment[:, 0, 1:] += total
+        moment[:, 1:, 0] += total
+        moment[:, 0, 0] += len(rows)
