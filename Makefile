@@ -201,9 +201,9 @@ bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its w
 	$(MAKE) firmware BOARD=all
 	$(BIN)/python bench/streams.py
 
-# One for each of these that is installed: 3.12 gives the wheel for all later ones.
+# One for each: 3.12 gives the wheel for all later ones. Of this list, not of another, Pythons may be missing.
 PYTHONS ?= python3.10 python3.11 python3.12
-THEIRS = $(foreach p,$(PYTHONS),$(if $(shell $(p) --version 2> /dev/null),--python $(p)))
+THEIRS = $(addprefix --python ,$(PYTHONS)) $(if $(filter file,$(origin PYTHONS)),--those-here)
 
 wheels:  ## dist/: wheels for Linux on x86-64 and AArch64, of nmpconv and nmpconv-runtime, and the sources
 	$(PYTHON) packaging/wheels.py $(THEIRS) $(ARGS)

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wheels import ARCHES, ROOT, run, version
+from wheels import ARCHES, ROOT, add_python, chosen, run, version
 
 COMPILER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|c[89]9|clang|clang\+\+|tcc|as|ld)(-[\d.]+)?$")
 # What an emulated machine has time for: kernels, ops, the file, runs of it, the commands, conversions.
@@ -27,14 +27,14 @@ PARTS = ("ops/test_ops.py", "ops/test_overlap.py", "ops/test_references.py", "op
 PARTS += ("format", "text", "api/test_keywords.py", "cli/test_run_eval_bench.py", "cli/test_convert.py")
 PARTS += ("quantize/test_conversion.py", "frontend/test_zoo_import.py")
 RUNS = ("onnxruntime<1.24",)  # from 1.28 on, its import ends in a segmentation fault under QEMU 7.2
-CPU = "max,sve=off"  # with SVE, conversions under QEMU 7.2 end in a singular matrix: numbers before it are wrong
+CPU = "max,sve=off"  # OpenBLAS 0.3.31's ARMV8SVE kernels, in numpy 2.4, give NaN for some a.T @ a under QEMU 7.2
 GLIBC = range(17, 37)  # of the wheels that others publish for AArch64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=ARCHES, default=platform.machine(), help="of the wheels; default: this one")
-    parser.add_argument("--python", action="append", help="a Python to run; default: this one; repeatable")
+    add_python(parser)
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder of the wheels")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "suite", help="a folder for the environments")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
@@ -44,7 +44,7 @@ def main() -> None:
     places = (
         [emulated(asked.dist, work / asked.arch)]
         if asked.arch != platform.machine()
-        else [native(python, asked.dist, work) for python in asked.python or [sys.executable]]
+        else [native(python, asked.dist, work) for python in chosen(asked.python, asked.those_here)]
     )
     parts = PARTS if asked.arch != platform.machine() else ("",)
     tests = [ROOT / word if (ROOT / word.partition("::")[0]).exists() else word for word in asked.tests]

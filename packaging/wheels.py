@@ -27,7 +27,7 @@ ARCHES = ("x86_64", "aarch64")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", action="append", help="a Python to build for; default: this one; repeatable")
+    add_python(parser)
     parser.add_argument("--arch", action="append", choices=ARCHES, help="a machine; default: both; repeatable")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder to write to")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="a folder for what comes between")
@@ -35,8 +35,9 @@ def main() -> None:
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
+    pythons = chosen(asked.python, asked.those_here)
     boards = firmware(asked.work, asked.board)
-    for number, python in enumerate(asked.python or [sys.executable]):
+    for number, python in enumerate(pythons):
         tools = environment(python, asked.work)
         bill = asked.work.resolve() / f"{tools.parent.parent.name}.cdx.json"
         run([tools, ROOT / "packaging" / "sbom.py", bill, boards])
@@ -46,6 +47,35 @@ def main() -> None:
             wheel = repaired(tools, built(tools, arch, asked.work, boards, bill), arch, asked.output)
             for path in (wheel, runtime(wheel, asked.output)):
                 print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--python", action="append", help="a Python; default: this one; repeatable")
+    parser.add_argument("--those-here", action="store_true", help="a Python that is not here is told and left out")
+
+
+def chosen(asked: list[str] | None, those_here: bool) -> list[str]:
+    """The Pythons that were asked for. Ends where one does not start, unless ``those_here`` and not in CI."""
+    here = []
+    for python in asked or [sys.executable]:
+        if why := missing(python):
+            said = f"{python} is not here: {why}"
+            if not those_here or os.environ.get("NMP_CI"):
+                raise SystemExit(said)
+            print(f"Left out: {said}", file=sys.stderr)
+        else:
+            here.append(python)
+    return here or sys.exit("no Python is left to build for")
+
+
+def missing(python: str) -> str:
+    """Why a program does not start, in a line; "" where it does. pyenv's stand-ins for others do not."""
+    try:
+        started = subprocess.run([python, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return error.strerror or str(error)
+    lines = started.stderr.strip().splitlines() or [f"it ends with status {started.returncode}"]
+    return lines[0] if started.returncode else ""
 
 
 def version(python: str) -> str:

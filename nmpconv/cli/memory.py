@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmpconv.cli import show
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from nmpconv.file.memory import Life, Memory, Step
     from nmpconv.file.reader import Model
 
-WIDTH = 100  # columns of the picture, names and figures included
-NAME = 24  # columns of a name
+WIDTH = 100  # columns of the picture where there is no terminal, names and figures included
+NAME = 24  # columns of a name, at most a fourth of all
+LEAST = 10
 BAR = 24
 
 
@@ -25,11 +26,13 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     if found is None:
         show.line("no ops, no memory")
         return
+    edge = show.columns() or WIDTH
     show.facts(_facts(model, found, target))
-    for line in _picture(model, found):
+    for line in _picture(model, found, edge):
         show.line(line)
     show.line()
-    rows = [_step_row(i, model, found) for i in range(len(found.steps))]
+    ops = _names((op.name for op in model.ops), NAME)
+    rows = [_step_row(i, model, found, ops) for i in range(len(found.steps))]
     show.table(
         ("#", "op", "name", ">alive", ">ends at", ">scratch", "of the arena"),
         rows,
@@ -39,23 +42,27 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
 
 def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
     op, step = model.ops[found.peak], found.steps[found.peak]
-    live = [f"{model.tensors[i].nbytes:>10} B  {model.tensors[i].name}" for i in step.live]
+    name = show.shortened(one.name for one in model.ops)[op.name]
+    short = show.shortened(tensor.name for tensor in model.tensors)
+    live = [f"{model.tensors[i].nbytes:>10} B  {short[model.tensors[i].name]}" for i in step.live]
     return [
         ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
         ("with scratch", f"{found.with_scratch} B on {target}"),
-        ("peak", f"step {found.peak}, {op.kind} {op.name}: {step.bytes} B are alive"),
+        ("peak", f"step {found.peak}, {op.kind} {name}: {step.bytes} B are alive"),
         ("", ""),
         ("alive then", "\n".join(live)),
     ]
 
 
-def _picture(model: Model, found: Memory) -> Iterator[str]:
-    """Pages of steps, each with the tensors that are alive then."""
+def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:
+    """Pages of steps, each with the tensors that are alive then. edge: columns of all."""
+    room = max(LEAST, min(NAME, edge // 4))
+    names = _names((tensor.name for tensor in model.tensors), room)
     sizes = [tensor.nbytes for tensor in model.tensors if tensor.offset is not None]
     digits = max(7, len(str(model.arena_bytes)), len(str(max(sizes, default=0))))
-    head = f"{'offset':>{digits}} {'bytes':>{digits}}  {'tensor':{NAME}} "
-    cell = max(1, min(3, (WIDTH - len(head)) // len(found.steps)))
-    per_page = (WIDTH - len(head)) // cell
+    head = f"{'offset':>{digits}} {'bytes':>{digits}}  {'tensor':{room}} "
+    cell = max(1, min(3, (edge - len(head)) // len(found.steps)))
+    per_page = max(1, (edge - len(head)) // cell)
     lives = sorted(found.lives, key=lambda life: (model.tensors[life.tensor].offset or 0, life.first))
     held = "█" if show.decorated(sys.stdout) else "="
     yield f"Memory plan, tensor by step: W made, @ made over its input, r read, {held} kept"
@@ -67,7 +74,7 @@ def _picture(model: Model, found: Memory) -> Iterator[str]:
                 continue
             tensor = model.tensors[life.tensor]
             cells = "".join(_mark(life, step, model, held) * cell for step in steps).rstrip()
-            yield f"{tensor.offset:>{digits}} {tensor.nbytes:>{digits}}  {_short(tensor.name):{NAME}} {cells}"
+            yield f"{tensor.offset:>{digits}} {tensor.nbytes:>{digits}}  {names[tensor.name]:{room}} {cells}"
         yield f"{'alive, in % of the arena':>{len(head) - 1}} {_levels(found, model, steps, cell)}".rstrip()
 
 
@@ -90,19 +97,19 @@ def _levels(found: Memory, model: Model, steps: range, cell: int) -> str:
     return "".join(("#" if tenth >= 10 else str(tenth)) * cell for tenth in tenths)
 
 
-def _short(name: str) -> str:
-    """The end of a long name tells more than its beginning."""
-    name = show.clean(name)
-    return name if len(name) <= NAME else ".." + name[2 - NAME :]
+def _names(names: Iterable[str], room: int) -> dict[str, str]:
+    """As people read them, in so many columns: the end of a long name tells more than its beginning."""
+    clean = {name: show.clean(short) for name, short in show.shortened(names).items()}
+    return {name: text if len(text) <= room else ".." + text[2 - room :] for name, text in clean.items()}
 
 
-def _step_row(index: int, model: Model, found: Memory) -> list[str]:
+def _step_row(index: int, model: Model, found: Memory, names: Mapping[str, str]) -> list[str]:
     op, step = model.ops[index], found.steps[index]
     mark = "  <- peak" if index == found.peak else ""
     return [
         str(index),
         op.kind,
-        _short(op.name),
+        names[op.name],
         str(step.bytes),
         str(step.end),
         str(step.scratch) if step.scratch else show.NOTHING,

@@ -6,10 +6,11 @@ import json
 import math
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, NoReturn, TextIO
+from typing import Any, Literal, NoReturn, TextIO
 
 from rich import box
 from rich.console import Console
@@ -159,45 +160,42 @@ def _rich_table(title: str, names: list[str], right: list[bool], cells: list[lis
     """On a terminal that is too narrow for all columns, parts below each other; each has the first column."""
     console = _console(sys.stdout)
 
-    def drawn(columns: Sequence[int], title: str, cells: list[list[str]]) -> Table:
-        return _drawn(title, [names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
+    def drawn(columns: Sequence[int], cells: list[list[str]]) -> Table:
+        return _drawn([names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
 
     # A name is one word for rich, but folds.
     folded = [[cell if to_right else cell[:FOLD] for cell, to_right in zip(row, right, strict=True)] for row in cells]
 
     def least(columns: Sequence[int]) -> int:
-        table = drawn(columns, "", folded)
-        return console.measure(table, options=console.options.update(max_width=1000)).minimum
+        return console.measure(drawn(columns, folded), options=console.options.update(max_width=1000)).minimum
 
     parts = [[0]]
     for i in range(1, len(names)):
         if len(parts[-1]) > 1 and least([*parts[-1], i]) > console.width:
             parts.append([0])
         parts[-1].append(i)
+    if title:
+        console.print(Text(title, style="table.title"))
     # Numbers are never cut: a part of two columns that is too wide runs over the edge.
     console.width = max([console.width, *map(least, parts)])
-    for number, columns in enumerate(parts):
-        console.print(drawn(columns, "" if number else title, cells), crop=False)
+    for columns in parts:
+        console.print(drawn(columns, cells), crop=False)
 
 
 def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list[str]]:
     return [[row[i] for i in columns] for row in cells]
 
 
-def _drawn(title: str, names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
-    made = Table(
-        title=Text(title) if title else None,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
-        longest = max(len(row[i]) for row in cells)
-        least = None if to_right else min(longest, FOLD)
-        made.add_column(
-            Text(name), justify="right" if to_right else "left", overflow="fold", no_wrap=to_right, min_width=least
-        )
+        longest = max(len(name), *(len(row[i]) for row in cells))
+        # "0.00 %" is two words for rich, but stays in one line. What folds, folds to FOLD at least, or rich may give it
+        # less room than it needs, and draw over the edge.
+        whole = to_right or longest <= FOLD
+        least = longest if whole else FOLD
+        justify: Literal["right", "left"] = "right" if to_right else "left"
+        made.add_column(Text(name), justify=justify, overflow="fold", no_wrap=whole, min_width=least)
     for row in cells:
         made.add_row(*(Text(cell) for cell in row))
     return made
@@ -216,16 +214,26 @@ def _plain_table(title: str, names: list[str], right: list[bool], cells: list[li
     print()
 
 
+def columns() -> int | None:
+    """Of the terminal; None where stdout has no edge: in a pipe, in a file."""
+    return _console(sys.stdout).width if decorated(sys.stdout) else None
+
+
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Named facts, one a line."""
+    """Named facts, one a line; on a terminal, long ones go on below themselves. Words stay whole."""
     kept = [(clean(name), clean(value)) for name, value in rows if value]
-    width = max((len(name) for name, _ in kept), default=0)
+    width, edge = max((len(name) for name, _ in kept), default=0), columns()
     for name, value in kept:
-        first, *more = value.splitlines()
-        print(f"{name.ljust(width)}  {first}")
-        for text in more:
-            print(f"{' ' * width}  {text}")
+        lines = value.splitlines()
+        if edge is not None:
+            lines = [part for text in lines for part in _wrapped(text, max(edge - width - 2, FOLD))]
+        for label, text in zip([name, *[""] * len(lines)], lines, strict=False):
+            print(f"{label.ljust(width)}  {text}")
     print()
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
 
 
 class Reporter:

@@ -99,7 +99,9 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
         array = _array(value)
         if array.dtype.kind not in "biuf":
             raise InputError(
-                f"a {type(value).__name__}; an array of numbers, a picture or a path is allowed", where=where
+                f"a {type(value).__name__}; an array of numbers, a picture or a path is allowed",
+                where=where,
+                hint="an item is a sample, or a pair of a sample and its class number",
             )
         if is_one(array, shape):
             yield array
@@ -114,7 +116,11 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
 
 
 def _array(value: Any) -> np.ndarray:
-    """torch's tensors may need gradients or lie on another device."""
+    """torch's tensors may need gradients or lie on another device. What is no array, such as a tuple of an image and
+    two labels, is one object."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty((), object)

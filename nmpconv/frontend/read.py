@@ -19,6 +19,13 @@ from nmpconv.frontend.order import sort
 OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
 DEFAULT_DOMAINS = ("", "ai.onnx")
+# Bytes from a place on that mark other files, and what to do with such a one.
+OTHERS = (
+    (4, b"NMP1", "this is a .nmp file, which is converted already; nmpconv inspect shows it"),
+    (4, b"TFL3", "this is a TFLite model; tf2onnx makes an ONNX model of it"),
+    (0, b"\x89HDF", "this is an HDF5 file, as of Keras; tf2onnx makes an ONNX model of a Keras model"),
+    (0, b"PK\x03\x04", "this is a ZIP file, as of torch.save or Keras; torch.onnx.export or tf2onnx makes ONNX of it"),
+)
 
 
 def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -30,9 +37,8 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except Exception as error:  # protobuf raises DecodeError; which protobuf is onnx's business
-        hint = "export or download it again"
         raise InputError(
-            "not an ONNX model, or one that is damaged or cut short", where=str(path), hint=hint
+            "not an ONNX model, or one that is damaged or cut short", where=str(path), hint=_hint(data)
         ) from error
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
@@ -75,6 +81,12 @@ def opset(model: onnx.ModelProto, where: str) -> int:
             hint="export it with another opset, or use onnx.version_converter",
         )
     return versions[0]
+
+
+def _hint(data: bytes) -> str:
+    """What to do with bytes that are no ONNX model."""
+    known = (words for start, mark, words in OTHERS if data[start:].startswith(mark))
+    return next(known, "export or download it again")
 
 
 def _not_text(message: Any) -> bytes | None:

@@ -178,7 +178,8 @@ class Net:
         `inputs`, or one dict by name.
 
         Arrays of the port's dtype are taken as they are, uint8 pixels too; floats are rounded half up to the grid
-        and saturated. Raises InputError for another dtype or another number of elements.
+        and saturated. Dimensions of 1 may be left out, and an array of one dimension has the elements in their order.
+        Raises InputError for another dtype or another shape.
         """
         for i, array in enumerate(self._arrays(inputs)):
             self.set_input(i, array)
@@ -315,8 +316,12 @@ def _aligned(size: int) -> NDArray[np.uint8]:
 def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
     """The integers of an array that was handed in, in the port's shape."""
     given = np.asarray(array)
-    if given.size != math.prod(port.shape):
-        raise InputError(f"the array has shape {list(given.shape)}, {list(port.shape)} is needed", where=port.name)
+    if given.size != math.prod(port.shape) or (given.ndim > 1 and _long(given.shape) != _long(port.shape)):
+        raise InputError(
+            f"the array has shape {list(given.shape)}, {list(port.shape)} is needed",
+            where=port.name,
+            hint="channels are the last dimension" if sorted(_long(given.shape)) == sorted(_long(port.shape)) else "",
+        )
     given = given.reshape(port.shape)
     if given.dtype == port.dtype:
         return given
@@ -328,6 +333,11 @@ def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
         return fixed.quantize(given, port.exponent, port.lo, port.hi).astype(port.dtype)
     allowed = f"{port.dtype}, {'uint8 pixels or ' if port.pixels else ''}floats"
     raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    """The dimensions that order the elements."""
+    return [n for n in shape if n != 1]
 
 
 def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:

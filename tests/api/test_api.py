@@ -171,6 +171,8 @@ def test_a_module_without_examples_is_refused() -> None:
         ([], "no samples"),
         ([np.zeros((5, 5), np.float32)], r"shape \[5, 5\]"),
         (["a.png", object()], "an array of numbers"),
+        ([(np.zeros((1, 3, 8, 8)), 1, "a.png")], "a tuple; .* or a pair of a sample and its class number"),
+        ([(np.zeros((1, 3, 8, 8)), (1, [2, 3]))], "second part is a tuple"),
         ([(np.zeros((1, 3, 8, 8)), 0.5)], "a class number is allowed"),
         ([(np.zeros((2, 3, 8, 8)), [1, 2, 3])], "for 2 sample"),
         ([(np.zeros((1, 3, 8, 8)), 1), np.zeros((1, 3, 8, 8))], "others have none"),

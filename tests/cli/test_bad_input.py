@@ -87,6 +87,9 @@ ONNX = [
     Case("missing", lambda: Path("model.onnx").unlink(), CONVERT, ExitCode.INPUT, ("No such file", "current folder")),
     Case("empty", lambda: write("model.onnx", b""), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case("garbage", lambda: write("model.onnx", b"\xff" * 99), CONVERT, ExitCode.INPUT, ("not an ONNX model",)),
+    Case("nmp", lambda: write("model.onnx", cli_files.nmp_bytes()), CONVERT, ExitCode.INPUT, ("a .nmp file, which",)),
+    Case("torch", lambda: write("model.onnx", b"PK\3\4."), CONVERT, ExitCode.INPUT, ("torch.onnx.export",)),
+    Case("tflite", lambda: write("model.onnx", b"\x1c\0\0\0TFL3"), CONVERT, ExitCode.INPUT, ("tf2onnx",)),
     Case("truncated", lambda: cut("model.onnx", 0.6), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case(
         "a-folder",

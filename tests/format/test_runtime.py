@@ -87,6 +87,7 @@ def test_inputs_of_other_types(net: runtime.Net) -> None:
     ("given", "complaint"),
     [
         ((np.zeros((1, 4, 4, 3), np.int8),), r"x: the array has shape \[1, 4, 4, 3\], \[1, 4, 4, 2\] is needed"),
+        ((np.zeros((2, 4, 4), np.uint8),), r"\[2, 4, 4\], .* is needed \(channels are the last dimension\)"),
         ((np.zeros((1, 4, 4, 2), np.int16),), "x: the array is int16; int8, uint8 pixels or floats are taken"),
         ((np.full((1, 4, 4, 2), np.nan),), "x: the array has values that are not finite"),
         ((), "0 inputs were given, the model has 1: x"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -42,3 +43,27 @@ def test_programs_without_compilers(suite: ModuleType, tmp_path: Path, monkeypat
     for _ in range(2):  # the second time the links are there
         left = suite.programs(tmp_path / "links")
         assert {path.name for path in left.iterdir()} == set(others)
+
+
+def test_a_python_that_does_not_start_is_named(
+    suite: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NMP_CI", raising=False)
+    stand_in = tmp_path / "python3.10"
+    stand_in.write_text("#!/bin/sh\necho 'pyenv: python3.10: command not found' >&2\nexit 127\n")
+    stand_in.chmod(0o755)
+    asked = [str(stand_in), sys.executable, str(tmp_path / "none")]
+    assert suite.chosen(asked, True) == [sys.executable]
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"Left out: {stand_in} is not here: pyenv: python3.10: command not found",
+        f"Left out: {tmp_path / 'none'} is not here: No such file or directory",
+    ]
+    with pytest.raises(SystemExit, match=r"python3\.10 is not here: pyenv"):
+        suite.chosen(asked, False)
+    with pytest.raises(SystemExit, match="no Python is left"):
+        suite.chosen(asked[:1], True)
+    monkeypatch.setenv("NMP_CI", "1")
+    with pytest.raises(SystemExit, match=r"python3\.10 is not here"):
+        suite.chosen(asked, True)
+    assert suite.chosen(None, False) == [sys.executable]

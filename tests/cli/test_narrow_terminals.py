@@ -1,0 +1,78 @@
+"""On a terminal of few columns nothing runs over the edge, and nothing is lost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import cli_files
+import pytest
+
+from nmpconv.cli import show
+from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Node
+from nmpconv.ops import OPS
+
+LONG = "StatefulPartitionedCall/net/stage_{}/activation/Relu;functional/conv_{}/BiasAdd;functional/conv_{}/Conv2D"
+NUMBER = re.compile(r"(?<![\w/.])[+-]?\d[\d.]*(?: [%kM])?(?![\w/])")
+
+
+@pytest.fixture
+def terminal(cli, monkeypatch: pytest.MonkeyPatch):
+    """terminal(columns, *words): the lines that a command shows there."""
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+
+    def shown(columns: int, *words: str) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return re.sub(r"\x1b\[[0-9;]*m", "", cli(*words).out).splitlines()
+
+    return shown
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_numbers_with_units_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns) -> None:
+    """A cell such as "0.00 %" or "498 k", and a name such as "own dB", is one word to the reader."""
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", str(columns)), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+    heads = ("layer", "op", ">MACs", ">clipped", ">own dB", ">of all", "in the ONNX model", "fed with")
+    rows = [
+        [LONG.format(i, i, i), "fully_connected", "498 k", "10.00 %", "43.5", f"{i} %", "1x3x224x224", "one two " * 9]
+        for i in range(3)
+    ]
+    show.table(heads, rows, title="a title that is longer than the table" * 2)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert all(sum(cell in line for line in lines) >= 3 for cell in ("498 k", "10.00 %", "43.5"))
+
+
+def test_a_title_is_as_wide_as_the_terminal(terminal) -> None:
+    """Not as wide as its table."""
+    Path("images").rename("images_of_a_long_name")
+    [title] = [line for line in terminal(60, "run", "model.nmp", "images_of_a_long_name/00.png") if "images" in line]
+    assert title.strip() == "images_of_a_long_name/00.png"
+
+
+@pytest.mark.parametrize("flags", [(), ("--tensors", "--target", "cortex-m4"), ("--memory",)])
+def test_inspect_on_narrow_terminals(terminal, flags: tuple[str, ...]) -> None:
+    """With the names of TFLite's converter: each number of a wide terminal is on the narrow one."""
+    graph, steps = cli_files.nmp_graph(), 20
+    values = {name: replace(graph.values["c"], name=name) for name in (LONG.format(*[i] * 3) for i in range(steps))}
+    nodes = [Node("requantize", b, (a,), (b,), OPS["requantize"].Params()) for a, b in pairwise(["c", *values])]
+    end = replace(graph.nodes[1], inputs=(nodes[-1].name,))
+    long = replace(graph, nodes=(graph.nodes[0], *nodes, end), values={**graph.values, **values})
+    Path("model.nmp").write_bytes(to_bytes(long, {}))
+    wide = numbers(terminal(250, "inspect", "model.nmp", *flags))
+    for columns in (40, 60, 80):
+        lines = terminal(columns, "inspect", "model.nmp", *flags)
+        prose = [line for line in lines if line.startswith("Memory plan") or line.count(" ") < 2]
+        assert max(len(line) for line in lines if line not in prose) <= columns
+        assert not wide - numbers(lines)
+
+
+def numbers(lines: list[str]) -> Counter[str]:
+    """But not the levels of the memory's picture, a digit a step, which goes on in pages."""
+    return Counter(number for line in lines if "in % of the arena" not in line for number in NUMBER.findall(line))
