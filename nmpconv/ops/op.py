@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channe
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+T = TypeVar("T")
 
 
 class QArray(NamedTuple):
@@ -45,7 +47,7 @@ class Op:
     name:     the same noun in every layer: the file here and in C, the schema's table (conv2d -> Conv2D), case ids.
     Params:   frozen dataclass; its fields are those of the schema's table, in order (ints, bools, tuples of ints).
               Fields named in ``float_only`` exist only until quantization and are not in the file.
-    grid:     "free": output exponents are chosen; "same": all inputs and outputs share one exponent and width.
+    grid:     "free": output exponents are chosen; "same": all that is `moved` and the output share exponent and width.
     clamps:   the op can saturate its output to a narrower [lo, hi], so an activation may be fused into it.
     exponents: least and largest legal exponent of the output.
     axis_max:  the most elements along the axis of the parameters; None: any number, or there is no such axis.
@@ -62,6 +64,7 @@ class Op:
     homogeneous: positive factors of the channels of all inputs are those of the output's: f(s * x) = s * f(x).
     border:      the input, if there is one, that holds what padding stands for, on the grid of the first input.
     places:      the input, if there is one, whose numbers are places in another one: 8 bits hold no parts of a pixel.
+                 It shares no grid with others (`moved`).
     counted:     elements of the output are indices or truth: right or wrong, without a distance.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
@@ -170,7 +173,7 @@ class Op:
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         """Bounds of the output's elements, as reals before a clamp, from those of the inputs."""
-        return hull(inputs) if self.grid == "same" else ANY
+        return hull(self.moved(inputs)) if self.grid == "same" else ANY
 
     def factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Where factors of the output's channels (the last axis) come from; None: the op does not pass factors on.
@@ -221,6 +224,10 @@ class Op:
         inputs: x without the border, and the constants. No element of x is below ``least``.
         """
         return None
+
+    def moved(self, inputs: Sequence[T]) -> list[T]:
+        """Of something about each input, what is about those that are on the grid of the output where it is "same"."""
+        return [x for i, x in enumerate(inputs) if i != self.places]
 
     def in_head(self, params: Any) -> bool:
         """`head`, of an op with these parameters."""

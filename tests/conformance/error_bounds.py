@@ -299,6 +299,20 @@ def _grid_sample(at: Context, errors: list[Array]) -> Array:
     return np.max([np.abs(y - centre) + np.abs(e) for y, e in found], axis=0) + 2.0**e
 
 
+def _gather_elements(at: Context, errors: list[Array]) -> Array:
+    """The largest distance to an element that the error of the index reaches, and the error of that one."""
+    axis, (x, index) = at.node.params.axis, at.x
+    n = x.shape[axis]
+    line = np.moveaxis(x, axis, -1)[..., None, :]
+    off = np.moveaxis(np.broadcast_to(errors[0], x.shape), axis, -1)[..., None, :]
+    index = np.where(index < 0, index + n, index).clip(0, n - 1)
+    k, reach = (np.moveaxis(a, axis, -1)[..., None] for a in (index, np.broadcast_to(errors[1], index.shape)))
+    chosen = np.take_along_axis(x, np.rint(index).astype(np.int64), axis)
+    reached = np.abs(np.arange(n) - k) <= reach + FLOAT_NOISE * n
+    found = np.where(reached, np.abs(line - np.moveaxis(chosen, axis, -1)[..., None]) + off, 0.0)
+    return np.moveaxis(found.max(axis=-1), -1, axis)
+
+
 def _pad(at: Context, errors: list[Array]) -> Array:
     return at.pushed(errors[0], others=np.full((1,), np.max(errors[1])))
 
@@ -338,6 +352,7 @@ RULES: dict[str, Rule] = {
     "softmax": _softmax,
     "resize": _resize,
     "grid_sample": _grid_sample,
+    "gather_elements": _gather_elements,
     "pad": _pad,
     "concat": _concat,
 }

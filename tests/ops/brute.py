@@ -113,6 +113,18 @@ def cum_sum(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+def gather_elements(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, index = arrays
+    axis, n = node.params.axis, x.shape[node.params.axis]
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        i = int(index[tuple(min(place, size - 1) for place, size in zip(at, index.shape, strict=True))])
+        place = list(at)
+        place[axis] = range(n)[i] if -n <= i < n else (n - 1 if i > 0 else 0)
+        y[at] = int(x[tuple(place)])
+    return y
+
+
 def grid_sample(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     """Each of the two axes by itself: {pixel: weight}, exact but for the rounding of the place to 2^-15."""
     p, (x, g), (qx, qg, qy) = node.params, arrays, _quants(graph, node)
@@ -360,5 +372,6 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "arg_max": arg_max,
     "cum_sum": cum_sum,
     "grid_sample": grid_sample,
+    "gather_elements": gather_elements,
     "lrn": lrn,
 }

@@ -200,3 +200,8 @@ void nmp_grid_sample_decode(const uint8_t *table, union nmp_params *params) {
   p->padding = fb_i32(table, 1, 0);
   p->align_corners = fb_bool(table, 2, 0);
 }
+
+void nmp_gather_elements_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_gather_elements_params *p = &params->gather_elements;
+  p->axis = fb_i32(table, 0, 0);
+}

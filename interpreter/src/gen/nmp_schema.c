@@ -72,6 +72,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 1}, /* GridSample.nearest */
     {FB_KIND_SCALAR, 4}, /* GridSample.padding */
     {FB_KIND_SCALAR, 1}, /* GridSample.align_corners */
+    {FB_KIND_SCALAR, 4}, /* GatherElements.axis */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -87,7 +88,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 29}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 30}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -156,15 +157,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     60, /* Lrn */
     64, /* CumSum */
     67, /* GridSample */
-    70, /* Tensor */
-    83, /* Op */
-    90, /* Preprocess */
-    98, /* Port */
-    105, /* Bytes */
-    106, /* TestVector */
-    108, /* Entry */
-    110, /* Model */
-    122, /* the end */
+    70, /* GatherElements */
+    71, /* Tensor */
+    84, /* Op */
+    91, /* Preprocess */
+    99, /* Port */
+    106, /* Bytes */
+    107, /* TestVector */
+    109, /* Entry */
+    111, /* Model */
+    123, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

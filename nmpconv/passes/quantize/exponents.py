@@ -148,7 +148,7 @@ def tables_after(graph: Graph) -> dict[str, tuple[Function, ...]]:
     """
     found = {name: dict.fromkeys(functions) for name, functions in _tables(graph).items()}
     for node in reversed(graph.nodes):
-        for name in node.inputs if _moves(node) else ():
+        for name in OPS[node.op].moved(node.inputs) if _moves(node) else ():
             if name in found:
                 found[name] |= found.get(node.outputs[0], {})
     return {name: tuple(functions) for name, functions in found.items() if functions}
@@ -159,7 +159,10 @@ def _tables(graph: Graph) -> dict[str, list[Function]]:
     consumers = graph.consumers()
     found: dict[str, list[Function]] = {}
     for group in grid_groups(graph):
-        users = {name: [user for user in consumers[name] if not _moves(user)] for name in group}
+        users = {
+            name: [user for user in consumers[name] if not _moves(user) or name not in OPS[user.op].moved(user.inputs)]
+            for name in group
+        }
         every = [user for one in users.values() for user in one]
         if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
             found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}

@@ -79,4 +79,5 @@ def _parts(graph: Graph, node: Node) -> list[str]:
 
 def _read(graph: Graph) -> set[str]:
     """The tensors that something is computed from, not only moved, and the results."""
-    return {*graph.outputs, *(name for node in graph.nodes if OPS[node.op].grid != "same" for name in node.inputs)}
+    moved = {node.name: OPS[node.op].moved(node.inputs) if OPS[node.op].grid == "same" else [] for node in graph.nodes}
+    return {*graph.outputs, *(name for node in graph.nodes for name in node.inputs if name not in moved[node.name])}
