@@ -182,7 +182,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("epsilon_shift", 2, "scalar", "int", 0, False),
     ),
     "BatchMatmul": (),
-    "Divide": (),
+    "Divide": (Field("down", 0, "scalar", "bool", 0, False),),
     "Greater": (),
     "Equal": (),
     "ArgMax": (

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.errors import Unsupported
 from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, constant, fed, grid, single
+from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 from nmpconv.ops.traits import Limit, Origins, exponents_of, unfit
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.onnx import Importer, OnnxNode
 
 INDEX_MAX = 32767  # int16 holds it
 
@@ -36,6 +39,21 @@ class GatherElements(Op):
     operands = 2
     places = 1
     restrictions = f"computed indices up to {INDEX_MAX}"
+    onnx = ("GatherElements",)
+
+    def lower(self, node: OnnxNode, to: Importer) -> None:
+        """Other axes of the index may be shorter than those of x, whose elements beyond them are left out. Those that a
+        Tile or an Expand made of one element need not be there."""
+        x, index = to.value(node.input(0)), to.value(node.input(1))
+        shape, at = to[x].shape, to[index].shape
+        axis = node.axis(node.integer("axis", 0), len(shape))
+        sizes = (size if i == axis else short for i, (size, short) in enumerate(zip(shape, at, strict=True)))
+        x = take(to, x, [range(size) for size in sizes], "")
+        while (maker := to.maker(index)) is not None and maker.op == "gather" and maker.params.axis != axis:
+            if to[maker.inputs[0]].shape[maker.params.axis] > 1:
+                break
+            index = maker.inputs[0]
+        choose(to, x, index, axis, node.outputs[0])
 
     def infer(self, params: GatherElementsParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         x, i = (value.shape for value in inputs)
@@ -112,6 +130,14 @@ class GatherElements(Op):
         if shape != [1 if a == axis else size for a, size in enumerate(graph[i].shape)]:
             whole = to.node("Expand", (whole, to.const(shape)))
         to.node("GatherElements", (x, whole), node.outputs[0], axis=axis)
+
+
+def choose(to: Importer, x: str, index: str, axis: int, output: str = "") -> str:
+    """The elements of x at these indices, of its rank."""
+    length = to[x].shape[axis]
+    if length > INDEX_MAX + 1:
+        raise Unsupported(f"computed indices of an axis of {length}", hint=f"at most {INDEX_MAX + 1}")
+    return to.emit("gather_elements", (x, index), GatherElementsParams(axis), output)
 
 
 def _index(seed: str, shape: tuple[int, ...], bits: int, n: int) -> Operand:

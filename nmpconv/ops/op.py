@@ -175,6 +175,11 @@ class Op:
         """Bounds of the output's elements, as reals before a clamp, from those of the inputs."""
         return hull(self.moved(inputs)) if self.grid == "same" else ANY
 
+    def reach(self, node: Node, inputs: Sequence[Value], bounds: Sequence[Bounds]) -> Bounds:
+        """`bounds`, or those of indices, which the shapes of the inputs tell."""
+        count = self.numbers(node.params, inputs)
+        return (0.0, count - 1.0) if count else self.bounds(node, bounds)
+
     def factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Where factors of the output's channels (the last axis) come from; None: the op does not pass factors on.
 
@@ -237,9 +242,13 @@ class Op:
         """Whether the output holds squares, or means or functions of squares; inputs: which of them do."""
         return False
 
-    def fewest_bits(self, params: Any, inputs: Sequence[Value]) -> int:
-        """8, or 16 where results do not fit 8 bits whatever their exponent."""
-        return 8
+    def numbers(self, params: Any, inputs: Sequence[Value]) -> int:
+        """Of an op that is `counted`: how many different results 0, 1, ... there are; else 0."""
+        return 0
+
+    def makes_whole(self, params: Any) -> bool:
+        """Whether whole numbers make whole numbers."""
+        return self.grid == "same"
 
     def placed_inputs(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""

@@ -201,11 +201,16 @@ def _lrn(at: Context, errors: list[Array]) -> Array:
 
 
 def _divide(at: Context, errors: list[Array]) -> Array:
-    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0."""
+    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0. Rounded down, whole numbers between."""
     (ea, eb), (a, b) = errors, at.x
     least = np.abs(b) - eb
     safe = np.where(least > 0, least, 1.0)
-    return np.where(least > 0, (ea + np.abs(a) / np.where(b == 0, 1.0, np.abs(b)) * eb) / safe, np.inf)
+    nonzero = np.where(b == 0, 1.0, b)
+    off = np.where(least > 0, (ea + np.abs(a / nonzero) * eb) / safe, np.inf)
+    if not at.node.params.down:
+        return off
+    whole = np.floor(a / nonzero)
+    return np.maximum(np.floor(a / nonzero + off) - whole, whole - np.floor(a / nonzero - off))
 
 
 def _compare(at: Context, errors: list[Array]) -> Array:

@@ -81,7 +81,12 @@ def _quotient(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     y = np.zeros(a.shape, object)
     for at in np.ndindex(*a.shape):
         num, den = real(a[at], qa.exponent), real(b[at], qb.exponent)
-        far = 2**40 * ((num > 0) - (num < 0))
+        sign = (num > 0) - (num < 0)
+        if node.params.down:
+            whole = math.floor(num / den) if den else 2**31 * sign - (sign > 0)
+            y[at] = saturated(rounded(whole / Fraction(2) ** qy.exponent), qy)
+            continue
+        far = 2**40 * sign
         y[at] = saturated(rounded(num / den / Fraction(2) ** qy.exponent) if den else far, qy)
     return y
 

@@ -157,8 +157,8 @@ void nmp_batch_matmul_decode(const uint8_t *table, union nmp_params *params) {
 }
 
 void nmp_divide_decode(const uint8_t *table, union nmp_params *params) {
-  (void)table;
-  (void)params;
+  nmp_divide_params *p = &params->divide;
+  p->down = fb_bool(table, 0, 0);
 }
 
 void nmp_greater_decode(const uint8_t *table, union nmp_params *params) {

@@ -215,7 +215,7 @@ typedef struct nmp_batch_matmul_params {
 } nmp_batch_matmul_params;
 
 typedef struct nmp_divide_params {
-  char none;
+  int32_t down;
 } nmp_divide_params;
 
 typedef struct nmp_greater_params {

@@ -58,6 +58,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 4}, /* Normalize.axes */
     {FB_KIND_SCALAR, 4}, /* Normalize.epsilon */
     {FB_KIND_SCALAR, 4}, /* Normalize.epsilon_shift */
+    {FB_KIND_SCALAR, 1}, /* Divide.down */
     {FB_KIND_SCALAR, 4}, /* ArgMax.axis */
     {FB_KIND_SCALAR, 1}, /* ArgMax.smallest */
     {FB_KIND_SCALAR, 1}, /* ArgMax.last */
@@ -151,22 +152,22 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     53, /* Normalize */
     56, /* BatchMatmul */
     56, /* Divide */
-    56, /* Greater */
-    56, /* Equal */
-    56, /* ArgMax */
-    60, /* Lrn */
-    64, /* CumSum */
-    67, /* GridSample */
-    70, /* GatherElements */
-    71, /* Tensor */
-    84, /* Op */
-    91, /* Preprocess */
-    99, /* Port */
-    106, /* Bytes */
-    107, /* TestVector */
-    109, /* Entry */
-    111, /* Model */
-    123, /* the end */
+    57, /* Greater */
+    57, /* Equal */
+    57, /* ArgMax */
+    61, /* Lrn */
+    65, /* CumSum */
+    68, /* GridSample */
+    71, /* GatherElements */
+    72, /* Tensor */
+    85, /* Op */
+    92, /* Preprocess */
+    100, /* Port */
+    107, /* Bytes */
+    108, /* TestVector */
+    110, /* Entry */
+    112, /* Model */
+    124, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};
