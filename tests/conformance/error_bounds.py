@@ -201,7 +201,10 @@ def _lrn(at: Context, errors: list[Array]) -> Array:
 
 
 def _divide(at: Context, errors: list[Array]) -> Array:
-    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0. Rounded down, whole numbers between."""
+    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0.
+
+    Rounded down, it is the distance to the farthest whole number between.
+    """
     (ea, eb), (a, b) = errors, at.x
     least = np.abs(b) - eb
     safe = np.where(least > 0, least, 1.0)
