@@ -41,6 +41,37 @@ def test_order_and_values(shape, k, axis, largest, bits, tmp_path: Path) -> None
     np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis=axis))
 
 
+@pytest.mark.parametrize(("bits", "widths"), [("8", "default"), ("8", "strict"), ("16", "default")])
+def test_heads_without_suppression(bits, widths, tmp_path: Path) -> None:
+    """Boxes and classes of the best of all scores, as RT-DETR takes them; calibration sees the first boxes alone."""
+    text = """(float[1,40,80] s, float[1,40,4] b) => (float[1,9] v, int64[1,9] c, int64[1,9] q, float[1,9,4] y)
+        <int64[1] k = {9}, int64 n = {80}, int64 zero = {0}, int64 one = {1}, bool no = {0}, int64[1] a = {-1},
+         int64[3] r = {1,9,4}>
+        { t = Neg(s) u = Neg(t) d = Neg(b) e = Neg(d) f = Flatten(u) v, i = TopK(f, k)
+          p = Div(i, n) g = Less(i, zero) h = Xor(g, no) m = Mod(i, n) z = Equal(m, zero) l = Not(z) w = And(h, l)
+          o = Sub(p, one) q = Where(w, o, p) j = Unsqueeze(q, a) x = Expand(j, r)
+          y = GatherElements<axis=1>(e, x) qn = Mul(q, n) c = Sub(i, qn) }"""
+    onnx.save(build(text, 13), tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    scores = rng.integers(-100, 60, (2 * BATCH, 40, 80)) / 16.0
+    scores[:BATCH, :3] += 2.5
+    scores[BATCH:, -3:] += 2.5
+    boxes = rng.integers(-100, 101, (2 * BATCH, 40, 4)) / 16.0
+    data = {"s": scores.astype(np.float32), "b": boxes.astype(np.float32)}
+    for name, x in data.items():
+        np.save(tmp_path / f"{name}.npy", x[:BATCH])
+    sources = {name: tmp_path / f"{name}.npy" for name in data}
+    net = load(convert(tmp_path / "m.onnx", sources, Options(bits=bits, widths=widths), lambda *_: None).data)
+    for i in range(2 * BATCH):
+        outputs = net.run({name: x[i : i + 1] for name, x in data.items()})
+        v, c, q, y = (dequantize(one, port.exponent)[0] for one, port in zip(outputs, net.outputs, strict=True))
+        best = np.argsort(-scores[i].ravel(), kind="stable")[:9]
+        np.testing.assert_array_equal(v, scores[i].ravel()[best])
+        np.testing.assert_array_equal(c, best % 80)
+        np.testing.assert_array_equal(q, best // 80)
+        np.testing.assert_array_equal(y, boxes[i][best // 80])
+
+
 def test_recipes_are_judged_by_what_has_an_error(tmp_path: Path) -> None:
     """Indices are right or wrong. They have no dB, which would be infinite and hide what the recipes lose."""
     text = """(float[1,3,16,16] x) => (float[1,3] v, int64[1,3] i) <int64[1] k = {3}, int64[2] flat = {1, 64},
