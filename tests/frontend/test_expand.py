@@ -209,6 +209,11 @@ ATTENTION = [
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
     ),
     (
+        "mask/nothing hidden",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,0,0,0,0,0,0,0,0}}, float c = {{-inf}}> {{ t = Where(m, c, x) y = Sigmoid(t) }}",
+    ),
+    (
         "TopK/rows of equals",
         11,
         f"{IMAGE} <float f = {{100.0}}, int64[1] k = {{3}}> "
