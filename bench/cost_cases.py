@@ -141,6 +141,19 @@ COMBINED: Mapping[str, Sequence[tuple[int, int, int]]] = {
     "divide": ((-6, -5, -4),),
 }
 
+# x, indices and axis of a GatherElements.
+CHOSEN: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
+    ((1, 200), (1, 20), 1),
+    ((1, 200), (1, 150), 1),
+    ((1, 50, 4), (1, 30, 1), 1),
+    ((1, 50, 4), (1, 200, 1), 1),
+    ((1, 50, 20), (1, 30, 1), 1),
+    ((1, 20, 80), (1, 60, 1), 1),
+    ((1, 30, 12), (1, 20, 12), 1),
+    ((6, 10, 8), (6, 20, 1), 1),
+    ((6, 10, 8), (6, 10, 3), 2),
+)
+
 
 class Ops:
     """A model that grows op by op. Where more than one op comes of an ONNX node, all of them are counted."""
@@ -239,25 +252,34 @@ def others(seed: int) -> Ops:
 
 def pairs(kind: str) -> Graph:
     """An op of two operands."""
-    found, op = Graph(kind, (), (), (), {}), OPS[kind]
+    found, op = [], OPS[kind]
     for i, (bits, (a, b), exponents) in enumerate(product(PAIR_WIDTHS, PAIRS, COMBINED[kind])):
         operands = [fed(f"{i}a", a, bits[0], exponents[0]), fed(f"{i}b", b, bits[1], exponents[1])]
-        one = single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph
+        found.append(single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph)
+    return _together(kind, found)
+
+
+def chosen() -> Graph:
+    """Elements and rows at computed places; of the axis that they are chosen from the length does not matter."""
+    found, op = [], OPS["gather_elements"]
+    for i, (bits, (x, index, axis)) in enumerate(product(product((8, 16), repeat=2), CHOSEN)):
+        operands = [fed(f"{i}x", x, bits[0], 0), fed(f"{i}i", index, bits[1], 0)]
+        found.append(single(op, op.name, op.Params(axis), operands, grid(bits[0], 0)).graph)
+    return _together(op.name, found)
+
+
+def _together(kind: str, graphs: Sequence[Graph]) -> Graph:
+    """Graphs of one node each as one graph."""
+    found = Graph(kind, (), (), (), {})
+    for i, one in enumerate(graphs):
         names = {name: f"{name}.{i}" for name in one.values}
         (node,) = one.nodes
+        inputs, outputs = (tuple(names[name] for name in side) for side in (node.inputs, node.outputs))
         found = replace(
             found,
             inputs=(*found.inputs, *(names[name] for name in one.inputs)),
             outputs=(*found.outputs, *(names[name] for name in one.outputs)),
-            nodes=(
-                *found.nodes,
-                replace(
-                    node,
-                    name=f"{kind}{i}",
-                    inputs=tuple(names[name] for name in node.inputs),
-                    outputs=tuple(names[name] for name in node.outputs),
-                ),
-            ),
+            nodes=(*found.nodes, replace(node, name=f"{kind}{i}", inputs=inputs, outputs=outputs)),
             values={**found.values, **{names[n]: replace(v, name=names[n]) for n, v in one.values.items()}},
         )
     return found

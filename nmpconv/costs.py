@@ -180,6 +180,8 @@ def _plain(op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted
         "moved": size * (given[:1] != [] and given[0].offset != outputs[0].offset),
         "products": op.macs or size * places,
     }
+    if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
+        counts["inputs"] = inputs[places].size  # of the other one only what is chosen is read
     if not (OPS[op.kind].elementwise and OPS[op.kind].joins):
         return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}", counts)
     counts["unshifted"] = size * (min(map(_exponent, inputs)) == _exponent(outputs[0]))

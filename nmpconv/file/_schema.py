@@ -51,6 +51,7 @@ MEMBERS = (
     "Lrn",
     "CumSum",
     "GridSample",
+    "GatherElements",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -82,6 +83,7 @@ OP_TABLES = {
     "lrn": "Lrn",
     "cum_sum": "CumSum",
     "grid_sample": "GridSample",
+    "gather_elements": "GatherElements",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -180,7 +182,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("epsilon_shift", 2, "scalar", "int", 0, False),
     ),
     "BatchMatmul": (),
-    "Divide": (),
+    "Divide": (Field("down", 0, "scalar", "bool", 0, False),),
     "Greater": (),
     "Equal": (),
     "ArgMax": (
@@ -205,6 +207,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("padding", 1, "scalar", "int", 0, False),
         Field("align_corners", 2, "scalar", "bool", 0, False),
     ),
+    "GatherElements": (Field("axis", 0, "scalar", "int", 0, False),),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

@@ -23,6 +23,7 @@ from nmpconv.frontend.single import single_array
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams
+from nmpconv.ops.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.transpose import TransposeParams
 
 OPS_MAX = 20_000  # after lowering; NODES_MAX is before
@@ -68,6 +69,7 @@ class Importer:
         self._given: dict[str, Given] = {}  # value -> its grid in the model
         self._elements = dict(elements)  # ONNX tensor -> its type in the model
         self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
+        self._bounds: dict[str, Bounds] = {}  # value -> what it lies between
         self._current: tuple[OnnxNode, Op] | None = None
         self._budget = Budget(sum(array.size for array in constants.values()))
 
@@ -182,6 +184,11 @@ class Importer:
     def __getitem__(self, name: str) -> Value:
         """The value of the graph that an ONNX tensor stands for, or a value of the graph by its own name."""
         return self._values[self.value(name)]
+
+    def reach(self, value: str) -> Bounds:
+        """What the elements of a value of the graph lie between, as far as that is known."""
+        data = self._values[value].data
+        return self._bounds.get(value, ANY) if data is None else (float(data.min()), float(data.max()))
 
     def maker(self, value: str) -> Node | None:
         """The node of the graph that computes a value; None for inputs and constants."""
@@ -384,6 +391,9 @@ class Importer:
         name = self._unique("node", node.name, self._node_names)
         self._node_names.add(name)
         self._nodes.append(replace(node, name=name))
+        ins = [self._values[x] for x in node.inputs]
+        made = OPS[node.op].reach(node, ins, [self.reach(x) for x in node.inputs])
+        self._bounds[value.name] = within_clamp(made, value.clamp)
         self._values[value.name] = value
 
 

@@ -246,7 +246,7 @@ def _one_grid(graph: Graph) -> Broken:
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
             out = _quant(graph[node.outputs[0]])
-            for value in graph.ins(node):
+            for value in OPS[node.op].moved(graph.ins(node)):
                 quant = _quant(value)
                 if (quant.bits, quant.exponents) != (out.bits, out.exponents):
                     yield node.name, f"'{value.name}' is on {_short(quant)}, the output on {_short(out)}"

@@ -13,6 +13,7 @@ from nmpconv.ops.divide import Divide
 from nmpconv.ops.equal import Equal
 from nmpconv.ops.fully_connected import FullyConnected
 from nmpconv.ops.gather import Gather
+from nmpconv.ops.gather_elements import GatherElements
 from nmpconv.ops.greater import Greater
 from nmpconv.ops.grid_sample import GridSample
 from nmpconv.ops.lookup import Lookup
@@ -62,4 +63,5 @@ ALL: tuple[Op, ...] = (
     Lrn(),
     CumSum(),
     GridSample(),
+    GatherElements(),
 )

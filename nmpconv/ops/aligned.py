@@ -61,6 +61,9 @@ class Aligned(Op):
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return combined(self.combine, inputs)
 
+    def makes_whole(self, params: Any) -> bool:
+        return True
+
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
         return same_rank(inputs, output)
 

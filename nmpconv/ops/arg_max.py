@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.batch_matmul import BatchMatmulParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.gather_elements import choose
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Rule, unfit
 
@@ -78,8 +76,8 @@ class ArgMax(Op):
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 0
 
-    def fewest_bits(self, params: ArgMaxParams, inputs: Sequence[Value]) -> int:
-        return 16 if inputs[0].shape[params.axis] > 128 else 8
+    def numbers(self, params: ArgMaxParams, inputs: Sequence[Value]) -> int:
+        return inputs[0].shape[params.axis]
 
     def keeps_batch(self, params: ArgMaxParams, inputs: Sequence[Value], output: Value) -> bool:
         return params.axis % len(output.shape) != 0
@@ -110,7 +108,7 @@ class ArgMax(Op):
         counts = (((1, 10), 1, 10), ((1, 5, 4, 3), 3, 2), ((2, 5, 4, 3), 1, 3), ((300,), 0, 40), ((1, 2, 300), 2, 17))
         shapes = (*((shape, axis, 1) for shape, axis in whole), *counts, ((2, 128, 2), 1, 128))
         for bits, fill, (shape, axis, count) in product(product(WIDTHS, repeat=2), FILLS, shapes):
-            if self.fewest_bits(ArgMaxParams(axis), [Value("x", shape)]) > bits[1]:
+            if shape[axis] > 2 ** (bits[1] - 1):
                 continue
             for params in (ArgMaxParams(axis, s, last, count) for s, last in product((False, True), repeat=2)):
                 name = f"{by(shape)}/{axis}/{by(bits)}/{fill}/{'min' if params.smallest else 'max'}"
@@ -140,7 +138,7 @@ class ArgMax(Op):
 
 
 def _lower_top_k(node: OnnxNode, to: Importer) -> None:
-    """The values are what rows with a one at the index make of the elements: exact."""
+    """The values are the elements at the indices."""
     x = to.value(node.input(0))
     shape = to[x].shape
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -150,22 +148,4 @@ def _lower_top_k(node: OnnxNode, to: Importer) -> None:
     params = ArgMaxParams(axis, not node.integer("largest", 1), False, counts[0])
     index = to.emit("arg_max", (x,), params, node.outputs[1] if len(node.outputs) > 1 else "")
     if node.outputs[0]:
-        _taken(to, x, index, axis, node.outputs[0])
-
-
-def _taken(to: Importer, x: str, index: str, axis: int, output: str) -> None:
-    """The elements of x at these indices of an axis, which is the only one where the shapes differ."""
-    rank, shape = len(to[x].shape), to[index].shape
-    last = (*(i for i in range(rank) if i != axis), axis)
-    x, index = (to.transpose(value, last) if last != tuple(range(rank)) else value for value in (x, index))
-    *rows, count = to[index].shape
-    length = to[x].shape[-1]
-    lead = (*rows[:1], prod(rows[1:]))[: len(rows)]
-    places = to.const(np.arange(length, dtype=np.float64).reshape((1,) * (len(lead) + 1) + (length,)), "")
-    hot = to.emit("equal", (to.reshape(index, (*lead, count, 1)), places), AlignedParams())
-    found = to.emit("batch_matmul", (hot, to.reshape(x, (*lead, 1, length))), BatchMatmulParams())
-    back = tuple(np.argsort(last).tolist())
-    if back == tuple(range(rank)):
-        to.reshape(found, shape, output)
-    else:
-        to.transpose(to.reshape(found, (*rows, count)), back, output)
+        choose(to, x, index, axis, node.outputs[0])

@@ -39,6 +39,9 @@ class Compare(Op):
     def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
+    def numbers(self, params: AlignedParams, inputs: Sequence[Value]) -> int:
+        return 2
+
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 2 - bits
 

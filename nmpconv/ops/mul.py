@@ -68,6 +68,9 @@ class Mul(Op):
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return product_limits(node, graph)
 
+    def makes_whole(self, params: MulParams) -> bool:
+        return True
+
     def keeps_batch(self, params: MulParams, inputs: Sequence[Value], output: Value) -> bool:
         return same_rank(inputs, output)
 

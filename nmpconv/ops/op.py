@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channe
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+
+T = TypeVar("T")
 
 
 class QArray(NamedTuple):
@@ -45,7 +47,7 @@ class Op:
     name:     the same noun in every layer: the file here and in C, the schema's table (conv2d -> Conv2D), case ids.
     Params:   frozen dataclass; its fields are those of the schema's table, in order (ints, bools, tuples of ints).
               Fields named in ``float_only`` exist only until quantization and are not in the file.
-    grid:     "free": output exponents are chosen; "same": all inputs and outputs share one exponent and width.
+    grid:     "free": output exponents are chosen; "same": all that is `moved` and the output share exponent and width.
     clamps:   the op can saturate its output to a narrower [lo, hi], so an activation may be fused into it.
     exponents: least and largest legal exponent of the output.
     axis_max:  the most elements along the axis of the parameters; None: any number, or there is no such axis.
@@ -62,6 +64,7 @@ class Op:
     homogeneous: positive factors of the channels of all inputs are those of the output's: f(s * x) = s * f(x).
     border:      the input, if there is one, that holds what padding stands for, on the grid of the first input.
     places:      the input, if there is one, whose numbers are places in another one: 8 bits hold no parts of a pixel.
+                 It shares no grid with others (`moved`).
     counted:     elements of the output are indices or truth: right or wrong, without a distance.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
@@ -170,7 +173,12 @@ class Op:
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         """Bounds of the output's elements, as reals before a clamp, from those of the inputs."""
-        return hull(inputs) if self.grid == "same" else ANY
+        return hull(self.moved(inputs)) if self.grid == "same" else ANY
+
+    def reach(self, node: Node, inputs: Sequence[Value], bounds: Sequence[Bounds]) -> Bounds:
+        """`bounds`, or those of indices, which the shapes of the inputs tell."""
+        count = self.numbers(node.params, inputs)
+        return (0.0, count - 1.0) if count else self.bounds(node, bounds)
 
     def factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Where factors of the output's channels (the last axis) come from; None: the op does not pass factors on.
@@ -222,6 +230,10 @@ class Op:
         """
         return None
 
+    def moved(self, inputs: Sequence[T]) -> list[T]:
+        """Of something about each input, what is about those that are on the grid of the output where it is "same"."""
+        return [x for i, x in enumerate(inputs) if i != self.places]
+
     def in_head(self, params: Any) -> bool:
         """`head`, of an op with these parameters."""
         return self.head
@@ -230,9 +242,13 @@ class Op:
         """Whether the output holds squares, or means or functions of squares; inputs: which of them do."""
         return False
 
-    def fewest_bits(self, params: Any, inputs: Sequence[Value]) -> int:
-        """8, or 16 where results do not fit 8 bits whatever their exponent."""
-        return 8
+    def numbers(self, params: Any, inputs: Sequence[Value]) -> int:
+        """Of an op that is `counted`: how many different results 0, 1, ... there are; else 0."""
+        return 0
+
+    def makes_whole(self, params: Any) -> bool:
+        """Whether whole numbers make whole numbers."""
+        return self.grid == "same"
 
     def placed_inputs(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""

@@ -31,8 +31,9 @@ def _rules(op: Op, node: Node, graph: Graph) -> Iterator[Rule]:
     for x in inputs[:operands]:
         quant = quant_of(x)
         yield "an operand is no int8 or int16 with one exponent", quant.bits < 32 and len(quant.exponents) == 1
-        if op.grid == "same":
-            yield "an operand has another grid than the output", _grid(quant) == _grid(quant_of(y))
+    if op.grid == "same":
+        for x in op.moved(inputs[:operands]):
+            yield "an operand has another grid than the output", _grid(quant_of(x)) == _grid(quant_of(y))
     axis = getattr(params, "axis", None)
     if axis is not None:
         yield f"axis {axis} is not there", 0 <= axis < len(inputs[0].shape)

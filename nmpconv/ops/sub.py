@@ -44,4 +44,17 @@ class Sub(Aligned):
             negative = to.const(-to.array(right, "subtrahend"), right)
             to.emit("add", to.aligned(to.value(left), negative), AddParams(), node.outputs[0])
         else:
-            to.emit("sub", to.aligned(to.value(left), to.value(right)), AlignedParams(), node.outputs[0])
+            pair = to.aligned(to.value(left), to.value(right))
+            to.emit("sub", pair, AlignedParams(), node.outputs[0], clamp=_remainder(to, *pair))
+
+
+def _remainder(to: Importer, a: str, b: str) -> tuple[float, float] | None:
+    """What a - n * floor(a / n) lies between."""
+    product = to.maker(b)
+    quotient = to.maker(product.inputs[0]) if product is not None and product.op == "mul" else None
+    if product is None or quotient is None or quotient.op != "divide" or not quotient.params.down:
+        return None
+    factor, divisor = to[product.inputs[1]].data, to[quotient.inputs[1]].data
+    if quotient.inputs[0] != a or factor is None or divisor is None or not (factor == divisor.max()).all():
+        return None
+    return (0.0, float(divisor.max()) - 1) if (divisor == divisor.max()).all() else None

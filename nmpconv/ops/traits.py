@@ -124,6 +124,12 @@ def hull(inputs: Sequence[Bounds]) -> Bounds:
     return min(low for low, _ in inputs), max(high for _, high in inputs)
 
 
+def within_clamp(bounds: Bounds, clamp: tuple[float, float] | None) -> Bounds:
+    """What is left of the bounds by a saturation."""
+    low, high = clamp or ANY
+    return min(max(bounds[0], low), high), min(max(bounds[1], low), high)
+
+
 def combined(combine: np.ufunc, inputs: Sequence[Bounds]) -> Bounds:
     """The bounds of a function of two numbers whose extremes lie at the ends of both."""
     with np.errstate(invalid="ignore"):

@@ -2,7 +2,7 @@
 
 1. Raw pixels, constants, and tensors whose grid the model gives.
 2. A clamp.
-3. What an op makes of its inputs' (`Op.bounds`).
+3. What an op makes of its inputs' (`Op.reach`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from nmpconv.ir import Given, Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import ANY, Bounds
+from nmpconv.ops.traits import ANY, Bounds, within_clamp
 
 PIXELS = (-128.0, 127.0)
 
@@ -28,10 +30,27 @@ def known(graph: Graph, given: Mapping[str, Given]) -> dict[str, Bounds]:
     for node in graph.nodes:
         out = graph[node.outputs[0]]
         if found[out.name] == ANY:
-            low, high = out.clamp or ANY
-            made = OPS[node.op].bounds(node, [found[name] for name in node.inputs])
-            found[out.name] = (min(max(made[0], low), high), min(max(made[1], low), high))
+            made = OPS[node.op].reach(node, graph.ins(node), [found[name] for name in node.inputs])
+            found[out.name] = within_clamp(made, out.clamp)
     return found
+
+
+def whole(graph: Graph) -> dict[str, Bounds]:
+    """What indices, truth and the whole numbers that are computed from these and whole constants lie between."""
+    found = known(graph, {})
+    names: set[str] = set()
+    for node in graph.nodes:
+        op, (out,) = OPS[node.op], node.outputs
+        parts = op.moved(node.inputs) if op.grid == "same" else node.inputs
+        others = [graph[name].data for name in parts if name not in names]
+        made = op.makes_whole(node.params) and len(others) < len(parts) and all(map(_is_whole, others))
+        if (op.counted or made) and is_finite(found[out]):
+            names.add(out)
+    return {name: found[name] for name in names}
+
+
+def _is_whole(data: np.ndarray | None) -> bool:
+    return data is not None and bool((data == np.rint(data)).all())
 
 
 def is_finite(bounds: Bounds) -> bool:

@@ -201,11 +201,19 @@ def _lrn(at: Context, errors: list[Array]) -> Array:
 
 
 def _divide(at: Context, errors: list[Array]) -> Array:
-    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0."""
+    """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0.
+
+    Rounded down, it is the distance to the farthest whole number between.
+    """
     (ea, eb), (a, b) = errors, at.x
     least = np.abs(b) - eb
     safe = np.where(least > 0, least, 1.0)
-    return np.where(least > 0, (ea + np.abs(a) / np.where(b == 0, 1.0, np.abs(b)) * eb) / safe, np.inf)
+    nonzero = np.where(b == 0, 1.0, b)
+    off = np.where(least > 0, (ea + np.abs(a / nonzero) * eb) / safe, np.inf)
+    if not at.node.params.down:
+        return off
+    whole = np.floor(a / nonzero)
+    return np.maximum(np.floor(a / nonzero + off) - whole, whole - np.floor(a / nonzero - off))
 
 
 def _compare(at: Context, errors: list[Array]) -> Array:
@@ -299,6 +307,20 @@ def _grid_sample(at: Context, errors: list[Array]) -> Array:
     return np.max([np.abs(y - centre) + np.abs(e) for y, e in found], axis=0) + 2.0**e
 
 
+def _gather_elements(at: Context, errors: list[Array]) -> Array:
+    """The largest distance to an element that the error of the index reaches, and the error of that one."""
+    axis, (x, index) = at.node.params.axis, at.x
+    n = x.shape[axis]
+    line = np.moveaxis(x, axis, -1)[..., None, :]
+    off = np.moveaxis(np.broadcast_to(errors[0], x.shape), axis, -1)[..., None, :]
+    index = np.where(index < 0, index + n, index).clip(0, n - 1)
+    k, reach = (np.moveaxis(a, axis, -1)[..., None] for a in (index, np.broadcast_to(errors[1], index.shape)))
+    chosen = np.take_along_axis(x, np.rint(index).astype(np.int64), axis)
+    reached = np.abs(np.arange(n) - k) <= reach + FLOAT_NOISE * n
+    found = np.where(reached, np.abs(line - np.moveaxis(chosen, axis, -1)[..., None]) + off, 0.0)
+    return np.moveaxis(found.max(axis=-1), -1, axis)
+
+
 def _pad(at: Context, errors: list[Array]) -> Array:
     return at.pushed(errors[0], others=np.full((1,), np.max(errors[1])))
 
@@ -338,6 +360,7 @@ RULES: dict[str, Rule] = {
     "softmax": _softmax,
     "resize": _resize,
     "grid_sample": _grid_sample,
+    "gather_elements": _gather_elements,
     "pad": _pad,
     "concat": _concat,
 }

@@ -98,6 +98,34 @@ INDICES = [
         13,
         f"{IMAGE} <int64 d = {{4}}, float[2] v = {{0.5,2}}> {{ i = ArgMax<axis=1>(x) y = OneHot<axis=1>(i, d, v) }}",
     ),
+    (
+        "GatherND/computed",
+        13,
+        "(float[1,50] s, float[1,50,4] b) => (y) <int64[1] k = {20}, int64[1] a = {2}> "
+        "{ v, i = TopK(s, k) j = Unsqueeze(i, a) y = GatherND<batch_dims=1>(b, j) }",
+    ),
+    (
+        "GatherND/computed/two",
+        13,
+        "(float[1,5,6,3] x) => (y) <int64[1] k = {4}, int64[1] a = {2}, "
+        "int64[1,4,1] first = {0, 0, 0, 0}, int64 c = {5}> "
+        "{ f = Flatten(x) v, i = TopK(f, k) m = Mod(i, c) j = Unsqueeze(m, a) p = Concat<axis=2>(first, j, j) "
+        "y = GatherND(x, p) }",
+    ),
+    *(
+        (
+            f"flat indices/{kind}",
+            13,
+            "(float[1,50,80] x) => (y) <int64[1] k = {30}, int64 c = {80}> "
+            f"{{ f = Flatten(x) v, i = TopK(f, k) {text} }}",
+        )
+        for kind, text in (
+            ("Div", "y = Div(i, c)"),
+            ("Mod", "y = Mod(i, c)"),
+            ("fmod", "y = Mod<fmod=1>(i, c)"),
+            ("difference", "q = Div(i, c) p = Mul(q, c) d = Sub(i, p) y = Cast<to=1>(d)"),
+        )
+    ),
     ("embedding", 13, f"{IMAGE} <float[4,5] t> {{ i = ArgMax<axis=1,keepdims=0>(x) y = Gather<axis=0>(t, i) }}"),
     (
         "embedding/from the end",
@@ -179,6 +207,11 @@ ATTENTION = [
         13,
         f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float[1] c = {{-inf}}> "
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "mask/nothing hidden",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,0,0,0,0,0,0,0,0}}, float c = {{-inf}}> {{ t = Where(m, c, x) y = Sigmoid(t) }}",
     ),
     (
         "TopK/rows of equals",
@@ -351,8 +384,24 @@ def test_a_refusal_names_the_node_itself(tmp_path):
             "(float[1,2,3] t) => (y) <int64[4] s = {1,2,5,1}> { y = AffineGrid<align_corners=1>(t, s) }",
             "align_corners along an axis of 1",
         ),
-        ("(float[1,4] x) => (y) <int64 c = {2}> { i = ArgMax<axis=1>(x) y = Div(i, c) }", "a quotient of computed int"),
-        ("(float[1,4] x) => (y) <int64 c = {2}> { i = ArgMax<axis=1>(x) y = Mod(i, c) }", "a quotient of computed int"),
+        (
+            "(float[1,4] x) => (y) <int64 c = {2}> { i = ArgMax<axis=1>(x) j = Sub(i, c) y = Div(j, c) }",
+            "a quotient of computed integers: 'j' may be negative",
+        ),
+        (
+            "(float[1,4] x) => (y) <int64 c = {-2}> { i = ArgMax<axis=1>(x) y = Mod(i, c) }",
+            "a quotient of computed integers: 'c' may be negative",
+        ),
+        (
+            "(float[1,4,4] x) => (y) <int64 c = {2}> "
+            "{ i = ArgMax<axis=1,keepdims=0>(x) j = Sub(i, c) p = Concat<axis=0>(j, i) t = Transpose(p) "
+            "f = Flatten<axis=1>(x) y = GatherND(f, t) }",
+            "positions 't' that may be negative",
+        ),
+        (
+            "(float[1,40000] x) => (y) <int64[1] k = {5}> { v, y = TopK(x, k) }",
+            "an axis of 40000; instead: at most 32768",
+        ),
         ("(float[1,4] x) => (y) { y = LpNormalization<p=3>(x) }", "p = 3"),
     ],
 )

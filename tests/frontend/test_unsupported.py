@@ -107,8 +107,14 @@ ROWS = [
     (
         "infinite choice",
         13,
-        f"{IMAGE} <bool[8] c, float n = {{-inf}}> {{ y = Where(c, n, x) }}",
+        f"{IMAGE} <bool[8] c = {{1,0,1,0,0,1,0,1}}, float n = {{-inf}}> {{ y = Where(c, n, x) }}",
         "Where: its operand 'n' holds infinity or NaN; a finite number",
+    ),
+    (
+        "infinite everywhere",
+        13,
+        f"{IMAGE} <bool[8] c = {{1,1,1,1,1,1,1,1}}, float n = {{-inf}}> {{ t = Where(c, n, x) y = Mul(t, x) }}",
+        "Mul: tensor 't' holds infinity; a finite number, as -1e4 in a mask",
     ),
     (
         "slopes",

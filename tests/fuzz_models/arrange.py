@@ -230,14 +230,18 @@ def products(net: Net, x: str) -> str:
 
 
 def arg_max(net: Net, x: str) -> str:
-    """Indices as an output of the model; the graph goes on from x, or from the largest elements."""
+    """Indices as an output of the model; the graph goes on from x, from the largest elements or from those at the
+    indices."""
     shape = net.shape(x)
     axis = net.dice.randrange(len(shape))
     if net.opset >= 11 and net.chance(0.3):
         count = net.const([net.dice.randint(1, shape[axis])])
         largest = net.add("TopK", x, count, outputs=2, axis=axis, largest=net.among(0, 1))
         return net.among(x, largest)
-    net.add(net.among("ArgMax", "ArgMin"), x, axis=axis, keepdims=net.among(0, 1))
+    kept = net.among(0, 1)
+    index = net.add(net.among("ArgMax", "ArgMin"), x, axis=axis, keepdims=kept)
+    if kept and net.opset >= 11 and net.chance(0.3):
+        return net.add("GatherElements", x, index, axis=axis)
     return x
 
 

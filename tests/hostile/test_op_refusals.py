@@ -40,6 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "another count than the output's": ("arg_max/1x10/1/8x8/random/max", {"count": 2}),
     "a padding that there is not": ("grid_sample/linear/zeros/8x8x8", {"padding": 3}),
     "a negative padding of places": ("grid_sample/linear/zeros/8x8x8", {"padding": -1}),
+    "indices along another axis than the output's": ("gather_elements/1x9x4/1x5x4/1/8x8", {"axis": 2}),
     "a dilation of 0": ("conv_transpose/3x3/stride/int8", {"dilation_h": 0}),
     "an axis of a group that is not there": ("normalize/2x5x7/2/8x8", {"axes": [3]}),
     "no axes": ("normalize/2x5x7/2/8x8", {"axes": []}),
@@ -163,6 +164,31 @@ def test_shapes_of_grid_sample(tensor: int, axis: int) -> None:
     root = tables("grid_sample/linear/zeros/2x3x2x3/2x2x5x2")
     changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
     changed["shape"] = [n - (i == axis) for i, n in enumerate(changed["shape"])]
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize(("tensor", "axis"), [(0, 0), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (2, 1), (2, 3)])
+def test_shapes_of_gather_elements(tensor: int, axis: int) -> None:
+    """One element fewer along any axis but the one that is chosen from, and where one index is for all."""
+    root = tables("gather_elements/2x5x3x4/2x2x3x4/1/8x8")
+    changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
+    changed["shape"] = [n - (i == axis) for i, n in enumerate(changed["shape"])]
+    assert status(flat.pack(root)) == (0 if (tensor, axis) == (1, 0) else OP)
+
+
+@pytest.mark.parametrize("exponent", [-1, 1])
+def test_indices_are_whole(exponent: int) -> None:
+    root = tables("gather_elements/1x9x4/1x5x4/1/8x8")
+    root["tensors"][root["ops"][0]["inputs"][1]]["exponents"] = [exponent]
+    assert status(flat.pack(root)) == OP
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_ranks_of_gather_elements(end: int) -> None:
+    """Indices of another rank."""
+    root = tables("gather_elements/1x50/1x20/1/8x8")
+    changed = root["tensors"][root["ops"][0]["inputs"][end]]
+    changed["shape"] = [*changed["shape"], 1]
     assert status(flat.pack(root)) == OP
 
 

@@ -81,7 +81,12 @@ def _quotient(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     y = np.zeros(a.shape, object)
     for at in np.ndindex(*a.shape):
         num, den = real(a[at], qa.exponent), real(b[at], qb.exponent)
-        far = 2**40 * ((num > 0) - (num < 0))
+        sign = (num > 0) - (num < 0)
+        if node.params.down:
+            whole = math.floor(num / den) if den else 2**31 * sign - (sign > 0)
+            y[at] = saturated(rounded(whole / Fraction(2) ** qy.exponent), qy)
+            continue
+        far = 2**40 * sign
         y[at] = saturated(rounded(num / den / Fraction(2) ** qy.exponent) if den else far, qy)
     return y
 
@@ -110,6 +115,18 @@ def cum_sum(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
             before, total = total, total + int(x[place])
             exact = real(before if p.exclusive else total, qx.exponent - qy.exponent)
             y[place] = saturated(rounded(exact), qy)
+    return y
+
+
+def gather_elements(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    x, index = arrays
+    axis, n = node.params.axis, x.shape[node.params.axis]
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        i = int(index[tuple(min(place, size - 1) for place, size in zip(at, index.shape, strict=True))])
+        place = list(at)
+        place[axis] = range(n)[i] if -n <= i < n else (n - 1 if i > 0 else 0)
+        y[at] = int(x[tuple(place)])
     return y
 
 
@@ -360,5 +377,6 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "arg_max": arg_max,
     "cum_sum": cum_sum,
     "grid_sample": grid_sample,
+    "gather_elements": gather_elements,
     "lrn": lrn,
 }

@@ -157,8 +157,8 @@ void nmp_batch_matmul_decode(const uint8_t *table, union nmp_params *params) {
 }
 
 void nmp_divide_decode(const uint8_t *table, union nmp_params *params) {
-  (void)table;
-  (void)params;
+  nmp_divide_params *p = &params->divide;
+  p->down = fb_bool(table, 0, 0);
 }
 
 void nmp_greater_decode(const uint8_t *table, union nmp_params *params) {
@@ -199,4 +199,9 @@ void nmp_grid_sample_decode(const uint8_t *table, union nmp_params *params) {
   p->nearest = fb_bool(table, 0, 0);
   p->padding = fb_i32(table, 1, 0);
   p->align_corners = fb_bool(table, 2, 0);
+}
+
+void nmp_gather_elements_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_gather_elements_params *p = &params->gather_elements;
+  p->axis = fb_i32(table, 0, 0);
 }

@@ -34,7 +34,8 @@
   X(arg_max, ARG_MAX) \
   X(lrn, LRN) \
   X(cum_sum, CUM_SUM) \
-  X(grid_sample, GRID_SAMPLE)
+  X(grid_sample, GRID_SAMPLE) \
+  X(gather_elements, GATHER_ELEMENTS)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -66,7 +67,8 @@ enum nmp_op_kind {
   NMP_OP_LRN = 27,
   NMP_OP_CUM_SUM = 28,
   NMP_OP_GRID_SAMPLE = 29,
-  NMP_OP_KINDS = 30
+  NMP_OP_GATHER_ELEMENTS = 30,
+  NMP_OP_KINDS = 31
 };
 
 typedef struct nmp_conv2d_params {
@@ -213,7 +215,7 @@ typedef struct nmp_batch_matmul_params {
 } nmp_batch_matmul_params;
 
 typedef struct nmp_divide_params {
-  char none;
+  int32_t down;
 } nmp_divide_params;
 
 typedef struct nmp_greater_params {
@@ -250,6 +252,10 @@ typedef struct nmp_grid_sample_params {
   int32_t align_corners;
 } nmp_grid_sample_params;
 
+typedef struct nmp_gather_elements_params {
+  int32_t axis;
+} nmp_gather_elements_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -280,6 +286,7 @@ union nmp_params {
   nmp_lrn_params lrn;
   nmp_cum_sum_params cum_sum;
   nmp_grid_sample_params grid_sample;
+  nmp_gather_elements_params gather_elements;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -313,5 +320,6 @@ nmp_decode_fn nmp_arg_max_decode;
 nmp_decode_fn nmp_lrn_decode;
 nmp_decode_fn nmp_cum_sum_decode;
 nmp_decode_fn nmp_grid_sample_decode;
+nmp_decode_fn nmp_gather_elements_decode;
 
 #endif

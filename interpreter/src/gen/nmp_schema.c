@@ -58,6 +58,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 4}, /* Normalize.axes */
     {FB_KIND_SCALAR, 4}, /* Normalize.epsilon */
     {FB_KIND_SCALAR, 4}, /* Normalize.epsilon_shift */
+    {FB_KIND_SCALAR, 1}, /* Divide.down */
     {FB_KIND_SCALAR, 4}, /* ArgMax.axis */
     {FB_KIND_SCALAR, 1}, /* ArgMax.smallest */
     {FB_KIND_SCALAR, 1}, /* ArgMax.last */
@@ -72,6 +73,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 1}, /* GridSample.nearest */
     {FB_KIND_SCALAR, 4}, /* GridSample.padding */
     {FB_KIND_SCALAR, 1}, /* GridSample.align_corners */
+    {FB_KIND_SCALAR, 4}, /* GatherElements.axis */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -87,7 +89,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 29}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 30}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -150,21 +152,22 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     53, /* Normalize */
     56, /* BatchMatmul */
     56, /* Divide */
-    56, /* Greater */
-    56, /* Equal */
-    56, /* ArgMax */
-    60, /* Lrn */
-    64, /* CumSum */
-    67, /* GridSample */
-    70, /* Tensor */
-    83, /* Op */
-    90, /* Preprocess */
-    98, /* Port */
-    105, /* Bytes */
-    106, /* TestVector */
-    108, /* Entry */
-    110, /* Model */
-    122, /* the end */
+    57, /* Greater */
+    57, /* Equal */
+    57, /* ArgMax */
+    61, /* Lrn */
+    65, /* CumSum */
+    68, /* GridSample */
+    71, /* GatherElements */
+    72, /* Tensor */
+    85, /* Op */
+    92, /* Preprocess */
+    100, /* Port */
+    107, /* Bytes */
+    108, /* TestVector */
+    110, /* Entry */
+    112, /* Model */
+    124, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -41,6 +41,7 @@ typedef struct nmp_binary {
   int a_shift, b_shift; /* 0..30, at least one is 0; mul: unused */
   int shift;
   int32_t lo, hi;
+  int down; /* of a quotient alone: it is rounded down */
 } nmp_binary;
 #define NMP_ADD(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
 

@@ -1,19 +1,29 @@
-/* y = sat(floor(a * 2^d / b + 1/2)), d = e_a - e_b - e_y; where b is 0 an end of the range by the sign of a, or 0. */
+/* y = sat(floor(a * 2^d / b + 1/2)), d = e_a - e_b - e_y; where b is 0 an end of the range by the sign of a, or 0. Or,
+ * rounded down, y = sat(rsh(floor(a * 2^d / b), e_y)), d = e_a - e_b.
+ */
 #include "ops/common/aligned.h"
 
 #define SPREAD 30 /* of |d| */
 
-static int64_t quotient(int64_t num, int64_t den) {
+static int64_t quotient(int64_t num, int64_t den, int down) {
   if (den == 0) {
     return num > 0 ? INT32_MAX : num < 0 ? INT32_MIN : 0;
   }
-  return den > 0 ? nmp_div(num, den) : nmp_div(-num, -den);
+  if (den < 0) {
+    num = -num;
+    den = -den;
+  }
+  return down ? nmp_quotient(num, den) : nmp_div(num, den);
 }
 
-NMP_ALIGNED_ROWS(quotient(p, q))
+NMP_ALIGNED_ROWS(quotient(p, q, how->down))
+
+static int is_down(const nmp_op *op) {
+  return op->params.divide.down != 0;
+}
 
 static int lead(const nmp_op *op) {
-  return op->in[0].exponent - op->in[1].exponent - op->out[0].exponent;
+  return op->in[0].exponent - op->in[1].exponent - (is_down(op) ? 0 : op->out[0].exponent);
 }
 
 static nmp_rule divide_check(const nmp_op *op) {
@@ -21,13 +31,15 @@ static nmp_rule divide_check(const nmp_op *op) {
   const int d = lead(op);
   NMP_REQUIRE(d <= SPREAD, "difference of exponents", d, SPREAD);
   NMP_REQUIRE(d >= -SPREAD, "difference of exponents", d, -SPREAD);
-  return NMP_FINE;
+  return is_down(op) ? nmp_check_shift(op->out[0].exponent) : NMP_FINE;
 }
 
 static void divide_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int d = lead(op);
   nmp_binary how = {.a_shift = d > 0 ? d : 0, .b_shift = d < 0 ? -d : 0, .lo = y->lo, .hi = y->hi};
+  how.down = is_down(op);
+  how.shift = how.down ? y->exponent : 0;
   nmp_broadcast(op, NMP_ALIGNED(rows, op), &how);
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nmpconv.frontend.expand import (
     body,
     contrib,
+    decided,
     einsum,
     filters,
     functions,
@@ -37,6 +38,7 @@ ALWAYS: Mapping[str, body.Expansion] = {
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
 _FORMS = (
+    decided.FORMS,
     filters.FORMS,
     indices.FORMS,
     masks.FORMS,

@@ -17,8 +17,12 @@ ELEMENTS_MAX = 2**24  # of an index that is computed here
 
 def gather_nd(node: OnnxNode, body: Body) -> None:
     """The elements or blocks at these positions of the axes after the first batch_dims ones."""
-    x, index = node.input(0), _index(body, 1)
+    x = node.input(0)
     shape, batch = body.shape(x), node.integer("batch_dims", 0)
+    if not body.to.is_const(node.input(1)):
+        _by_positions(body, x, node.input(1), batch)
+        return
+    index = _index(body, 1)
     places = _places(node, shape)
     depth = batch + index.shape[-1]
     rows = index.reshape(-1, index.shape[-1])
@@ -32,9 +36,6 @@ def gather_elements(node: OnnxNode, body: Body) -> None:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on for other axes."""
     x, shape = node.input(0), body.shape(node.input(0))
     axis = node.axis(node.integer("axis", 0), len(shape))
-    if not body.to.is_const(node.input(1)):
-        _by_rows(body, x, node.input(1), axis)
-        return
     index = _index(body, 1)
     _take(body, x, _along(node, shape, index, axis), node.outputs[0])
 
@@ -152,33 +153,42 @@ def _is_computed(node: OnnxNode, to: Importer) -> bool:
     return not to.is_const(node.input(1))
 
 
+def _is_chosen(node: OnnxNode, to: Importer) -> bool:
+    return to.is_const(node.input(1))
+
+
 def gather(node: OnnxNode, body: Body) -> None:
-    """A row of zeros and a one for each index, times the table: exact."""
-    table, index = node.input(0), node.input(1)
-    shape, at = body.shape(table), body.shape(index)
-    axis = node.axis(node.integer("axis", 0), len(shape))
-    first = (axis, *(i for i in range(len(shape)) if i != axis))
-    rest = [shape[i] for i in first[1:]]
-    rows = body("Reshape", body("Transpose", table, perm=first), np.array([shape[axis], prod(rest)]))
-    hot = _hot(body, index, shape[axis], len(at), body.element(table))
-    found = body("Reshape", body("MatMul", hot, rows), np.array([*at, *rest]))
-    # The axes of the index go where the axis was.
-    perm = (*range(len(at), len(at) + axis), *range(len(at)), *range(len(at) + axis, len(at) + len(rest)))
-    body("Transpose", found, perm=perm, output=node.outputs[0])
-
-
-def _by_rows(body: Body, x: str, index: str, axis: int) -> None:
-    """For each index a row of zeros and a one, times the line of x that it counts along: exact."""
+    """The slices at these indices of an axis, whose place the axes of the index take."""
+    x, index = node.input(0), node.input(1)
     shape, at = body.shape(x), body.shape(index)
-    rank = len(shape)
-    longer = [i for i in range(rank) if i != axis and at[i] < shape[i]]
-    if longer:
-        x = body("Slice", x, np.zeros(len(longer), np.int64), np.array([at[i] for i in longer]), np.array(longer))
-    last = (*(i for i in range(rank) if i != axis), axis)
-    lines = body("Unsqueeze", body("Transpose", x, perm=last), np.array([rank]))
-    hot = _hot(body, body("Transpose", index, perm=last), shape[axis], rank, body.element(x))
-    found = body("Squeeze", body("MatMul", hot, lines), np.array([rank]))
-    body("Transpose", found, perm=np.argsort(last).tolist(), output=body.node.outputs[0])
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    blocks = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    _rows(body, body("Reshape", x, np.array(blocks)), index, (*shape[:axis], *at, *shape[axis + 1 :]))
+
+
+def _by_positions(body: Body, x: str, index: str, batch: int) -> None:
+    """The axes that positions are of become one; positions are counted from the start."""
+    shape, at = body.shape(x), body.shape(index)
+    sizes, rest = shape[batch : batch + at[-1]], shape[batch + at[-1] :]
+    if sizes[1:] and body.to.reach(body.to.value(index))[0] < 0:
+        raise Unsupported(f"positions '{index}' that may be negative", hint="positions from the start")
+    flat = ""
+    for i in range(len(sizes)):
+        column = body("Gather", index, np.array([i]), axis=len(at) - 1) if sizes[1:] else index
+        term = body("Mul", column, np.array(prod(sizes[i + 1 :]))) if sizes[i + 1 :] else column
+        flat = body("Add", flat, term) if flat else term
+    blocks = prod(shape[:batch]), prod(sizes), prod(rest)
+    _rows(body, body("Reshape", x, np.array(blocks)), flat, (*at[:-1], *rest))
+
+
+def _rows(body: Body, blocks: str, index: str, shape: tuple[int, ...]) -> None:
+    """Of blocks [B,N,R] those at the indices, either for each of the B as many, or for all the same; in this shape."""
+    groups, _, size = body.shape(blocks)
+    count = prod(shape) // (groups * size)
+    same = prod(body.shape(index)) == count
+    lines = body("Reshape", index, np.array([1 if same else groups, count, 1]))
+    spread = body("Expand", lines, np.array([groups, count, size]))
+    body("Reshape", body("GatherElements", blocks, spread, axis=1), np.array(shape), output=body.node.outputs[0])
 
 
 def quotient(node: OnnxNode, body: Body) -> None:
@@ -211,7 +221,6 @@ def _hot(body: Body, index: str, depth: int, axis: int, element: int) -> str:
 
 
 ALWAYS = {
-    "GatherElements": gather_elements,
     "GatherND": gather_nd,
     "OneHot": one_hot,
     "Scatter": scatter_elements,
@@ -219,7 +228,7 @@ ALWAYS = {
     "ScatterND": scatter_nd,
 }
 FORMS = {
-    "Div": ((_of_integers, quotient),),
     "Gather": ((_is_computed, gather),),
+    "GatherElements": ((_is_chosen, gather_elements),),
     "ReduceMean": ((_of_integers, quotient),),
 }

@@ -48,12 +48,15 @@ def _log(body: Body, base: str) -> str:
 
 
 def _is_quotient(node: OnnxNode, to: Importer) -> bool:
-    return not node.integer("fmod", 0) or _is_several(node, to)
+    return not node.integer("fmod", 0) or to.is_integer(node.input(0)) or _is_several(node, to)
 
 
 def modulo(node: OnnxNode, body: Body) -> None:
     """x - m * floor(x / m), which has the sign of m; with fmod that of x: of magnitudes, and then the sign."""
     x, m = node.input(0), node.input(1)
+    if body.to.is_integer(x):  # of numbers that are not negative, the two are one
+        body("Sub", x, body("Mul", body("Div", x, m), m), output=node.outputs[0])
+        return
     if not node.integer("fmod", 0):
         whole = body("Floor", body("Div", x, m))
         body("Sub", x, body("Mul", whole, m), output=node.outputs[0])

@@ -36,7 +36,7 @@ def _fuse(editor: Editor, node: Node) -> bool:  # case 1
 
 
 def _selects(node: Node) -> bool:
-    """Whether every element of the result is one of the only tensor that the op works on, or a padding value."""
+    """Whether every element of the result is one of the first input, or a padding value."""
     op = OPS[node.op]
     return op.grid == "same" and not op.joins
 
@@ -52,7 +52,7 @@ def _raise(editor: Editor, node: Node) -> bool:  # case 2
     chain: list[Node] = []
     producer = editor.producer(node.inputs[0])
     while producer is not None and _selects(producer) and editor.only_user(producer.outputs[0]) is not None:
-        if not all(_keeps(out.clamp, editor.data(name)) for name in producer.inputs[1:]):
+        if not all(_keeps(out.clamp, editor.data(name)) for name in OPS[producer.op].moved(producer.inputs)[1:]):
             return False
         chain.append(producer)
         producer = editor.producer(producer.inputs[0])

@@ -1,7 +1,8 @@
 """The exponent of every activation, from its calibrated statistics.
 
 1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
-   their own, and so has what only moves their data, unless it brings constants that lie beyond.
+   their own, and so has what only moves their data, unless it brings constants that lie beyond. Whole numbers that are
+   computed from indices have room for all that they can be, and so have elements of a constant at computed places.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
    they are measured after the tables, each on what it reads.
@@ -31,6 +32,7 @@ from nmpconv.errors import InputError
 from nmpconv.fixed import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.choices import NOTHING, Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import pad_of
@@ -60,6 +62,7 @@ def run(
     padded = _padded(graph, stats)
     moved = {out for node in graph.nodes if _moves(node) for out in node.outputs}
     values: list[Value] = []
+    numbers, chosen = whole(graph), _chosen(graph)
     for group in grid_groups(graph):
         width, origin = bits[group[0]], graph[group[0]].origin
         merged = TensorStats()
@@ -74,6 +77,8 @@ def run(
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
             ends = [_span(graph[n], stats[n], width) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
+            ends += [numbers[name] for name in group if name in numbers]
+            ends += [chosen[name] for name in group if name in chosen]
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
             tables = [
                 Table(function, less(stats[n], origin), _span(graph[n], stats[n], width))
@@ -148,7 +153,7 @@ def tables_after(graph: Graph) -> dict[str, tuple[Function, ...]]:
     """
     found = {name: dict.fromkeys(functions) for name, functions in _tables(graph).items()}
     for node in reversed(graph.nodes):
-        for name in node.inputs if _moves(node) else ():
+        for name in OPS[node.op].moved(node.inputs) if _moves(node) else ():
             if name in found:
                 found[name] |= found.get(node.outputs[0], {})
     return {name: tuple(functions) for name, functions in found.items() if functions}
@@ -159,7 +164,10 @@ def _tables(graph: Graph) -> dict[str, list[Function]]:
     consumers = graph.consumers()
     found: dict[str, list[Function]] = {}
     for group in grid_groups(graph):
-        users = {name: [user for user in consumers[name] if not _moves(user)] for name in group}
+        users = {
+            name: [user for user in consumers[name] if not _moves(user) or name not in OPS[user.op].moved(user.inputs)]
+            for name in group
+        }
         every = [user for one in users.values() for user in one]
         if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
             found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
@@ -206,6 +214,16 @@ def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> T
     once = TensorStats.of(data)
     h, times = once.histogram, max(1, round(stats.histogram.total * border / x.size))
     return replace(once, histogram=Histogram(h.exponent, h.zeros * times, h.counts * times))
+
+
+def _chosen(graph: Graph) -> dict[str, Range]:
+    """What elements of a constant at computed places lie between."""
+    found = {}
+    for node in graph.nodes:
+        data = graph[node.inputs[0]].data
+        if _moves(node) and OPS[node.op].places is not None and data is not None:
+            found[node.outputs[0]] = float(data.min()), float(data.max())
+    return found
 
 
 def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:

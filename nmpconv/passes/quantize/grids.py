@@ -32,7 +32,7 @@ def grid_groups(graph: Graph, *, concats: bool = True) -> list[list[str]]:
         if OPS[node.op].grid != "same" or (joins_grids(node) and not concats):
             continue
         out = find(node.outputs[0])
-        for name in (*node.inputs, *node.outputs[1:]):
+        for name in (*OPS[node.op].moved(node.inputs), *node.outputs[1:]):
             if graph[name].is_const:
                 continue
             root = find(name)

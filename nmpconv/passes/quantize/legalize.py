@@ -83,7 +83,7 @@ def _one_grid(graph: Graph) -> Graph:
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
             names = list(node.inputs)
-            for i, name in enumerate(names):
+            for i, name in OPS[node.op].moved([*enumerate(names)]):
                 goal = graph[node.outputs[0]].quant
                 value = graph[name]
                 if value.is_const or goal is None or _same(value.quant, goal):

@@ -197,7 +197,7 @@ class _Sums:
         """Below which numbers of this operand do not matter, where that is so of the result below the end."""
         if node.op == "add":
             return end - self._most(node.inputs[1 - index])
-        return end if OPS[node.op].grid == "same" else -math.inf
+        return end if OPS[node.op].grid == "same" and index != OPS[node.op].places else -math.inf
 
     def _most(self, name: str) -> float:
         data, stats = self._graph[name].data, self._stats.get(name)

@@ -6,6 +6,7 @@ common. Concats are taken from the smallest to the largest.
 1. With 16 bits, an input is requantized on whose grid, as it is by then, something lies that would lose MARGIN bits.
 2. Not where nothing but what moves data reads it: nobody would see its own grid.
 3. Not with 8 bits: a requantize costs time, and a result that is better than 8 bits hold helps little.
+4. With any bits, an input that is an index by which something is read, unless all that is joined are whole numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.requantize import requantize
+from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.grids import grid_groups, joins_grids
 
 MARGIN = 4  # bits, 24 of the 90 dB of a 16-bit grid
@@ -27,7 +29,7 @@ def run(
     graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
     """The float graph with the requantizes, and the statistics and widths with those of their results."""
-    if 16 not in bits.values() or not any(map(joins_grids, graph.nodes)):
+    if not any(map(joins_grids, graph.nodes)) or (16 not in bits.values() and not _indices(graph)):
         return graph, stats, bits
     cut = _cuts(graph, stats, bits)
     nodes: list[Node] = []
@@ -56,11 +58,15 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
     own = {name: max(tops[member] for member in group) for name, group in groups.items()}
     read = _read(graph)
     found: set[tuple[str, str]] = set()
+    indices, numbers = _indices(graph), whole(graph)
     concats = [(_parts(graph, node), node) for node in graph.nodes if joins_grids(node)]
     for parts, node in sorted(concats, key=lambda row: max(own[name] for name in row[0])):
         needed = {name: max(own[member] for member in groups[name]) for name in parts}
         top, out = max(needed.values()), parts[0]
         for name in parts[1:]:
+            if indices & groups[name] and not all(part in numbers for part in parts):
+                found.add((node.name, name))  # case 4
+                continue
             if groups[name] is groups[out] or tied[name] != tied[out]:
                 continue
             finest = min((own[member] for member in read & groups[name]), default=top)
@@ -72,6 +78,12 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
     return found
 
 
+def _indices(graph: Graph) -> set[str]:
+    """Whole numbers by which an op chooses among the elements of another tensor."""
+    found = ((OPS[node.op], node) for node in graph.nodes)
+    return {node.inputs[op.places] for op, node in found if op.grid == "same" and op.places is not None}
+
+
 def _parts(graph: Graph, node: Node) -> list[str]:
     """The result of a Concat, and the tensors that it joins."""
     return [node.outputs[0], *dict.fromkeys(name for name in node.inputs if not graph[name].is_const)]
@@ -79,4 +91,5 @@ def _parts(graph: Graph, node: Node) -> list[str]:
 
 def _read(graph: Graph) -> set[str]:
     """The tensors that something is computed from, not only moved, and the results."""
-    return {*graph.outputs, *(name for node in graph.nodes if OPS[node.op].grid != "same" for name in node.inputs)}
+    moved = {node.name: OPS[node.op].moved(node.inputs) if OPS[node.op].grid == "same" else [] for node in graph.nodes}
+    return {*graph.outputs, *(name for node in graph.nodes for name in node.inputs if name not in moved[node.name])}

@@ -1,6 +1,7 @@
 """How many bits each activation and each weight gets.
 
-Indices that 8 bits do not hold have 16. At 8 bits, 16 are used where they cost next to nothing (unless strict):
+Indices, and whole numbers computed from them, have 16 where 8 bits do not hold them. At 8 bits, 16 are used where they
+cost next to nothing (unless strict):
 
 1. a graph input that is not an image, and what only moves its data;
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
@@ -19,8 +20,10 @@ import math
 from collections.abc import Mapping
 
 from nmpconv.errors import InputError
+from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.grids import grid_groups
 
@@ -81,8 +84,8 @@ def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[
 
 
 def _indices(graph: Graph) -> set[str]:
-    """What is on one grid with indices that 8 bits do not hold."""
-    far = {n.outputs[0] for n in graph.nodes if OPS[n.op].fewest_bits(n.params, graph.ins(n)) > 8}
+    """What is on one grid with whole numbers that 8 bits do not hold."""
+    far = {name for name, (low, high) in whole(graph).items() if low < INT_MIN[8] or high > INT_MAX[8]}
     return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
 
 
