@@ -64,6 +64,7 @@ def test_interrupted_while_it_starts(folder: Path, seconds: float) -> None:
     time.sleep(seconds)
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT, 0), told
+    before_runpy = "Could not import runpy module" in told  # the interpreter itself then ends with 1
+    assert process.returncode in (130, -signal.SIGINT, 0) or before_runpy, told
     assert "Traceback" not in told or "nmpconv/" not in told, told
     assert "bug of nmpconv" not in told
