@@ -228,7 +228,10 @@ TILES_4(BLOCK, bytes, 1)
 TILES_2(BLOCK, bytes, 2)
 
 static const nmp_gemm_blocks bytes_blocks = {
-    .most = {PAIRS, 2}, .functions = {{TILES_4(BLOCK_NAME, bytes, 1)}, {TILES_2(BLOCK_NAME, bytes, 2)}}, .runs = 2};
+    .most = {PAIRS, 2},
+    .functions = {{TILES_4(BLOCK_NAME, bytes, 1)}, {TILES_2(BLOCK_NAME, bytes, 2)}},
+    .runs = 2,
+    .panels = 1};
 
 static const nmp_gemm_product int8_product = {
     .element = 1,

@@ -230,12 +230,35 @@ static NMP_INLINE void wide(nmp_gemm_tile *t, const int pixels, const int vector
   }
 }
 
-static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int together,
+/* A mode of blocks is how many k-groups of bytes fit together, or 0 for words. Of words with sums in 64 bits it is less
+ * than 0, and how many fit together.
+ */
+static NMP_INLINE int is_scaled(const int mode) {
+  return mode < 0;
+}
+
+/* sat(rsh(sum, shift) + bias), [pixel][4 channels] */
+static NMP_INLINE void scale_long(int32x4_t *to, const sum *acc, const nmp_gemm_panel *panel, const int pixels,
+                                  const int vectors) {
+  NMP_UNROLL for (int v = 0; v < vectors; v++) {
+    const scales how = scales_of(vld1q_s32(panel->shift + v * LANES), vld1q_s32(panel->bias + v * LANES));
+    NMP_UNROLL for (int r = 0; r < pixels; r++) {
+      const sum *low = acc + v * LANES * pixels + 2 * r, *high = low + 2 * pixels;
+      to[r * vectors + v] = scale_4(add_long_lanes(low), add_long_lanes(high), &how);
+    }
+  }
+}
+
+static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, const nmp_gemm_block *b, const int mode,
                                   const int pixels, const int vectors) {
-  const int channels = vectors * LANES;
+  const int channels = vectors * LANES, type = mode < 0 ? LONG : mode > 0 ? BYTES : WORDS;
+  const int together = mode < 0 ? -mode : mode > 0 ? mode : 2;
   sum acc[RUN * LANES];
-  add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, together ? BYTES : WORDS,
-               together ? together : 2, pixels, channels);
+  add_segments(acc, x, b->panel, b->segments, b->segment_count, b->k_groups, type, together, pixels, channels);
+  if (is_scaled(mode)) {
+    scale_long(sums, acc, b->panel, pixels, vectors);
+    return;
+  }
   NMP_UNROLL for (int i = 0; i < pixels * channels; i += 4) {
     const int r = i / channels, c = i % channels;
     const sum *low = acc + c * pixels + 2 * r;
@@ -245,12 +268,19 @@ static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, cons
 
 #include "arch/aarch64/gemm_blocks.inc"
 
-/* A mode of blocks is how many k-groups of bytes fit together, or 0 for words. */
 static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
   if (b->panel->lowest) {
     gemm_block(b, 1, pixels, vectors);
   } else {
     gemm_block(b, 4, pixels, vectors);
+  }
+}
+
+static NMP_INLINE void exact_block(const nmp_gemm_block *b, const int pixels, const int vectors) {
+  if (b->panel->lowest) {
+    gemm_block(b, -1, pixels, vectors);
+  } else {
+    gemm_block(b, -4, pixels, vectors);
   }
 }
 
@@ -261,6 +291,7 @@ static NMP_INLINE void narrow_block(const nmp_gemm_block *b, const int pixels, c
 TILES(TILES_2, bytes)
 BLOCKS(bytes, 4, 2)
 BLOCKS(narrow, 4, 2)
+BLOCKS(exact, 4, 2)
 TILES(TILES_2, narrow)
 TILES(TILES_2, wide)
 
@@ -273,6 +304,7 @@ TILES(TILES_2, wide)
    .tiles = {{.pixels = PIXELS, .functions = wide_tiles, .epilogue = epilogue_int64}, \
              {.pixels = PIXELS, .functions = narrow_tiles, .epilogue = epilogue}},    \
    .blocks = &narrow_blocks,                                                          \
+   .exact = &exact_blocks,                                                            \
    .patches = 1,                                                                      \
    .pairs = 1,                                                                        \
    .extremes = 1}

@@ -101,6 +101,11 @@ static NMP_INLINE void block_sums(int32x4_t *sums, const uint8_t *const *x, cons
   add_segments(sums, x, b->panel, b->segments, b->segment_count, b->k_groups, pixels, vectors * LANES / 4);
 }
 
+static NMP_INLINE int is_scaled(const int mode) {
+  (void)mode;
+  return 0;
+}
+
 #include "arch/aarch64/gemm_blocks.inc"
 
 static NMP_INLINE void bytes_block(const nmp_gemm_block *b, const int pixels, const int vectors) {

@@ -162,6 +162,11 @@ static NMP_INLINE void block_sums(int32x4_t *to, const uint8_t *const *x, const 
   }
 }
 
+static NMP_INLINE int is_scaled(const int mode) {
+  (void)mode;
+  return 0;
+}
+
 #include "arch/aarch64/gemm_blocks.inc"
 
 static NMP_INLINE void split_block(const nmp_gemm_block *b, const int pixels, const int vectors) {

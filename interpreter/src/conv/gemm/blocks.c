@@ -5,6 +5,10 @@
 
 #define STRETCH_BYTES 16384u /* of x and y, that stay in the cache from panel to panel */
 
+static const nmp_gemm_blocks *blocks_of(const nmp_padded *padded) {
+  return padded->s->exact ? padded->p->exact : padded->p->blocks;
+}
+
 /* How the output pixels of some lines are cut into blocks. The windows of two pixels beside each other, and of two
  * below each other, are so many bytes apart in the padded rows.
  */
@@ -17,7 +21,7 @@ typedef struct block_grid {
 
 static block_grid block_grid_of(const nmp_padded *padded, size_t lines) {
   const nmp_conv *c = padded->c;
-  const nmp_gemm_blocks *blocks = padded->p->blocks;
+  const nmp_gemm_blocks *blocks = blocks_of(padded);
   block_grid g = {.lines = lines,
                   .width = (size_t)padded->s->h.out,
                   .across = nmp_padded_across(padded),
@@ -61,12 +65,27 @@ static uint8_t *block_y(const block_call *m, block_place p) {
   return m->y + (((p.line * m->grid.width + p.pixel) * m->padded->c->pitch) << m->padded->c->y_wide);
 }
 
+/* A panel, or as many as the blocks take at once, by blocks of runs of `per` pixels. Returns the panel behind. */
+static size_t block_panel(const block_call *m, nmp_gemm_block *block, const uint8_t *const *x, uint8_t *const *y,
+                          size_t per, size_t k) {
+  const nmp_conv *c = m->padded->c;
+  const nmp_gemm_blocks *blocks = blocks_of(m->padded);
+  const size_t lanes = m->padded->p->lanes, channel = k * 2 * lanes, left = c->out / c->groups - channel;
+  block->panel = (const nmp_gemm_panel *)(const void *)(m->panels + k * m->padded->s->panel_bytes);
+  block->panels = blocks->panels && left >= 2 * lanes ? nmp_min(m->last - k, left / (2 * lanes)) : 1;
+  block->channels = nmp_min(left, 2 * lanes);
+  block->next = (uintptr_t)(block->panel + 1) + m->ahead;
+  for (size_t i = 0; i < 2; i++) {
+    block->x[i] = x[i];
+    block->y[i] = y[i] + (channel << c->y_wide);
+  }
+  blocks->functions[left > lanes][per - 1](block);
+  return k + block->panels;
+}
+
 /* `count` blocks, whose runs of `per` pixels are at two places in the first; some blocks by all panels at a time. */
 static void block_stretch(block_call *m, nmp_gemm_block *block, block_place run0, block_place run1, size_t per,
                           size_t count) {
-  const nmp_conv *c = m->padded->c;
-  const nmp_gemm_blocks *blocks = m->padded->p->blocks;
-  const size_t channels = c->out / c->groups, lanes = m->padded->p->lanes;
   const size_t bytes = 2 * per * (block->x_step + block->y_step);
   size_t most = count;
   const uint8_t *x[2] = {block_x(m, run0), block_x(m, run1)};
@@ -76,16 +95,8 @@ static void block_stretch(block_call *m, nmp_gemm_block *block, block_place run0
   }
   for (size_t n; count > 0; count -= n) {
     n = block->count = nmp_min(count, most);
-    for (size_t k = m->first; k < m->last; k++) {
-      const size_t channel = k * 2 * lanes, left = channels - channel;
-      block->panel = (const nmp_gemm_panel *)(const void *)(m->panels + k * m->padded->s->panel_bytes);
-      block->channels = nmp_min(left, 2 * lanes);
-      block->next = (uintptr_t)(block->panel + 1) + m->ahead;
-      for (size_t i = 0; i < 2; i++) {
-        block->x[i] = x[i];
-        block->y[i] = y[i] + (channel << c->y_wide);
-      }
-      blocks->functions[left > lanes][per - 1](block);
+    for (size_t k = m->first; k < m->last;) {
+      k = block_panel(m, block, x, y, per, k);
     }
     for (size_t i = 0; i < 2; i++) {
       x[i] += n * block->x_hop;
@@ -143,6 +154,7 @@ void nmp_gemm_run_blocks(const nmp_padded *padded, size_t first, size_t last, si
   nmp_gemm_block block = {.x_step = m.grid.across,
                           .y_step = (size_t)c->pitch << c->y_wide,
                           .plane = padded->plane,
+                          .panel_hop = s->panel_bytes,
                           .segments = (const uint32_t *)(const void *)(packed + nmp_gemm_segments_at()),
                           .segment_count = s->segments,
                           .k_groups = s->k_groups,

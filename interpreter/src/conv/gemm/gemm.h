@@ -73,6 +73,7 @@ typedef struct nmp_gemm_block {
   size_t x_step, y_step;    /* bytes to the next pixel */
   size_t count;             /* blocks */
   size_t x_hop, y_hop;      /* bytes to the next block */
+  size_t panels, panel_hop; /* all of that by some panels, one after the other; bytes to the next panel */
   size_t plane;             /* bytes to the plane of low parts */
   const uint32_t *segments; /* distances in bytes from x */
   size_t segment_count, k_groups;
@@ -90,6 +91,7 @@ typedef struct nmp_gemm_blocks {
   size_t most[2];                                  /* pixels of a run, by vectors - 1 */
   nmp_gemm_block_fn *functions[2][NMP_RUN_PIXELS]; /* [vectors - 1][pixels of a run - 1] */
   size_t runs;                                     /* of a block: 2, or only the first */
+  int panels;                                      /* they know panels of a block; or one at a time */
 } nmp_gemm_blocks;
 
 #define NMP_STRIP 4 /* vectors of channels */
@@ -136,12 +138,13 @@ typedef struct nmp_gemm_product {
   void (*load)(void *to, const void *x, size_t n, size_t plane); /* n elements of the padded rows */
   nmp_gemm_tiles tiles[2];                                       /* [fits_int32] */
   const nmp_gemm_blocks *blocks;                                 /* instead, when all panels fit; NULL: none */
-  nmp_gemm_lines_fn *lines;                                      /* instead of both; NULL: none */
-  nmp_gemv_fn *gemv;                                             /* instead, for one pixel; NULL: none */
-  int gemv_as_is;                                                /* that reads x as it is */
-  int extremes; /* its tiles ask for lowest, highest and apart of a panel */
-  int patches;  /* windows with short rows are copied */
-  int pairs;    /* two k-groups of a channel lie together */
+  const nmp_gemm_blocks *exact; /* likewise by sums of 64 bits, when some do not fit but all vectors are whole */
+  nmp_gemm_lines_fn *lines;     /* instead of both; NULL: none */
+  nmp_gemv_fn *gemv;            /* instead, for one pixel; NULL: none */
+  int gemv_as_is;               /* that reads x as it is */
+  int extremes;                 /* its tiles ask for lowest, highest and apart of a panel */
+  int patches;                  /* windows with short rows are copied */
+  int pairs;                    /* two k-groups of a channel lie together */
 } nmp_gemm_product;
 
 size_t nmp_gemm_packed(const nmp_conv *c, const nmp_gemm_product *p);

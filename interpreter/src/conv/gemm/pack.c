@@ -204,6 +204,7 @@ void nmp_gemm_pack(const nmp_conv *c, const nmp_gemm_product *p, void *to) {
       s.fits_int32 = s.fits_int32 && at->fits_int32;
     }
   }
+  s.exact = p->exact != NULL && !s.fits_int32 && channels % p->lanes == 0;
   memcpy(to, &s, sizeof(s));
 }
 #endif

@@ -13,7 +13,7 @@ static void run_lines(nmp_padded *padded, size_t first, size_t last, size_t line
     nmp_padded_load(padded, image, line - image * lines, n);
     if (padded->p->lines) {
       padded->p->lines(padded, first, last, n, y);
-    } else if (s->fits_int32) {
+    } else if (s->fits_int32 || s->exact) {
       nmp_gemm_run_blocks(padded, first, last, n, y);
     } else {
       nmp_gemm_run_tiles(padded, first, last, n, y);

@@ -1,6 +1,6 @@
 /* The loops over padded rows, panels and tiles. run.c divides the work; a product that has blocks and whose panels all
- * have a fits_int32 proof goes by blocks.c, others by tiles.c, unless the product has lines of its own; one output
- * pixel goes by gemv.c.
+ * have a fits_int32 proof goes by blocks.c, also one that has exact blocks; others by tiles.c, unless the product has
+ * lines of its own; one output pixel goes by gemv.c.
  */
 #ifndef NMP_CONV_GEMM_RUN_H
 #define NMP_CONV_GEMM_RUN_H

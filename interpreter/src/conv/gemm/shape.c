@@ -40,11 +40,12 @@ static int32_t shape_hop(const nmp_axis *axis, size_t bytes) {
   return axis->kernel == 1 && bytes >= 128 ? axis->stride : 1;
 }
 
-/* Windows are copied where that saves k-groups. */
+/* Windows are copied where that saves k-groups, or brings some together that would be alone. */
 static void shape_patches(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s) {
   const size_t k_groups = (c->k * p->element + p->k_group - 1) / p->k_group;
+  const int alone = s->k_groups == 1 && s->segments > 1;
   if (p->patches && c->groups == 1 && s->h.dilation == 1 && s->per_segment * p->element <= NMP_PATCH_ROW &&
-      k_groups < s->segments * s->k_groups) {
+      (alone || k_groups < s->segments * s->k_groups)) {
     s->segments = 1;
     s->per_segment = c->k;
     s->k_groups = k_groups;

@@ -30,6 +30,7 @@ typedef struct nmp_gemm_shape {
   size_t lines, plane;                     /* of the padded rows that are there at a time; bytes */
   int whole;                               /* rows of x are padded rows as they are */
   int fits_int32;                          /* all panels do, and the product has blocks; known once packed */
+  int exact;                               /* they do not, and the product has blocks for that; likewise */
   int gemv;                                /* it is one pixel, and fits_int32, too: panels are strips */
 } nmp_gemm_shape;
 
