@@ -18,11 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv.errors import InputError, NmpError, OutputError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -98,6 +93,10 @@ def read_lines(path: Path | str, what: str) -> list[str]:
 
 def toml_of(text: str, what: str, where: str) -> dict[str, Any]:
     """The tables of a TOML text. what, where: for the message of the InputError."""
+    if sys.version_info >= (3, 11):  # not at the top: nmpconv-runtime brings no tomli
+        import tomllib
+    else:
+        import tomli as tomllib
     if len(text) > TOML_MAX:
         raise InputError(f"not a {what}: {len(text)} characters; at most {TOML_MAX} can be read", where=where)
     if wrong := [i for i, line in enumerate(text.splitlines(), 1) if line.count(".") > DOTS_MAX]:

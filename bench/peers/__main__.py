@@ -80,7 +80,7 @@ class Worker:
 
 def _environment(threads: int) -> dict[str, str]:
     """For this process's Python and another: both find the benchmark's modules; OpenMP has as many threads."""
-    path = [str(BENCH), str(BENCH.parent), os.environ.get("PYTHONPATH", "")]
+    path = [str(BENCH), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "OMP_NUM_THREADS": str(threads)}
 
 

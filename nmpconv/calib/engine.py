@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from nmpconv.calib.original import cut
+from nmpconv.calib.original import axes_from_the_front, cut
 from nmpconv.cores import cpu_count
 from nmpconv.errors import InputError
 from nmpconv.frontend.export import to_onnx
@@ -54,7 +54,7 @@ class Engine:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = ort.InferenceSession(
-                model.SerializeToString(),
+                axes_from_the_front(model).SerializeToString(),
                 options,
                 providers=["CPUExecutionProvider"],
                 # onnxruntime 1.31 merges Pad(0) into MaxPool although a pool's own padding never wins.

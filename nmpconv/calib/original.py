@@ -48,6 +48,25 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], shapes: Mapping[str, Seq
     _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
 
 
+def axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model, changed in place. onnxruntime 1.23 crashes where the axes of a Resize count from the end."""
+    counted = [
+        (axes, node.input[0])
+        for node in model.graph.node
+        for axes in node.attribute
+        if node.op_type == "Resize" and axes.name == "axes" and min(axes.ints, default=0) < 0
+    ]
+    if not counted:
+        return model
+    shaped = onnx.shape_inference.infer_shapes(model).graph
+    values = (*shaped.input, *shaped.value_info)
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in values if v.type.tensor_type.HasField("shape")}
+    for axes, name in counted:
+        if rank := ranks.get(name):
+            axes.ints[:] = [axis % rank for axis in axes.ints]
+    return model
+
+
 def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
     """The model, changed in place, that the float graph is to be compared with: all four cases.
 

@@ -112,7 +112,7 @@ def _run(arguments: Sequence[str] | None, json: bool) -> int:
 
 
 def _unread() -> int:
-    """Python would complain about the pipe once more at its end."""
+    """Python would complain about the stream once more at its end, with an exit code of its own."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
 
@@ -136,12 +136,12 @@ def _explain(error: Exception, json: bool) -> int:
     show.say(f"error: {known.where}: {known.message}" if known.where else f"error: {known.message}")
     if known.hint:
         show.say(f"hint: {known.hint}")
-    if json:
-        try:
+    try:
+        if json:
             show.as_json({"error": known.to_json()})
-            sys.stdout.flush()
-        except OSError:  # stderr has it
-            _unread()
+        sys.stdout.flush()
+    except OSError:  # stderr has it
+        _unread()
     return known.code
 
 

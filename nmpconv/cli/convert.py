@@ -12,6 +12,7 @@ from nmpconv.cli import options, show
 from nmpconv.cli.convert_flags import Calibration, Contents, Expert, Preprocessing, Quantization
 from nmpconv.cli.flags import grouped
 from nmpconv.cli.report import show_needs, show_report
+from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
     from nmpconv.targets import Needs
@@ -95,6 +96,9 @@ def command(
       nmpconv convert model.onnx --data images/ --dry-run --target cortex-m4
     """
     path = output or Path(f"{options.stem(model)}.nmp")
+    if output is None and path == model:
+        already = "nmpconv inspect shows it; an ONNX model of such a name needs -o"
+        raise UsageError("a .nmp file is converted already", where=str(model), hint=already)
     extra = (expert.save_profile, quantization.save_recipe, contents.report)
     for file in (None if dry_run else path, *extra):
         if file is not None:

@@ -140,10 +140,13 @@ def open_samples(
 
 def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
     if raw.shape not in (shape, shape[1:]):
+        turned = sorted(raw.shape) in (sorted(shape), sorted(shape[1:]))
         raise InputError(
             f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
             where=where,
-            hint="the batch may be left out; a stack of samples is [n, ...]",
+            hint="its dimensions are in another order"
+            if turned
+            else "the batch may be left out; a stack of samples is [n, ...]",
         )
     if raw.dtype.kind not in "biuf":
         raise InputError(f"an array of {raw.dtype}; real numbers are allowed", where=where)

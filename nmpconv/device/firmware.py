@@ -24,19 +24,20 @@ def build(board: str, output: Path | None = None) -> Path:
     boards = sorted(path.parent.name for path in sources.glob("boards/*/board.mk"))
     if board not in boards:
         raise UsageError(f"there is no board {board!r}; there are {', '.join(boards)}")
+    path = output or _home() / f"{board}.elf"
+    there = f"; {path} is there already, and sim:{board} takes it" if output is None and path.exists() else ""
     make = shutil.which("make")
     if make is None:
-        raise DeviceError("make is missing", where=where, hint="apt-get install make")
+        raise DeviceError("make is missing", where=where, hint=f"apt-get install make{there}")
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         command = [make, "-s", f"-j{os.cpu_count() or 1}", "-C", str(sources), f"BOARD={board}", f"OUT={folder}"]
         ran = subprocess.run(command, capture_output=True, text=True, env=inherited, check=False)
         if ran.returncode:
             if missing := STOPPED.search(ran.stderr):
-                raise DeviceError(missing[1], where=where, hint=f"apt-get install {missing[2]}")
+                raise DeviceError(missing[1], where=where, hint=f"apt-get install {missing[2]}{there}")
             raise DeviceError(f"it does not compile:\n{ran.stderr.strip()}", where=where)
         data = Path(folder, f"{board}.elf").read_bytes()
-    path = output or _home() / f"{board}.elf"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, data)
     path.chmod(0o755)

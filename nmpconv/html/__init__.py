@@ -26,7 +26,7 @@ def render(subjects: Sequence[Subject]) -> str:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["short"] = page.short
+    environment.filters |= {"short": page.short, "grouped": "{:,}".format}
     # The project's own style and script stand in the page as they are; both are free of "</".
     source = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "script.js")}
     return environment.get_template("page.html").render(

@@ -81,11 +81,15 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
         ("RAM of a run", ", ".join(f"{need.target} {scaled(need.arena)}B" for need in subject.ram)),
         ("command", subject.command),
     ]
-    rows += [(key, value) for key, value in sorted(model.metadata.items()) if key not in ("config", "calibration")]
+    metadata = {key: value for key, value in model.metadata.items() if key not in ("config", "calibration")}
+    rows += [(key.replace("_", " "), value) for key, value in sorted(metadata.items())]
     calibration = _json(model.metadata.get("calibration"))
     rows += [(f"calibration {key}", str(value)) for key, value in sorted(calibration.items())]
     if report is not None:
-        rows += [(f"SQNR of {name}", f"{number(db)} dB") for name, db in report.sqnr_by_head.items()]
+        heads = report.sqnr_by_head.items()
+        rows += [(f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads]
+        shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
+        rows.append(("most noise", "; ".join(shares) or report.noise.skipped))
         if report.bias_rule_cost_db is not None:
             rows.append(("bias rule", f"costs {report.bias_rule_cost_db:.2f} dB against biases on s_x*s_w"))
         if report.float_db is not None:
@@ -138,20 +142,21 @@ def _steepest(subject: Subject) -> list[str]:
     return [layer.name for layer in fallen[:STEEPEST]]
 
 
-def levers(subject: Subject) -> list[dict[str, str]]:
-    """What would help most, as it was measured."""
+def levers(subject: Subject) -> list[dict[str, Any]]:
+    """What would help most, the best first, as it was measured."""
     found = subject.report.levers if subject.report else ()
     return [
         {
             "name": one.name,
+            "helps": one.db > 0,
             "what": one.words,
             "db": f"{one.db:+.2f} dB",
             "agreement": "–" if one.agreement is None else f"{one.agreement:+.1f} %",
             "work": f"{100 * one.work:+.1f} %",
             "instructions": f"{100 * one.instructions:+.1f} %",
             "target": one.target or "",
-            "ram": f"{one.ram:+d} B",
-            "flash": f"{one.flash:+d} B",
+            "ram": f"{one.ram:+,d} B",
+            "flash": f"{one.flash:+,d} B",
         }
         for one in found
     ]
@@ -284,7 +289,7 @@ def _scratch(plan: Memory, model: Model) -> list[dict[str, Any]]:
             tall = max(one.scratch / size * MEMORY_HEIGHT, 0.8)
             y = MEMORY_HEIGHT - one.end / size * MEMORY_HEIGHT - tall
             box = {"x": round(i * step, 1), "y": round(y, 1), "w": round(max(step - 0.6, 0.6), 1), "h": round(tall, 1)}
-            rectangles.append({**box, "title": f"{one.scratch} bytes of scratch of {model.ops[i].name}"})
+            rectangles.append({**box, "title": f"{one.scratch:,} bytes of scratch of {model.ops[i].name}"})
     return rectangles
 
 

@@ -14,6 +14,7 @@ from onnx_text import build
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
 from nmpconv.calib.observers import observe
 from nmpconv.errors import InputError
+from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph
 
 W = np.random.default_rng(6).normal(size=(4, 3, 3, 2)).astype(np.float32)
@@ -114,3 +115,14 @@ def test_onnx_engine_refuses_unknown_tensors_and_damaged_files(tmp_path: Path) -
     model.graph.node[0].op_type = "Nonsense"
     with pytest.raises(InputError, match="onnxruntime refuses the model"):
         OnnxEngine(model, {"x": (1, 3)})
+
+
+def test_axes_of_a_resize_that_count_from_the_end(tmp_path: Path) -> None:
+    """onnxruntime 1.23, the newest for Python 3.10, ends in a segmentation fault."""
+    text = "(float[1,3,5,4] x) => (y) <int64[2] n = {9,7}> { t = Relu(x) y = Resize<axes=%s>(t, , , n) }"
+    feed = {"x": np.random.default_rng(3).normal(size=(1, 3, 5, 4)).astype(np.float32)}
+    model = build(text % "[-1,2]", 18, tmp_path / "m.onnx")
+    ours = load(tmp_path / "m.onnx")
+    wanted = ort.InferenceSession(build(text % "[3,2]", 18).SerializeToString()).run(["y"], feed)[0]
+    for engine in (OnnxEngine(model, {"x": (1, 3, 5, 4)}), FloatEngine(ours, ours.outputs)):
+        np.testing.assert_array_equal(engine.run(feed)["y"], wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import PIL
 import pytest
 from PIL import Image
 
@@ -37,7 +38,12 @@ def test_every_mode_becomes_what_the_model_needs(tmp_path: Path, mode: str, chan
         image, name = Image.fromarray(levels.astype(np.uint16 if mode == "I;16" else np.int32)), "x.tiff"
     else:
         image, name = Image.fromarray(RGB).convert(mode), "x.tiff" if mode in ("CMYK", "YCbCr") else "x.png"
-    got = images.load(written(tmp_path, image, name), (8, 10, channels), NONE)
+    path = written(tmp_path, image, name)
+    if mode == "YCbCr" and PIL.__version__ == "12.3.0":  # the newest for Python 3.10
+        with pytest.raises(OSError, match="truncated"):
+            Image.open(path).load()
+        pytest.skip("Pillow cannot read such a file that it wrote")
+    got = images.load(path, (8, 10, channels), NONE)
     assert got.shape == (8, 10, channels)
     assert got.dtype == np.uint8
     if mode.startswith("I"):

@@ -9,8 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import cli_files
+import onnx
 import pytest
 
+import nmpconv
 from nmpconv.cli import show
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Node
@@ -71,6 +73,43 @@ def test_inspect_on_narrow_terminals(terminal, flags: tuple[str, ...]) -> None:
         prose = [line for line in lines if line.startswith("Memory plan") or line.count(" ") < 2]
         assert max(len(line) for line in lines if line not in prose) <= columns
         assert not wide - numbers(lines)
+
+
+def with_long_names(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same with names of TFLite's converter inside."""
+    kept, names = {port.name for port in (*model.graph.input, *model.graph.output)}, {}
+    for i, node in enumerate(model.graph.node):
+        node.name = LONG.format(i, i, i) + "/node"
+        for field in (node.input, node.output):
+            field[:] = [
+                name if name in kept else names.setdefault(name, LONG.format(*[len(names)] * 3)) for name in field
+            ]
+    for one in model.graph.initializer:
+        one.name = names[one.name]
+    del model.graph.value_info[:]
+    return model
+
+
+def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bisected once, shown at each width."""
+    onnx.save(with_long_names(onnx.load("model.onnx")), "model.onnx")
+    assert cli("convert", "model.onnx", "--data", "images", "-o", "c.nmp", "--rounding", "nearest").code == 0
+    found = nmpconv.bisect(Path("model.onnx"), Path("c.nmp"), {"": Path("images")}, output=Path("found"))
+    assert found.levers
+    monkeypatch.setattr(nmpconv, "bisect", lambda *_, **__: found)
+    words = ("bisect", "model.onnx", "c.nmp", "--data", "images", "-o")
+    wide = numbers(terminal(250, *words, "at250"))
+    for columns in (40, 60, 80):
+        lines = terminal(columns, *words, f"at{columns}")
+        assert max(map(len, lines)) <= columns
+        assert not wide - numbers(lines)
+
+
+@pytest.mark.parametrize("command", ["bundle", "report"])
+def test_short_answers_on_narrow_terminals(terminal, command: str) -> None:
+    for columns in (40, 60, 80):
+        lines = terminal(columns, command, "model.nmp", "-o", f"at{columns}")
+        assert 0 < max(map(len, lines)) <= columns
 
 
 def numbers(lines: list[str]) -> Counter[str]:

@@ -13,6 +13,7 @@ import cli_files
 import onnx
 import pytest
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as most shells are
 PROGRAM = [sys.executable, "-m", "nmpconv"]
 CONVERT = "convert model.onnx --data images --rounding nearest --equalize none -o m.nmp"
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shell(folder: Path, command: str, streams: str) -> int:
     words = " ".join(f"'{word}'" for word in [*PROGRAM, *command.split()])
-    return subprocess.run(["sh", "-c", f"{words} {streams}"], cwd=folder, check=False).returncode
+    return subprocess.run(["sh", "-c", f"{words} {streams}"], cwd=folder, env=BUFFERED, check=False).returncode
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def shell(folder: Path, command: str, streams: str) -> int:
         ("inspect absent.nmp", "2>/dev/full", 3),
         ("ops --json", ">&-", 0),
         ("ops", ">/dev/full 2>/dev/null", 6),
+        ("--version", ">/dev/full 2>/dev/null", 6),
     ],
 )
 def test_closed_and_full_streams(folder: Path, command: str, streams: str, code: int) -> None:

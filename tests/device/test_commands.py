@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nmpconv.cli import main
-from nmpconv.device import client, link, simulator
+from nmpconv.device import client, firmware, link, simulator
 from nmpconv.device.client import Device
 from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
@@ -136,6 +136,11 @@ def test_a_missing_compiler_is_named(
     assert main(["device", "build", "mps2-an386", "-o", str(tmp_path / "x.elf")]) == ExitCode.DEVICE
     said = capsys.readouterr().err
     assert "arm-none-eabi-gcc is missing" in said and "apt-get install gcc-arm-none-eabi" in said
+    assert "is there already" not in said
+    monkeypatch.setattr(firmware, "_home", lambda: tmp_path)
+    (tmp_path / "mps2-an386.elf").touch()  # as it comes with a wheel
+    assert main(["device", "build", "mps2-an386"]) == ExitCode.DEVICE
+    assert "mps2-an386.elf is there already, and sim:mps2-an386 takes it" in capsys.readouterr().err
     (tmp_path / "make").unlink()
     assert main(["device", "build", "mps2-an386"]) == ExitCode.DEVICE
     assert "apt-get install make" in capsys.readouterr().err

@@ -9,6 +9,8 @@ search.addEventListener("input", () => {
   for (const element of document.querySelectorAll("[data-find]")) {
     const hit = text !== "" && element.dataset.find.toLowerCase().includes(text);
     element.classList.toggle("hit", hit);
+    const folded = element.closest("details");
+    if (hit && folded) folded.open = true;
     if (hit && element.localName === "g") {
       ops += 1;
       first = first || element;
@@ -46,3 +48,4 @@ for (const tools of document.querySelectorAll("[data-graph]")) {
     svg.dataset.colour = event.target.value;
   });
 }
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((folded) => { folded.open = true; }));
