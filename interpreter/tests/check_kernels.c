@@ -159,8 +159,13 @@ static void check_elementwise(size_t n, int fill) {
     const void *a = integers(A, n, wa, fill), *b = integers(B, n, wb, fill);
     for (size_t e = 0; e < (benchmark ? 1 : COUNT(exponents)); e++) {
       for (size_t steps = benchmark ? 3 : 1; steps < 4; steps++) {
-        const nmp_binary how = {steps & 1,       steps >> 1, exponents[e][0],    exponents[e][1],
-                                exponents[e][2], lo,         e % 2 ? hi : hi / 2};
+        const nmp_binary how = {.a_step = steps & 1,
+                                .b_step = steps >> 1,
+                                .a_shift = exponents[e][0],
+                                .b_shift = exponents[e][1],
+                                .shift = exponents[e][2],
+                                .lo = lo,
+                                .hi = e % 2 ? hi : hi / 2};
         EACH("add", w, n, n, n << wy, add[wa][wb][wy], a, b, n, &how);
         EACH("sub", w, n, n, n << wy, sub[wa][wb][wy], a, b, n, &how);
         EACH("mul", w, n, n, n << wy, mul[wa][wb][wy], a, b, n, &how);
