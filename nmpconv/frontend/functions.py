@@ -27,7 +27,7 @@ def check(model: onnx.ModelProto, where: str) -> None:
         counts[key] = _count(functions[key].node, counts)
     total = _count(model.graph.node, counts)
     if total > NODES_MAX:
-        hint = "convert it in parts, or simplify it first"
+        hint = "a part of it, by onnx.utils.extract_model"
         inlined = " once its local functions are inlined" if functions else ""
         raise InputError(f"has {_about(total)} nodes{inlined}; at most {NODES_MAX} can be read", where=where, hint=hint)
 

@@ -36,8 +36,8 @@ MOVES = {
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-class UnknownShapeError(Exception):
-    """A tensor after an unsupported node is needed, and not even its shape is known."""
+class FollowsError(Exception):
+    """A node is like it is because of a refused one: of its input not even the shape is known, or no op is left."""
 
 
 class Importer:
@@ -62,6 +62,7 @@ class Importer:
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
         self._value_of: dict[str, str | None] = {name: name for name in input_shapes}
         self._nodes: list[Node] = []
+        self._full = False  # there is no room for the ops of all nodes
         self._node_names: set[str] = set()
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved = {*activations, *input_shapes}
@@ -247,7 +248,7 @@ class Importer:
             return self.const(self.constants[name], name)
         value = self._value_of.get(name, name)
         if value is None:
-            raise UnknownShapeError(name)
+            raise FollowsError(name)
         if not value:
             raise Unsupported("an input is missing")
         return value
@@ -279,6 +280,11 @@ class Importer:
 
         inputs: values of the graph. output: the ONNX tensor that the result is; '' for an intermediate one.
         """
+        if self._full:
+            raise FollowsError(op)
+        if len(self._nodes) == OPS_MAX:
+            self._full = True
+            raise Unsupported(f"it would be one of more than {OPS_MAX} ops", hint="fewer, or shorter recurrent nodes")
         ins = [self._values[name] for name in inputs]
         shape = tuple(int(size) for size in OPS[op].infer(params, ins)[0])
         if len(shape) > RANK_MAX:
@@ -385,9 +391,6 @@ class Importer:
         return candidate
 
     def _append(self, node: Node, value: Value) -> None:
-        if len(self._nodes) == OPS_MAX:
-            hint = "convert it in parts, or simplify it first"
-            raise InputError(f"has more than {OPS_MAX} ops once its nodes are lowered", where=self._here(), hint=hint)
         name = self._unique("node", node.name, self._node_names)
         self._node_names.add(name)
         self._nodes.append(replace(node, name=name))

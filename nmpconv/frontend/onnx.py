@@ -17,7 +17,7 @@ from nmpconv.frontend.bind import bind, is_real
 from nmpconv.frontend.check import Tensor, check, check_form, check_size, type_name
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.body import Body
-from nmpconv.frontend.importer import Importer, UnknownShapeError
+from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import label, reads, subgraphs
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
@@ -154,7 +154,7 @@ class Walk:
         for node in self.nodes:
             self._node(node)
         if self.invalid:
-            raise InvalidModel(self.invalid, where=self.path, hint="export the model again")
+            raise InvalidModel(self.invalid, where=self.path, hint="another exporter, or another version of it")
 
     def cut(self) -> tuple[list[str], list[int]]:
         """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead.
@@ -235,8 +235,8 @@ class Walk:
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
-        except UnknownShapeError:
-            pass  # it follows a node that is in the list already
+        except FollowsError:
+            pass  # what it follows is in the list already
         except Unsupported as error:
             self.rows.append((_name(proto), kind, error.message, error.hint))
         except Invalid as error:

@@ -185,6 +185,20 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
     load(path, outputs=["a"])
 
 
+def test_more_ops_than_there_is_room_for(tmp_path, monkeypatch):
+    """The node that is one too many, not those after it; what is before it can be had."""
+    monkeypatch.setattr("nmpconv.frontend.importer.OPS_MAX", 4)
+    path = tmp_path / "model.onnx"
+    text = "a = Neg(x) b = Relu(a) c = Exp(b) d = Tanh(c) e = Add(d, a) f = Sin(e) y = Mul(f, c)"
+    build(f"(float[1,4] x) => (y) {{ {text} }}", 13, path)
+    with pytest.raises(UnsupportedModel) as caught:
+        load(path)
+    [(name, *_, why, _)] = caught.value.rows
+    assert (name, why) == ("e", "it would be one of more than 4 ops")
+    assert caught.value.cut == ("d", "a", "c")
+    assert load(path, outputs=["auto"]).outputs == ("d", "a", "c")
+
+
 def test_dead_nodes_do_not_matter(tmp_path):
     build("(float[1,4] x) => (y) { t = Det(x) y = Relu(x) }", 13, tmp_path / "model.onnx")
     assert [node.op for node in load(tmp_path / "model.onnx").nodes] == ["requantize"]
