@@ -15,7 +15,7 @@ import numpy as np
 from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
-from nmpconv.calib.engine import Engine, FloatEngine
+from nmpconv.calib.engine import Engine, FloatEngine, serialized
 from nmpconv.calib.evidence import Evidence, Feeds, integers
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.rows import Rows
@@ -336,7 +336,7 @@ class Fitter:
         names = heads(self.graph)
 
         def run() -> list[dict[str, np.ndarray]]:
-            engine = Engine(to_onnx(self.graph, names), names, optimize=False)
+            engine = Engine(serialized(to_onnx(self.graph, names)), names, optimize=False)
             return [engine.run(image) for image in images]
 
         self._kept.outputs = self._kept.outputs or Once(run)

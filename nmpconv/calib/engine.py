@@ -28,14 +28,22 @@ class Refused(InputError):
     """onnxruntime does not take a model: it is no valid one, or has an operator or a type that is not implemented."""
 
 
+def serialized(model: onnx.ModelProto, where: str = "") -> bytes:
+    """Refused from 2 GiB on. Who has no more need of the model can let it go before a session takes its own copies."""
+    try:
+        return bytes(axes_from_the_front(model).SerializeToString())
+    except Exception as error:  # protobuf's own
+        raise Refused(f"onnxruntime refuses the model: {error}", where=where) from error
+
+
 class Engine:
-    """A session over a model whose outputs are ``fetch``. optimize: let onnxruntime rewrite the model first. threads:
-    of one run; None: one for each CPU.
+    """A session over a model, or what is `serialized` of it, whose outputs are ``fetch``. optimize: let onnxruntime
+    rewrite the model first. threads: of one run; None: one for each CPU.
     """
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: onnx.ModelProto | bytes,
         fetch: Sequence[str],
         *,
         where: str = "",
@@ -52,9 +60,10 @@ class Engine:
         options.add_session_config_entry("session.x64quantprecision", "1")
         # Spinning threads would take the CPU from what is done with the results between two runs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        data = model if isinstance(model, bytes) else serialized(model, where)
         try:
             self._session = ort.InferenceSession(
-                axes_from_the_front(model).SerializeToString(),
+                data,
                 options,
                 providers=["CPUExecutionProvider"],
                 # onnxruntime 1.31 merges Pad(0) into MaxPool although a pool's own padding never wins.
@@ -88,7 +97,7 @@ class FloatEngine(Engine):
     """The float meaning of an IR graph. fetch: names of activations; the results are float32 in the IR's layout."""
 
     def __init__(self, graph: Graph, fetch: Sequence[str], threads: int | None = None) -> None:
-        super().__init__(to_onnx(graph, fetch), fetch, where=graph.name, threads=threads)
+        super().__init__(serialized(to_onnx(graph, fetch), graph.name), fetch, where=graph.name, threads=threads)
 
 
 class OnnxEngine(Engine):

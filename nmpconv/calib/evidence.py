@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv import fixed
-from nmpconv.calib.engine import Engine, FloatEngine
+from nmpconv.calib.engine import Engine, FloatEngine, serialized
 from nmpconv.calib.rows import Rows, spread
 from nmpconv.cores import each
 from nmpconv.frontend.export import to_onnx
@@ -161,7 +161,9 @@ class _Picking:
         del proto.graph.output[:]
         fetch = [name + PICKED for name in widths]
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in fetch)
-        self._engine = Engine(proto, fetch, where=graph.name, threads=1)
+        data = serialized(proto, graph.name)
+        del proto, makers
+        self._engine = Engine(data, fetch, where=graph.name, threads=1)
 
     def _port(self, name: str) -> str:
         """Which rows are wanted is the same for tensors of one size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from nets import Net
 from onnx_text import build
 
+from nmpconv.calib import engine
 from nmpconv.calib.engine import FloatEngine, OnnxEngine
 from nmpconv.calib.observers import observe
 from nmpconv.errors import InputError
@@ -65,6 +67,25 @@ def test_onnxruntime_is_not_asked_for_inputs(names: tuple[str, ...], monkeypatch
     assert (got["x"] == X).all() and not np.shares_memory(got["x"], fed)
 
 
+def test_an_exported_model_is_gone_when_a_session_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Onnxruntime takes copies of its own: with both, a large net would need its weights once more."""
+    real, opened, alive = engine.to_onnx, ort.InferenceSession, []
+
+    class Exported:
+        def __init__(self, *arguments: object) -> None:
+            self.model = real(*arguments)
+            alive.append(weakref.ref(self))
+
+        def SerializeToString(self) -> bytes:  # noqa: N802
+            return self.model.SerializeToString()
+
+    monkeypatch.setattr(engine, "to_onnx", Exported)
+    monkeypatch.setattr(ort, "InferenceSession", lambda *a, **k: [alive.append(alive.pop()()), opened(*a, **k)][1])
+    made = FloatEngine(graph(), ["y"])
+    assert alive == [None]
+    assert made.run({"x": X})["y"].shape == (1, 3, 4, 4)
+
+
 def test_inputs_that_the_result_does_not_depend_on_are_ignored() -> None:
     assert FloatEngine(graph(), ["y"]).run({"x": X, "x2": np.zeros((1, 3), np.float32)})["y"].shape == (1, 3, 4, 4)
 
@@ -72,8 +93,8 @@ def test_inputs_that_the_result_does_not_depend_on_are_ignored() -> None:
 def test_observe_counts_every_sample_and_reports_progress() -> None:
     feeds = [{"x": X * k, "x2": np.zeros((1, 3), np.float32)} for k in (1, 2, 3)]
     seen: list[tuple[str, int, int]] = []
-    engine = FloatEngine(graph(), ["x", "y", "z"])
-    stats = observe(engine, feeds, ["x", "y"], lambda *step: seen.append(step))
+    made = FloatEngine(graph(), ["x", "y", "z"])
+    stats = observe(made, feeds, ["x", "y"], lambda *step: seen.append(step))
     assert seen == [("calibrate", 1, 3), ("calibrate", 2, 3), ("calibrate", 3, 3)]
     assert set(stats) == {"x", "y"}
     assert (stats["x"].max, stats["x"].count) == ((X * np.float32(3)).max(), 3 * X.size)
@@ -97,8 +118,8 @@ def dynamic_model() -> onnx.ModelProto:
 
 def test_onnx_engine_binds_shapes_and_fetches_inner_tensors(tmp_path: Path) -> None:
     onnx.save(dynamic_model(), tmp_path / "m.onnx")
-    engine = OnnxEngine(tmp_path / "m.onnx", {"x": (1, 3)}, ["mid", "y"])
-    got = engine.run({"x": np.array([[-1, 0, 2]], np.float32)})
+    made = OnnxEngine(tmp_path / "m.onnx", {"x": (1, 3)}, ["mid", "y"])
+    got = made.run({"x": np.array([[-1, 0, 2]], np.float32)})
     assert got["mid"].tolist() == got["y"].tolist() == [[0, 0, 2]]
     model = dynamic_model()
     assert OnnxEngine(model, {"x": (1, 3)}).fetch == ("y",)
