@@ -61,7 +61,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     for node in graph.nodes:
         to.add(node)
     outputs = [to.close(port, name) for port, name in zip(model.outputs, graph.outputs, strict=True)]
-    initializers = to.constants(())
+    initializers = list(to.constants(()))
     proto = helper.make_graph(to.nodes, model.name or "graph", inputs, outputs, initializers)
     wide = any(tensor.data_type == onnx.TensorProto.INT16 for tensor in initializers)
     opset, version = WITH_INT16 if wide else (OPSET, IR_VERSION)

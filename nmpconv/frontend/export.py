@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,12 @@ def to_onnx(graph: Graph, fetch: Iterable[str]) -> onnx.ModelProto:
             to.clamp(value)
     inputs = [to.info(graph[name]) for name in graph.inputs if name in needed]
     outputs = [to.info(graph[name]) for name in wanted]
-    proto = helper.make_graph(to.nodes, graph.name or "graph", inputs, outputs, to.constants(needed))
+    proto = helper.make_graph(to.nodes, graph.name or "graph", inputs, outputs)
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="nmpconv")
+    model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="nmpconv")
+    for tensor in to.constants(needed):  # one by one: `make_graph` and `make_model` copy what they are given
+        model.graph.initializer.append(tensor)
+    return model
 
 
 def is_batchable(graph: Graph) -> bool:
@@ -95,11 +98,12 @@ class Exporter:
         bounds = [self.const(np.float32(bound)) if np.isfinite(bound) else "" for bound in value.clamp]
         self.nodes.append(helper.make_node("Clip", [self._raw(value.name), *bounds], [value.name]))
 
-    def constants(self, needed: Iterable[str]) -> list[onnx.TensorProto]:
+    def constants(self, needed: Iterable[str]) -> Iterator[onnx.TensorProto]:
         """Initializers: the ones made here, and the graph's constants that are read."""
         read = {name for node in self.nodes for name in node.input} | set(needed)
         values = [v for v in self.graph.values.values() if v.data is not None and v.name in read]
-        return [numpy_helper.from_array(np.asarray(v.data), v.name) for v in values] + self._initializers
+        yield from (numpy_helper.from_array(np.asarray(v.data), v.name) for v in values)
+        yield from self._initializers
 
     def info(self, value: Value) -> onnx.ValueInfoProto:
         shape: list[int | str] = list(value.shape)
