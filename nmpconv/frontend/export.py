@@ -39,7 +39,7 @@ def to_onnx(graph: Graph, fetch: Iterable[str]) -> onnx.ModelProto:
     proto = helper.make_graph(to.nodes, graph.name or "graph", inputs, outputs)
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="nmpconv")
-    for tensor in to.constants(needed):  # one by one: `make_graph` and `make_model` copy what they are given
+    for tensor in to.constants(wanted):  # one by one: `make_graph` and `make_model` copy what they are given
         model.graph.initializer.append(tensor)
     return model
 
@@ -98,9 +98,9 @@ class Exporter:
         bounds = [self.const(np.float32(bound)) if np.isfinite(bound) else "" for bound in value.clamp]
         self.nodes.append(helper.make_node("Clip", [self._raw(value.name), *bounds], [value.name]))
 
-    def constants(self, needed: Iterable[str]) -> Iterator[onnx.TensorProto]:
-        """Initializers: the ones made here, and the graph's constants that are read."""
-        read = {name for node in self.nodes for name in node.input} | set(needed)
+    def constants(self, fetched: Iterable[str]) -> Iterator[onnx.TensorProto]:
+        """Initializers: the ones made here, and the graph's constants that are read or fetched."""
+        read = {name for node in self.nodes for name in node.input} | set(fetched)
         values = [v for v in self.graph.values.values() if v.data is not None and v.name in read]
         yield from (numpy_helper.from_array(np.asarray(v.data), v.name) for v in values)
         yield from self._initializers

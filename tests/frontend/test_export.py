@@ -49,6 +49,16 @@ def test_a_value_is_fetched_after_its_clamp(clamp):
     np.testing.assert_array_equal(clamped, np.clip(plain, *clamp))
 
 
+def test_weights_are_in_the_model_once():
+    """Those of a convolution in onnxruntime's order of axes alone; a constant that is fetched stays."""
+    graph = conv((1, 5, 6, 4))
+    for fetch, more in ((["y"], set()), (["y", "w"], {"w"})):
+        model = to_onnx(graph, fetch).graph
+        stored = {tensor.name for tensor in model.initializer}
+        assert stored == {name for node in model.node for name in node.input} & stored | more
+        assert sum(tensor.dims[:] == [4, 4, 3, 2] for tensor in model.initializer) == 1
+
+
 def test_fetch_anything_in_any_order(tmp_path):
     """Inputs, intermediate values in NHWC, outputs; what they do not need is not in the model."""
     text = "(float[1,3,4,5] x) => (y) <float[2,3,1,1] w> { t = Conv(x, w) u = Relu(t) y = Tanh(u) }"
