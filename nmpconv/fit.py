@@ -201,7 +201,7 @@ class Fitter:
         notes: tuple[str, ...] = ()
         free = tuple(origins.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            stored = trace(origins.run(graph, stats, bits, self.choices), "FLOAT", "origins")
+            stored = trace(origins.run(graph, stats, bits, self.choices, self._method.saturated), "FLOAT", "origins")
             try:
                 self._guard("zero points", stored, self.images[:GUARD_IMAGES])
                 graph = stored
@@ -296,7 +296,7 @@ class Fitter:
             graph, by_channel = equalize.vector(graph, stats, bits, kept)
             stats = self._carried(graph, by_channel, images)
         free = origins.free(graph, stats) if self.zero_points else ()
-        graph, factors = equalize.fill(graph, stats, bits, free, kept)
+        graph, factors = equalize.fill(graph, stats, bits, free, kept, self._method.saturated)
         self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel

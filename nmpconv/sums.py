@@ -80,13 +80,14 @@ def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
     return counts, _nmp.bins(_floats(x).reshape(-1), scale, counts)
 
 
-def error_integrals(x: np.ndarray, steps: np.ndarray, limits: tuple[int, int]) -> np.ndarray:
+def error_integrals(x: np.ndarray, steps: np.ndarray, limits: tuple[int, int], saturated: float = 1.0) -> np.ndarray:
     """[S, n]: the integral of (t - quantized(t))^2 over t from 0 to x [n], for steps [S] and integers within limits.
 
-    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3, saturated or not.
+    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3; what lies beyond half
+    a step of the outermost levels counts ``saturated`` times.
     """
     found = np.empty((len(steps), len(x)))
-    _nmp.integrals(_doubles(x), np.array([steps, steps**3], np.float64), *limits, found)
+    _nmp.integrals(_doubles(x), np.array([steps, steps**3], np.float64), *limits, saturated, found)
     return found
 
 

@@ -43,10 +43,11 @@ WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, 
   fits::extremes(rows, columns, x, low, high, sum);
 }
 
-WIDE void all_integrals(size_t count, size_t steps, const double *x, const double *step, const double *cube, double lo,
-                        double hi, double *found) {
+WIDE void all_integrals(size_t count, size_t steps, const double *x, const double *step, const fits::Grid &common,
+                        double *found) {
   for (size_t i = 0; i < steps; i++) {
-    fits::integral(count, x, step[i], cube[i], lo, hi, found + i * count);
+    const fits::Grid grid = {step[i], step[steps + i], common.lo, common.hi, common.saturated};
+    fits::integral(count, x, grid, found + i * count);
   }
 }
 
@@ -106,10 +107,10 @@ int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
 }
 
 /* steps: [2, S], themselves and their third powers. */
-void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo, double hi, Array<double, 2> found) {
+void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo, double hi, double saturated,
+               Array<double, 2> found) {
   nb::gil_scoped_release unlocked;
-  const size_t count = steps.shape(1);
-  all_integrals(x.shape(0), count, x.data(), steps.data(), steps.data() + count, lo, hi, found.data());
+  all_integrals(x.shape(0), steps.shape(1), x.data(), steps.data(), {0, 0, lo, hi, saturated}, found.data());
 }
 
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,

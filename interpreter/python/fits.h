@@ -215,12 +215,20 @@ INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_
   return zeros;
 }
 
-/* found[i]: calib/exponent.py's integral from 0 to x[i] for one step, whose third power is cube. */
-INTO void integral(size_t count, const double *x, double step, double cube, double lo, double hi, double *found) {
+/* What integrals of squared errors are made for: one step and its third power, the least and the largest integer, and
+   how often errors beyond them count. */
+struct Grid {
+  double step, cube, lo, hi, saturated;
+};
+
+/* found[i]: the integral from 0 to x[i], see sums.py. */
+INTO void integral(size_t count, const double *x, const Grid &grid, double *found) {
+  const double half = grid.step / 2;
   for (size_t i = 0; i < count; i++) {
-    const double level = clipped(std::floor(x[i] / step + 0.5), lo, hi);
-    const double left = x[i] - level * step;
-    found[i] = level * cube / 12 + left * left * left / 3;
+    const double level = clipped(std::floor(x[i] / grid.step + 0.5), grid.lo, grid.hi);
+    const double left = x[i] - level * grid.step, near = clipped(left, -half, half);
+    const double third = grid.saturated * (left * left * left) - (grid.saturated - 1) * (near * near * near);
+    found[i] = level * grid.cube / 12 + third / 3;
   }
 }
 

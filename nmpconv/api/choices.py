@@ -11,7 +11,7 @@ from nmpconv.files import read_lines
 from nmpconv.ir import Preprocess
 
 Bits = Literal["8", "16", "a16w8", "auto", 8, 16]
-Method = Literal["max", "mse", "kl", "percentile"]
+Method = Literal["max", "mse", "mse4", "kl", "percentile"]
 Equalize = Literal["auto", "none", "scalar", "vector"]
 Rounding = Literal["auto", "nearest", "gptq"]
 BiasBits = Literal["auto", "8", "16", "32", 8, 16, 32]

@@ -76,6 +76,7 @@ class Bits(str, Enum):
 class Method(str, Enum):
     MAX = "max"
     MSE = "mse"
+    MSE4 = "mse4"
     KL = "kl"
     PERCENTILE = "percentile"
 

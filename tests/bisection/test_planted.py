@@ -161,6 +161,15 @@ def test_a_healthy_file_is_rebuilt(made: tuple[Path, np.ndarray], tmp_path: Path
     assert [row.metric for row in found.rows] == sorted((row.metric for row in found.rows), reverse=True)  # type: ignore[type-var]
 
 
+@pytest.mark.parametrize("made", [1], indirect=True)
+def test_a_file_with_less_saturation_is_rebuilt(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    model, data = made
+    plain, less = (nmpconv.convert(model, data**3, **FULL, method=method) for method in ("mse", "mse4"))
+    assert less.data != plain.data
+    rebuilt = rebuild(tmp_path / "m.nmp", model, reader.read(less.data), {"": data**3}, None, silent)
+    assert (rebuilt.moved, rebuilt.edited) == ({}, ())
+
+
 @pytest.mark.parametrize("made", [2], indirect=True)
 def test_what_is_not_the_file_s(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
     model, data = made

@@ -47,12 +47,13 @@ def silu(x: np.ndarray) -> np.ndarray:
     return x / (1 + np.exp(-x))
 
 
-def brute(x: np.ndarray, exponent: int, bits: int, function=lambda v: v) -> float:
-    """Measured SQNR in dB."""
+def brute(x: np.ndarray, exponent: int, bits: int, function=lambda v: v, saturated: float = 1.0) -> float:
+    """Measured SQNR in dB, where errors of saturation count so many times."""
     x = x.astype(np.float32).astype(np.float64)
     limit = 2 ** (bits - 1)
     real = dequantize(quantize(x, exponent, -limit, limit - 1), exponent)
-    error = np.mean((function(x) - function(real)) ** 2)
+    counts = np.where(np.abs(x - real) > 2.0 ** (exponent - 1), saturated, 1.0)
+    error = np.mean(counts * (function(x) - function(real)) ** 2)
     return float(10 * np.log10(np.mean(function(x) ** 2) / error)) if error else np.inf
 
 
@@ -63,11 +64,12 @@ def candidates(x: np.ndarray) -> list[int]:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("function", [None, silu])
-def test_mse_finds_the_best_measured_exponent(name: str, function) -> None:
+@pytest.mark.parametrize(("method", "saturated"), [("mse", 1), ("mse4", 4)])
+def test_mse_finds_the_best_measured_exponent(name: str, function, method: str, saturated: int) -> None:
     x = DISTRIBUTIONS[name]
     seen = stats_of(x)
-    choice = choose(seen, 8, tables=tables(seen, 8, function) if function else ())
-    measured = {e: brute(x, e, 8, function or (lambda v: v)) for e in candidates(x)}
+    choice = choose(seen, 8, method, tables=tables(seen, 8, function) if function else ())
+    measured = {e: brute(x, e, 8, function or (lambda v: v), saturated) for e in candidates(x)}
     assert measured[choice.exponent] >= max(measured.values()) - 0.05
     if name != "pixels":
         assert abs(choice.expected_sqnr_db - measured[choice.exponent]) < 0.3
@@ -80,6 +82,17 @@ def test_expected_errors_are_those_measured(name: str, bits: int) -> None:
     for exponent in candidates(x) if bits == 8 else [choose(stats_of(x), 16).exponent]:
         wanted = brute(x, exponent, bits)
         assert abs(expected_sqnr_db(stats_of(x), exponent, bits) - wanted) < 0.5, (exponent, wanted)
+
+
+@pytest.mark.parametrize("function", [None, silu])
+def test_where_saturation_counts_more_less_saturates(function) -> None:
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(size=N - 160), rng.normal(size=160) * 8)
+    seen = stats_of(x)
+    after = tables(seen, 8, function) if function else ()
+    plain, less = choose(seen, 8, tables=after), choose(seen, 8, "mse4", tables=after)
+    assert less.exponent == plain.exponent + 1
+    assert plain.expected_sqnr_db > less.expected_sqnr_db
 
 
 def test_a_choice_after_a_function_ignores_what_it_flattens() -> None:

@@ -328,6 +328,16 @@ def test_dumped_graphs(place: Place) -> None:
     assert all(file.read_text().startswith("graph tiny\n") for file in files)
 
 
+def test_less_saturation(place: Place, made: Callable[..., Result]) -> None:
+    """By the method mse4, which a recipe keeps; files call it mse."""
+    plain, file = made(equalize="scalar", rounding="gptq"), place.folder / "less.toml"
+    less = place.convert(equalize="scalar", rounding="gptq", method="mse4", save_recipe=file)
+    assert less.data != plain.data
+    assert place.convert(recipe=file).data == less.data
+    seen = [value.observed for value in less.graph.activations()]
+    assert {one.method for one in seen if one is not None} <= {"mse", "max", "fixed"}
+
+
 def test_max_images(place: Place) -> None:
     place.told.clear()
     result = place.convert(max_images=4)

@@ -14,7 +14,7 @@ from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence
-from nmpconv.calib.exponent import expected_sqnr_db
+from nmpconv.calib.exponent import Rounded, expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
@@ -249,6 +249,18 @@ def test_one_sided_nets_gain(strict: bool) -> None:
     assert found[1] > found[0] + 1
 
 
+def test_origins_and_factors_are_chosen_for_the_method() -> None:
+    """Of inputs that are cubes of normal numbers, and so saturate."""
+    graph = residual()
+    images = [{"x": feed["x"] ** 3} for feed in feeds(graph, 24)]
+    stats, bits = observed(graph, images), in_bits(graph, 8, x=16, y=16)
+    plain, less = (Fitter(graph, stats, bits, Method(name), Rounding(), images) for name in ("mse", "mse4"))
+    stored = [[v.origin for v in one.prepare("none", images, Trace()).ranged.activations()] for one in (plain, less)]
+    assert stored[0] != stored[1]
+    factors = [dict(one.prepare("scalar", images, Trace()).factors) for one in (plain, less)]
+    assert factors[0] != factors[1]
+
+
 def test_without_images_the_bias_has_the_sum_of_the_rounded_weights() -> None:
     """Per-tensor weights, and one so large that the others are hardly there: their sums are far from the float ones."""
     net = Net()
@@ -326,12 +338,16 @@ def test_statistics_less_an_origin() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("origin", [0.0, 1.0, 1.03, -0.5])
-def test_expected_error_is_the_real_one(bits: int, origin: float) -> None:
+@pytest.mark.parametrize("saturated", [1, 4])
+def test_expected_error_is_the_real_one(bits: int, origin: float, saturated: int) -> None:
     x = np.maximum(np.random.default_rng(1).normal(0, 1, (20000, 2)), 0).astype(np.float32)
     step = 2.0 ** (-6 if bits == 8 else -13)
-    q = np.clip(np.floor((x - origin) / step + 0.5), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    real = sqnr_db(x, q * step + origin)
-    assert expected_sqnr_db(TensorStats.of(x), np.log2(step), bits, origin=origin) == pytest.approx(real, abs=0.3)
+    exact = np.floor((x - origin) / step + 0.5)
+    q = np.clip(exact, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    counts = np.where(q == exact, 1, saturated)
+    real = 10 * np.log10(np.sum(x**2) / np.sum(counts * (x - q * step - origin) ** 2))
+    rounded = Rounded(TensorStats.of(x), saturated)
+    assert expected_sqnr_db(rounded, np.log2(step), bits, origin=origin) == pytest.approx(real, abs=0.3)
 
 
 def converted(text: str, folder: Path, images: int, **options: object) -> Result:

@@ -114,10 +114,25 @@ def test_binned(count: int) -> None:
     assert zeros == np.count_nonzero(x == 0)
 
 
+@pytest.mark.parametrize("saturated", [1.0, 4.0])
 @pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
-def test_error_integrals(limits: tuple[int, int]) -> None:
+def test_error_integrals(limits: tuple[int, int], saturated: float) -> None:
     x, steps = np.random.default_rng(1).normal(0, 30, 1001), np.array([0.25, 0.1, 1.0])
     level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
     left = x - level * steps[:, None]
-    expected = level * (steps**3)[:, None] / 12 + left * left * left / 3
-    assert np.array_equal(sums.error_integrals(x, steps, limits), expected)
+    near = np.clip(left, -steps[:, None] / 2, steps[:, None] / 2)
+    third = saturated * (left * left * left) - (saturated - 1) * (near * near * near)
+    expected = level * (steps**3)[:, None] / 12 + third / 3
+    assert np.array_equal(sums.error_integrals(x, steps, limits, saturated), expected)
+
+
+@pytest.mark.parametrize("end", [20.0, -20.0])
+def test_error_integrals_are_integrals(end: float) -> None:
+    """Summed up in small steps; levels end at 7.75 and -8, half of which counts as rounding."""
+    t = np.linspace(0, end, 400001)
+    exact = np.floor((t[1:] + t[:-1]) / 0.5 + 0.5)
+    level = np.clip(exact, -32, 31)
+    counts = np.where(level == exact, 1.0, 4.0)
+    expected = np.sum(counts * ((t[1:] + t[:-1]) / 2 - level * 0.25) ** 2) * end / 400000
+    found = sums.error_integrals(np.array([end]), np.array([0.25]), (-32, 31), 4.0)
+    assert found.item() == pytest.approx(expected, rel=1e-6)

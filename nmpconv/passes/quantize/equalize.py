@@ -109,11 +109,12 @@ def fill(
     bits: Mapping[str, int],
     free: Collection[str] = (),
     kept: Collection[str] = (),
+    saturated: float = 1.0,
 ) -> tuple[Graph, dict[str, float]]:
     """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
 
-    free: the tensors that will have an origin where that pays (`origins`). kept: those whose factor is 1. Returns the
-    graph and the factor of every tensor.
+    free: the tensors that will have an origin where that pays (`origins`). kept: those whose factor is 1. saturated:
+    see `Rounded`. Returns the graph and the factor of every tensor.
     """
     channels = Channels(graph, whole_tensors=True, kept=kept)
     fewest = fewest_bits(graph, bits)
@@ -135,7 +136,7 @@ def fill(
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
         limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
         able = {n for n in names if n in free and fewest == 8}
-        rounded = {n: Rounded(stats[n]) for n in names}
+        rounded = {n: Rounded(stats[n], saturated) for n in names}
         gains = [
             sum(_best_db(rounded[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
             for f in candidates

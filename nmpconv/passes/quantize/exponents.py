@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, Range, Table, choose, span
+from nmpconv.calib.exponent import SATURATED, Function, Range, Table, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
@@ -43,10 +43,20 @@ ROUNDING = 2.0**-10  # what float32 may make of a largest value
 
 @dataclass(frozen=True)
 class Method:
-    """name: max, mse, kl or percentile. percentile is of |x|, in percent."""
+    """name: one of METHODS. percentile is of |x|, in percent."""
 
     name: str = "mse"
     percentile: float = 99.99
+
+    @property
+    def spoken(self) -> str:
+        """What files call it."""
+        return "mse" if self.name in SATURATED else self.name
+
+    @property
+    def saturated(self) -> float:
+        """How often the square of an error of saturation counts."""
+        return SATURATED.get(self.name, 1.0)
 
 
 def run(
@@ -90,7 +100,7 @@ def run(
             by = _method(group, method, choices)
             choice = choose(merged, width, by.name, percentile=by.percentile, tables=tables, limits=limits)
             exponent = choice.exponent
-            how = "max" if width == 16 else by.name  # 16 bits have headroom instead of a search
+            how = "max" if width == 16 else by.spoken  # 16 bits have headroom instead of a search
         if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
             _check_given(group, said, graph)
             exponent, how = said.value, BY_NAME

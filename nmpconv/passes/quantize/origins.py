@@ -51,9 +51,15 @@ ONE = ""
 NEAR = 1e-9  # of the numbers in an equation: what their rounding may leave of 0
 
 
-def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices = NOTHING) -> Graph:
-    """The graph with origins. stats (of the graph as it is) and bits are by activation."""
-    return store(graph, _chosen(graph, stats, bits, choices))
+def run(
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    choices: Choices = NOTHING,
+    saturated: float = 1.0,
+) -> Graph:
+    """The graph with origins. stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`."""
+    return store(graph, _chosen(graph, stats, bits, choices, saturated))
 
 
 def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
@@ -163,7 +169,7 @@ def _one_sided(stats: TensorStats) -> bool:
 
 
 def _chosen(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices, saturated: float
 ) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
     rows = _rows(graph, stats, choices)
@@ -175,7 +181,7 @@ def _chosen(
                 tied.setdefault(number, []).append(name)
     tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
     measured = dict.fromkeys(name for names in tied.values() for name in names)
-    seen = {name: Rounded(_with_padding(graph, stats[name], users[name])) for name in measured}
+    seen = {name: Rounded(_with_padding(graph, stats[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
 
