@@ -12,9 +12,12 @@ the instructions, repeated, times how often it ran. It has no caches, and no bra
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import mcu
@@ -32,6 +35,10 @@ COMPILER = "aarch64-linux-gnu-gcc"
 FLAGS = ("-std=c99", "-D_DEFAULT_SOURCE", "-O3", "-DNDEBUG")
 RUNS = 1  # N: ours take the same number of instructions each time
 
+Key = tuple[str, str, str]  # net, setting, CPU
+Row = tuple[Key, dict[str, Counts | None]]  # by engine
+Waiting = tuple[Key, dict[str, "Future[Counts] | Future[Counts | None]"]]
+
 
 def build(compiler: str) -> tuple[Path, Path]:
     """The program and the plug-in."""
@@ -40,7 +47,13 @@ def build(compiler: str) -> tuple[Path, Path]:
     objects.mkdir(parents=True, exist_ok=True)
     includes = [f"-I{ROOT / 'interpreter' / folder}" for folder in ("include", "src")]
     sources = sorted((ROOT / "interpreter" / "src").rglob("*.c"))
-    subprocess.run([*command, *includes, "-c", *sources], cwd=objects, check=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = [
+            pool.submit(subprocess.run, [*command, *includes, "-c", source], cwd=objects, check=True)
+            for source in sources
+        ]
+    for one in done:
+        one.result()
     program, plugin, here = objects / "run_times", OUT / "count_insns.so", ROOT / "bench" / "aarch64"
     linked = [*includes, here / "run_times.c", *(objects / f"{source.stem}.o" for source in sources)]
     subprocess.run([*command, "-static", *linked, "-o", program], check=True)
@@ -65,6 +78,27 @@ def cycles_cell(found: Counts | None) -> str:
     return "-" if found is None or found.cycles is None else f"{found.cycles / 1e6:.3f}"
 
 
+def counted(args: Namespace, files: tuple[Path, Path], peers: Peers | None) -> Iterator[Row]:
+    """Each row in order, as soon as it is there. While nets are converted, others are counted, on all cores."""
+    waiting: list[Waiting] = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for net, setting in ((net, setting) for net in args.nets for setting in args.bits):
+            path = mcu.converted(args.zoo, net, NETS[net], setting, OUT, reuse=args.reuse)
+            for name in args.cpus:
+                counts = {"nmpconv": pool.submit(ours, *files, path, CPUS[name])} | {
+                    engine: pool.submit(peers.counts, engine, net, PEER_BITS[setting], name)
+                    for engine in (args.engines if peers else ())
+                }
+                waiting.append(((net, setting, name), counts))
+            while waiting and all(count.done() for count in waiting[0][1].values()):
+                yield finished(waiting.pop(0))
+        yield from map(finished, waiting)
+
+
+def finished(row: Waiting) -> Row:
+    return row[0], {engine: count.result() for engine, count in row[1].items()}
+
+
 def main() -> int:
     parser = mcu.parser_of(__doc__, list(NETS), SETTINGS)
     parser.add_argument("--cpus", nargs="+", choices=list(CPUS), default=list(CPUS))
@@ -73,24 +107,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="what make bench prepared")
     parser.add_argument("--peers-python", type=Path, default=ROOT / "build" / "bench-venv" / "bin" / "python")
     args = parser.parse_args()
-    program, plugin = build(args.compiler)
-    peers = Peers(OUT, plugin, args.zoo, args.folder, args.peers_python, reuse=args.reuse) if args.engines else None
+    files = build(args.compiler)
+    peers = Peers(OUT, files[1], args.zoo, args.folder, args.peers_python, reuse=args.reuse) if args.engines else None
     found, about = [], {}
-
-    def rows() -> Iterator[tuple[str, ...]]:
-        for net in args.nets:
-            for setting in args.bits:
-                path = mcu.converted(args.zoo, net, NETS[net], setting, OUT, reuse=args.reuse)
-                for name in args.cpus:
-                    all_of = {"nmpconv": ours(program, plugin, path, CPUS[name])}
-                    for engine in args.engines if peers else ():
-                        all_of[engine] = peers.counts(engine, net, PEER_BITS[setting], name)
-                    about[f"{net} {setting} {name}"] = {key: vars(value) for key, value in all_of.items() if value}
-                    yield net, setting, name, *map(cell, all_of.values()), *map(cycles_cell, all_of.values())
-
-    for row in rows():
-        found.append(row)
-        show.say(" ".join(row))
+    for key, counts in counted(args, files, peers):
+        about[" ".join(key)] = {engine: vars(count) for engine, count in counts.items() if count}
+        found.append((*key, *map(cell, counts.values()), *map(cycles_cell, counts.values())))
+        show.say(" ".join(found[-1]))
     engines = ("nmpconv", *args.engines)
     names = [*(f">{engine}, M insn" for engine in engines), *(f">{engine}, M cycles" for engine in engines)]
     show.table(("net", "bits", "cpu", *names), found)

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -70,7 +71,9 @@ CPUS = {
 
 
 class Peers:
-    """counts() of what is unpacked and prepared in ``folder``. reuse: counts of the run before are taken."""
+    """counts() of what is unpacked and prepared in ``folder``. reuse: counts of the run before are taken. Threads may
+    call it at once.
+    """
 
     def __init__(
         self, folder: Path, plugin: Path, zoo: Path, prepared: Path, python: Path, *, reuse: bool = False
@@ -84,18 +87,36 @@ class Peers:
         if not (reuse and self.known.is_file()):
             self.known.write_text("{}")
         self.root, self.wheels = _unpacked(folder), _installed(folder)
+        self._knowing, self._preparing = threading.Lock(), threading.Lock()
+        self._roots = {name: self._root_of(name, cpu) for name, cpu in CPUS.items()}
 
     def counts(self, engine: str, net: str, bits: str, cpu: str) -> Counts | None:
         """Of one inference; None where the engine cannot run the net, which is said."""
-        key, known = f"{engine} {net} {bits} {cpu}", json.loads(self.known.read_text())
-        if key not in known:
+        key = f"{engine} {net} {bits} {cpu}"
+        with self._knowing:
+            found = json.loads(self.known.read_text()).get(key)
+        if found is None:
             try:
-                known[key] = asdict(self._count(self._model(engine, net, bits), CPUS[cpu]))
+                with self._preparing:
+                    model = self._model(engine, net, bits)
+                found = asdict(self._count(model, cpu))
             except (RuntimeError, subprocess.CalledProcessError) as error:
                 print(f"{key} is left out: {error}", file=sys.stderr)
                 return None
-            self.known.write_text(json.dumps(known, indent=1) + "\n")
-        return Counts(**known[key])
+            with self._knowing:
+                known = json.loads(self.known.read_text()) | {key: found}
+                self.known.write_text(json.dumps(known, indent=1) + "\n")
+        return Counts(**found)
+
+    def _root_of(self, name: str, cpu: Cpu) -> Path:
+        """The unpacked root with the /proc/cpuinfo of a CPU."""
+        root = self.folder / "roots" / name
+        (root / "proc").mkdir(parents=True, exist_ok=True)
+        (root / "proc" / "cpuinfo").write_text(cpu.info())
+        for place in self.root.iterdir():
+            if place.name != "proc" and not (root / place.name).exists():
+                (root / place.name).symlink_to(place.resolve())
+        return root
 
     def _model(self, engine: str, net: str, bits: str) -> Path:
         """Prepared as for make bench, by the engine here."""
@@ -111,10 +132,9 @@ class Peers:
             subprocess.run([self.python, "-c", PREPARE, job.to_text()], check=True, env=environment)
         return target
 
-    def _count(self, model: Path, cpu: Cpu) -> Counts:
-        (self.root / "proc").mkdir(exist_ok=True)
-        (self.root / "proc" / "cpuinfo").write_text(cpu.info())
-        emulator = ["qemu-aarch64", "-L", self.root, "-cpu", cpu.emulated, "-plugin", self.plugin]
+    def _count(self, model: Path, name: str) -> Counts:
+        cpu = CPUS[name]
+        emulator = ["qemu-aarch64", "-L", self._roots[name], "-cpu", cpu.emulated, "-plugin", self.plugin]
         program = [self.root / "usr" / "bin" / "python3.11", BENCH / "aarch64" / "peer.py", model, str(RUNS)]
         done = subprocess.run(
             [*emulator, *program],
