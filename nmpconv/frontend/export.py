@@ -60,6 +60,7 @@ class Exporter:
         self.nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
         self._names = set(graph.values)
+        self._numbers: dict[str, int] = {}  # of a wished name: the last one that was taken
         self._unclamped: dict[str, str] = {}
 
     def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
@@ -118,9 +119,11 @@ class Exporter:
         return self._unclamped[value]
 
     def _fresh(self, name: str) -> str:
-        candidate, n = name, 0
+        n = self._numbers.get(name, 0)
+        candidate = f"{name}_{n}" if n else name
         while candidate in self._names:
             n += 1
             candidate = f"{name}_{n}"
         self._names.add(candidate)
+        self._numbers[name] = n
         return candidate

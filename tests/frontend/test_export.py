@@ -8,7 +8,7 @@ import pytest
 from nets import Net
 from onnx_text import build, feeds
 
-from nmpconv.frontend.export import is_batchable, to_onnx
+from nmpconv.frontend.export import Exporter, is_batchable, to_onnx
 from nmpconv.frontend.onnx import load
 
 
@@ -109,3 +109,18 @@ def test_standalone_clamp():
     net.op("requantize", "x", "y", (0.0, 6.0))
     [y] = run(net.graph("y"), ["y"], {"x": np.array([[-1, 2, 7, 6]], np.float32)})
     assert y.tolist() == [[0, 2, 6, 6]]
+
+
+def test_names_of_many_constants_are_found_at_once():
+    """Numbers that are taken are not tried again: long unrolled LSTMs have a hundred thousand constants."""
+    tried = []
+
+    class Names(set):
+        def __contains__(self, name: object) -> bool:
+            tried.append(name)
+            return super().__contains__(name)
+
+    to = Exporter(conv((1, 5, 6, 4)))
+    to._names = Names(["const", "const_2"])
+    assert [to.const([i]) for i in range(100)] == ["const_1", *(f"const_{i}" for i in range(3, 102))]
+    assert len(tried) < 400
