@@ -145,5 +145,5 @@ def test_axes_of_a_resize_that_count_from_the_end(tmp_path: Path) -> None:
     model = build(text % "[-1,2]", 18, tmp_path / "m.onnx")
     ours = load(tmp_path / "m.onnx")
     wanted = ort.InferenceSession(build(text % "[3,2]", 18).SerializeToString()).run(["y"], feed)[0]
-    for engine in (OnnxEngine(model, {"x": (1, 3, 5, 4)}), FloatEngine(ours, ours.outputs)):
-        np.testing.assert_array_equal(engine.run(feed)["y"], wanted)
+    for one in (OnnxEngine(model, {"x": (1, 3, 5, 4)}), FloatEngine(ours, ours.outputs)):
+        np.testing.assert_array_equal(one.run(feed)["y"], wanted)

@@ -26,6 +26,7 @@ def lines(text: str) -> list[str]:
         ("--bits", "a16w8", "--no-zero-points"),
         ("--equalize", "scalar", "--rounding", "nearest", "--per-tensor"),
         ("--method", "percentile", "--percentile", "99.9", "--keep-channels", "--max-ram", "4000"),
+        ("--method", "mse4"),
         ("--limit", "3"),
     ],
 )

@@ -177,12 +177,12 @@ def test_per_tensor(made: Callable[..., Result]) -> None:
     assert [len(t.exponents) for t in weights] == [1] * 4
 
 
-@pytest.mark.parametrize("method", ["max", "mse", "kl", "percentile"])
+@pytest.mark.parametrize("method", ["max", "mse", "mse4", "kl", "percentile"])
 def test_method(made: Callable[..., Result], method: str) -> None:
     result = made(method=method, percentile=90.0, equalize="none", rounding="nearest")
-    _, active, _ = parts(result)
+    active, spoken = parts(result)[1], method.removesuffix("4")
     for name, tensor in active.items():
-        assert tensor.method == ("fixed" if name in "xy" else method if tensor.dtype == "int8" else "max")
+        assert tensor.method == ("fixed" if name in "xy" else spoken if tensor.dtype == "int8" else "max")
     top = parts(made(method="max", percentile=90.0, equalize="none", rounding="nearest"))[1]
     assert all(active[name].exponents <= top[name].exponents for name in active)
     if method == "percentile":
@@ -326,16 +326,6 @@ def test_dumped_graphs(place: Place) -> None:
     first = {v.name: v.data for v in imported.values.values() if v.data is not None}
     assert to_text(parse(files[0].read_text(), first)) == files[0].read_text()
     assert all(file.read_text().startswith("graph tiny\n") for file in files)
-
-
-def test_less_saturation(place: Place, made: Callable[..., Result]) -> None:
-    """By the method mse4, which a recipe keeps; files call it mse."""
-    plain, file = made(equalize="scalar", rounding="gptq"), place.folder / "less.toml"
-    less = place.convert(equalize="scalar", rounding="gptq", method="mse4", save_recipe=file)
-    assert less.data != plain.data
-    assert place.convert(recipe=file).data == less.data
-    seen = [value.observed for value in less.graph.activations()]
-    assert {one.method for one in seen if one is not None} <= {"mse", "max", "fixed"}
 
 
 def test_max_images(place: Place) -> None:
