@@ -11,10 +11,21 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import onnxruntime
 import pytest
 from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
 
 ROOT = Path(__file__).resolve().parent.parent
+OLD = "1.23."  # of onnxruntime: the newest for Python 3.10
+# What it has not or gets wrong, so that it cannot be compared with.
+LACKS = {
+    "test_expand.py": ("Swish", "AveragePool/ceil", "Attention/hidden row"),
+    "test_expand_products.py": ("Einsum/one",),
+    "test_fuzz_models.py": ("rows of equals",),
+    "test_lowering.py": ("average pool/counted/11",),
+    "test_qdq.py": ("average_pool",),
+    "test_random_graphs.py": ("0",),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +44,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, value in getattr(report, "user_properties", ()):
                 if name == "summary" and report.when == "call":
                     terminalreporter.write_line(value)
+
+
+@pytest.fixture(autouse=True)
+def comparable(request: pytest.FixtureRequest) -> None:
+    cases = LACKS.get(request.path.name, ())
+    if onnxruntime.__version__.startswith(OLD) and request.node.name.endswith(tuple(f"[{case}]" for case in cases)):
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} has it not, or wrong")
 
 
 @pytest.fixture(scope="session")

@@ -99,9 +99,9 @@ def _value(value: Value) -> str:
 
 
 def _inline(data: np.ndarray) -> str:
-    # The shortest decimal that reads back as the same float32.
-    items = [str(item) if data.dtype == np.float32 else json.dumps(item.item()) for item in data.ravel()]
-    return f"[{','.join(items)}]".replace("inf", "Infinity").replace("nan", "NaN")
+    # The shortest decimal that reads back as the same float32, written alike by all versions of numpy.
+    items = [float(str(item)) if data.dtype == np.float32 else item.item() for item in data.ravel()]
+    return json.dumps(items, separators=(",", ":"))
 
 
 def _digest(data: np.ndarray) -> str:

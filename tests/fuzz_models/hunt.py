@@ -16,6 +16,7 @@ from fuzz_models.case import Case, save
 from fuzz_models.checks import check
 from fuzz_models.draw import draw
 from fuzz_models.limits import Crash, Task, limited, side_by_side
+from fuzz_models.net import Reject
 from fuzz_models.outcome import Outcome
 from fuzz_models.shrink import shrink
 
@@ -167,7 +168,10 @@ def hunt(
 
 def _examined(seed: int, checked: Check, folder: Path) -> tuple[tuple[str, ...], Outcome]:
     """The operators of a graph, and what is found."""
-    case = draw(seed)
+    try:
+        case = draw(seed)
+    except Reject as error:
+        return (), Outcome(invalid=str(error))
     return tuple({node.kind for node in case.nodes}), checked(case, folder, stages_of(seed))
 
 
