@@ -74,6 +74,7 @@ def test_an_exported_model_is_gone_when_a_session_is_opened(monkeypatch: pytest.
     class Exported:
         def __init__(self, *arguments: object) -> None:
             self.model = real(*arguments)
+            self.graph = self.model.graph
             alive.append(weakref.ref(self))
 
         def SerializeToString(self) -> bytes:  # noqa: N802
