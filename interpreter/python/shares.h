@@ -2,8 +2,7 @@
  * other's results depends on the machine, and what they bring on the step. No result depends on it.
  *
  * 1. Whole runs take turns with one thread, two, four and so on for all steps, and each step's time is taken. A run
- *    counts when those of the last SETTLE seconds had as many threads, and one at least: by then other threads are
- *    awake, and what it reads lies where it would lie.
+ *    counts when the one before it had as many threads, so that what it reads lies where it would lie.
  * 2. Each step gets the number of its least median. More threads have to earn it.
  * 3. Whole runs take turns with this mixture and with the same number for all steps; the least median stays.
  *
@@ -77,8 +76,6 @@ class Shares {
   using Choice = std::vector<size_t>;
   static constexpr size_t ROUNDS = 9, ROUNDS_OF_LONG = 3; /* that count */
   static constexpr double LONG = 0.5;                     /* seconds of a part */
-  static constexpr double SETTLE = 0.0005;                /* seconds */
-  static constexpr size_t COUNTED = 8;                    /* runs of a turn at most; fewer if they take SETTLE */
   static constexpr size_t AGAIN = 50;
   static constexpr size_t SAMPLE = 8;    /* of so many runs one is timed later on */
   static constexpr double EARNED = 0.95; /* of a step's time with fewer threads */
@@ -92,7 +89,7 @@ class Shares {
 
   void begin_part(bool whole, size_t times) {
     whole_ = whole;
-    turn_ = runs_of_turn_ = counted_ = 0;
+    turn_ = 0;
     spent_ = 0;
     times_.assign(choices_.size(), std::vector<std::vector<double>>(times));
   }
@@ -103,30 +100,13 @@ class Shares {
     }
   }
 
-  /* A run of a turn. The first round does not count. */
+  /* A run of two in a row with the same threads, of which the second counts; and the first round does not. */
   void measure() {
-    const size_t choice = turn_ % choices_.size();
+    const size_t choice = turn_ / 2 % choices_.size();
+    const bool counts = turn_ % 2 == 1 && turn_ >= 2 * choices_.size();
+    set(choices_[choice]);
     const double start = net_.now();
-    if (runs_of_turn_++ == 0) {
-      set(choices_[choice]);
-      turn_began_ = start;
-    }
-    const bool settled = runs_of_turn_ > 1 && start >= turn_began_ + SETTLE;
-    run_timed(settled && turn_ >= choices_.size() ? &times_[choice] : nullptr, start);
-    measured_++;
-    const double now = net_.now();
-    spent_ += now - start;
-    counted_ += settled;
-    if (counted_ == COUNTED || (settled && now >= turn_began_ + 2 * SETTLE)) {
-      runs_of_turn_ = counted_ = 0;
-      if (++turn_ % choices_.size() == 0 && is_enough(turn_ / choices_.size())) {
-        decide();
-      }
-    }
-  }
-
-  /* All ops; the seconds of each step, or of all, are added to times if there are such. */
-  void run_timed(std::vector<std::vector<double>> *times, double last) {
+    double last = start;
     if (whole_) {
       net_.run(0, ops());
     }
@@ -134,11 +114,16 @@ class Shares {
       if (!whole_) {
         net_.run(steps_[i].first, steps_[i].second);
       }
-      if (times != nullptr && (!whole_ || i == 0)) {
+      if (counts && (!whole_ || i == 0)) {
         const double now = net_.now();
-        (*times)[i].push_back(now - last);
+        times_[choice][i].push_back(now - last);
         last = now;
       }
+    }
+    measured_++;
+    spent_ += net_.now() - start;
+    if (++turn_ % (2 * choices_.size()) == 0 && is_enough(turn_ / (2 * choices_.size()))) {
+      decide();
     }
   }
 
@@ -201,12 +186,10 @@ class Shares {
   std::vector<Choice> choices_; /* the first one is a thread for each step; the last one, if mixed_, the mixture */
   std::vector<std::vector<std::vector<double>>> times_; /* [choice][step], or of whole runs [choice][0] */
   size_t chosen_ = 0, mixed_ = 0;
-  size_t turn_ = 0; /* of this part */
-  size_t runs_of_turn_ = 0, counted_ = 0;
+  size_t turn_ = 0;                /* runs of this part */
   size_t measured_ = 0, calm_ = 0; /* runs that were measured, and since then */
-  double turn_began_ = 0;
-  double spent_ = 0, alone_ = 0; /* seconds of this part; of a run with one thread */
-  std::vector<double> samples_;  /* of runs since then */
+  double spent_ = 0, alone_ = 0;   /* seconds of this part; of a run with one thread */
+  std::vector<double> samples_;    /* of runs since then */
   bool whole_ = false, decided_ = false;
 };
 

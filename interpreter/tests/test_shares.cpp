@@ -13,9 +13,6 @@ struct World {
   Costs costs;
   std::vector<size_t> threads;
   double meeting = 0; /* more for each step that has other threads than the one before it */
-  double waking = 0;  /* until other threads that did nothing for SPIN are there; so long one thread does all */
-  double noise = 0.002;
-  double met = 0, awake = 0; /* when other threads were there last, and will be */
   double clock = 0;
   size_t runs = 0;
 };
@@ -42,10 +39,8 @@ class MadeUp {
     for (size_t i = first / 2; i < last / 2; i++) {
       const size_t threads = world_->threads[i];
       const bool changes = i > 0 && world_->threads[i - 1] != threads;
-      const size_t there = threads > 1 ? those_there(threads) : 1;
-      world_->clock += world_->costs[i][log2_of(there)] + (changes ? world_->meeting : 0);
-      world_->clock += noise() * world_->noise;
-      world_->met = threads > 1 ? world_->clock : world_->met;
+      world_->clock += world_->costs[i][log2_of(threads)] + (changes ? world_->meeting : 0);
+      world_->clock += noise() * 0.002;
     }
   }
 
@@ -54,16 +49,6 @@ class MadeUp {
   }
 
  private:
-  static constexpr double SPIN = 0.00004;
-
-  /* Of the threads that are called. */
-  size_t those_there(size_t threads) const {
-    if (world_->clock > world_->met + SPIN) {
-      world_->awake = world_->clock + world_->waking;
-    }
-    return world_->clock < world_->awake ? 1 : threads;
-  }
-
   static size_t log2_of(size_t n) {
     return n > 1 ? 1 + log2_of(n / 2) : 0;
   }
@@ -127,24 +112,8 @@ static void expect_change() {
   failures += shares.chosen() != std::vector<size_t>{1, 1} || slow > 3 * runs;
 }
 
-/* Threads pay once they are awake, which takes longer than some runs. */
-static void expect_waking() {
-  World world;
-  world.costs = {{0.00002, 0.000012}, {0.00003, 0.000017}};
-  world.waking = 0.0003;
-  world.noise = 0.000001;
-  Shares<MadeUp> shares(MadeUp(&world), 2);
-  size_t runs = 0;
-  for (; !shares.decided(); runs++) {
-    shares.run();
-  }
-  std::printf("threads that have to wake up are found after %zu runs\n", runs);
-  failures += shares.chosen() != std::vector<size_t>{2, 2};
-}
-
 int main() {
   expect_change();
-  expect_waking();
   expect("one thread", {{1}, {2}}, 1, 0, {1, 1});
   expect("threads that bring nothing", {{1, 1.1}, {1, 0.99}, {2, 2}}, 2, 0, {1, 1, 1});
   expect("threads that pay", {{1, 0.6}, {3, 1.6}}, 2, 0, {2, 2});
