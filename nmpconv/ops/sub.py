@@ -45,7 +45,8 @@ class Sub(Aligned):
             to.emit("add", to.aligned(to.value(left), negative), AddParams(), node.outputs[0])
         else:
             pair = to.aligned(to.value(left), to.value(right))
-            to.emit("sub", pair, AlignedParams(), node.outputs[0], clamp=_remainder(to, *pair))
+            clamp = _remainder(to, *pair) if to.is_integer(left) else None
+            to.emit("sub", pair, AlignedParams(), node.outputs[0], clamp=clamp)
 
 
 def _remainder(to: Importer, a: str, b: str) -> tuple[float, float] | None:
