@@ -200,6 +200,8 @@ class _Judge:
         self.heads = _heads(net)
         self.fetch = tuple(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
         self.model = proto.SerializeToString()
+        judged = (*self.heads, *(tensor for _, tensor in self._outputs))
+        self._weights = {tensor: _weight(net, tensor) for tensor in judged}
         self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
         self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
         self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
@@ -220,13 +222,21 @@ class _Judge:
             # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
             vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
             cut = vectors and theirs != name and head_tensor != tensor
-            self._sqnr[name].add(floats[theirs if cut else name], ours if cut else output)
+            pair = (floats[theirs], ours) if cut else (floats[name].reshape(output.shape), output)
+            weight = self._weights[head_tensor if cut else tensor]
+            self._sqnr[name].add(pair[0] * weight, pair[1] * weight)
 
     def sqnr(self) -> dict[str, float]:
         return {name: ratio.db for name, ratio in self._sqnr.items()}
 
     def equal(self) -> dict[str, float]:
         return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}
+
+
+def _weight(net: Net, tensor: int) -> float | np.ndarray:
+    """Where an output's parts have grids of their own, errors count in steps of these."""
+    found = net.model.tensors[tensor]
+    return 1.0 if found.shifts is None else found.shifts.factors(len(found.shape))
 
 
 def _heads(net: Net) -> list[int]:

@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import onnx
 
-from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.errors import InputError, UsageError
 from nmpconv.run.feed import Arrays, Look
@@ -95,7 +94,7 @@ def infer(
     for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
         net.run_ops(done, made.get(tensor, 0))
         done = made.get(tensor, 0)
-        found[tensor] = fixed.dequantize(net.tensor(tensor), net.model.tensors[tensor].exponents[0])
+        found[tensor] = net.model.tensors[tensor].dequantize(net.tensor(tensor))
     net.run_ops(done, len(net.model.ops))
     return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
 

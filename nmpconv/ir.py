@@ -102,12 +102,28 @@ class Preprocess:
 
 
 @dataclass(frozen=True)
+class Shifts:
+    """By how many bits a tensor's elements exceed the float model's: one number, or one per index of an axis."""
+
+    bits: tuple[int, ...]
+    axis: int | None = None
+
+    def factors(self, rank: int) -> np.ndarray:
+        """2^bits, to broadcast over an array of this rank."""
+        shape = [1] * rank
+        if self.axis is not None:
+            shape[self.axis] = len(self.bits)
+        return np.exp2(np.array(self.bits, np.float64)).reshape(shape)
+
+
+@dataclass(frozen=True)
 class Value:
     """A tensor: an activation (data None) or a constant.
 
     clamp: the float range that the producer saturates its result to (a fused Relu is (0, inf)); None for none.
     observed, quant: set by calibration and by quantization. offset: byte offset in the arena, set by the memory plan.
     origin: what 0 stands for: the tensor holds the float model's numbers less this. observed is of those numbers.
+    shifts: powers of two that the float model's numbers were multiplied by; None: not.
     """
 
     name: str
@@ -119,6 +135,7 @@ class Value:
     quant: Quant | None = None
     offset: int | None = None
     origin: float = 0.0
+    shifts: Shifts | None = None
 
     @property
     def is_const(self) -> bool:

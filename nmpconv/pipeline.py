@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,7 @@ from nmpconv.options import NOT_KEPT, Options, with_recipe
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import drop_channels, masks, ranges, states
+from nmpconv.passes.quantize import drop_channels, masks, parts, ranges, states
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
@@ -79,11 +79,12 @@ def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, pro
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What is known of a model before a recipe is chosen. samples: of its inputs, by name; feeds: what they are to the
-    float graph, as many as may be used. fitter: of the float graph, with the images that biases are fitted on."""
+    """What is known of a model before a recipe is chosen. samples: of inputs; feeds: what they are to the float graph,
+    as many as may be used. same: what `sameness.compared` says. fitter: with the images that biases are fitted on."""
 
     samples: Mapping[str, Samples]
     feeds: Feeds
+    same: Callable[[], Parity | str]
     fitter: Fitter
 
     @property
@@ -122,7 +123,11 @@ def calibrated(
     graph, stats = masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
     trace(graph, "FLOAT", "masks")
 
+    same = cache(partial(sameness.compared, model, graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, options.bits, options.widths)
+    alone = set(graph.outputs if options.stream else states.checked(graph, options.state).values())
+    graph, stats, bits = parts.run(graph, stats, bits, alone)
+    trace(graph, "FLOAT", "parts")
     rounding = Rounding(
         weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
     )
@@ -131,7 +136,7 @@ def calibrated(
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, by_name.choices(graph))
-    return Calibrated(samples, feeds, fitter)
+    return Calibrated(samples, feeds, same, fitter)
 
 
 def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: Progress) -> dict[str, TensorStats]:
@@ -176,8 +181,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     found = calibrated(model, calib, options, by_name, trace, progress)
     graph, feeds, images = found.fitter.graph, found.feeds, found.fitter.images
     metric = _metric(wanted[0] if wanted else None, found.size, options.decoder)
-    same = sameness.compared(model, graph, found.samples, found.fitter.stats, len(feeds))
-
+    found.same()  # what is wrong with it is told before the work
     decided = _recipe_chosen(found.fitter, options, progress, trace)
     metadata = _metadata(model, options, decided.recipe, len(feeds))
     narrow = options.bits == "8" and options.widths != "strict" and not options.budget  # which is against 8 bits
@@ -195,7 +199,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     planned = schedule.planned(step, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
     report = measure(decided.prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
-    report = _told(report, found, decided, same, options)
+    report = _told(report, found, decided, options)
     if options.levers and len(images) >= HELD_OUT:
         trials = Trials(decided.fitter, decided.recipe, replace(_trial(found, options), metadata=metadata))
         measured = levers.helpful(trials, decided.fitter.choices, report.noise.shares, progress)
@@ -254,9 +258,9 @@ def _searched(
     return replace(wider, missed=search.warnings(taken), front=tuple(front))
 
 
-def _told(report: Report, found: Calibrated, decided: _Decided, same: Parity | str, options: Options) -> Report:
-    """With what was decided, and with warnings. same: as `sameness.compared` has it."""
-    fitter, feeds, score = found.fitter, found.feeds, decided.score
+def _told(report: Report, found: Calibrated, decided: _Decided, options: Options) -> Report:
+    """With what was decided, and with warnings."""
+    fitter, feeds, score, same = found.fitter, found.feeds, decided.score, found.same()
     told = advice.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head)
     given = next((one for one in map(options.preprocess_of, found.samples) if one is not None), None)
     told = (*advice.unused(found.samples, given), *told)

@@ -153,7 +153,8 @@ def _value(name: str, tensor: Tensor) -> Value:
     quant = Quant(bits, tensor.exponents, tensor.clip_min, tensor.clip_max, tensor.axis)
     if tensor.data is None:
         # With a clamp, what a node computes and the value have two names in an export.
-        return Value(name, tensor.shape, clamp=(-math.inf, math.inf), quant=quant, origin=tensor.origin)
+        whole, shifts = (-math.inf, math.inf), tensor.shifts
+        return Value(name, tensor.shape, clamp=whole, quant=quant, origin=tensor.origin, shifts=shifts)
     exponents = _along(tensor.exponents, tensor.axis, tensor.data.ndim)
     data = np.ldexp(tensor.data.astype(np.float64), exponents).astype(np.float32)
     return Value(name, tensor.shape, data=data, quant=quant)
@@ -193,7 +194,11 @@ class _Exporter(Exporter):
         return self.info(Value(port.name, port.source_shape or value.shape))
 
     def close(self, port: Port, name: str) -> onnx.ValueInfoProto:
-        shape = port.source_shape or self.graph[name].shape
+        value = self.graph[name]
+        shape = port.source_shape or value.shape
+        if value.shifts is not None:
+            factors = 1 / value.shifts.factors(len(value.shape))
+            name = self.node("Mul", (name, self.const(factors.astype(np.float32))))
         self.nodes.append(helper.make_node("Reshape", [name, self.shape(shape)], [port.name]))
         return self.info(Value(port.name, shape))
 

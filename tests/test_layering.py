@@ -48,7 +48,7 @@ PARTS: dict[str, set[str]] = {
     "file": {"errors", "files", "fixed", "ir", "ops"},
     "device": {"errors", "files", "progress"},
     "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress", "streams"},
-    "beside": {"calib", "errors", "fixed", "run"},
+    "beside": {"calib", "errors", "run"},
     "targets": {"run"},
     "costs": {"file", "ir", "ops", "run", "targets"},
     "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
@@ -115,8 +115,7 @@ PARTS: dict[str, set[str]] = {
     "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
     "csources": {"file", "files", "ops", "targets"},
     "html": {
-        *("calib", "data", "errors", "file", "fixed", "frontend", "metrics", "ops", "progress", "report", "run"),
-        "targets",
+        *("calib", "data", "errors", "file", "frontend", "metrics", "ops", "progress", "report", "run", "targets"),
     },
     "explorer": {"errors", "file", "files", "run"},
     "project": {"data", "errors", "files"},
@@ -139,7 +138,7 @@ PARTS: dict[str, set[str]] = {
         "workers",
     },
     "cli": {
-        *("accuracy", "bisection", "costs", "device", "errors", "file", "files", "fixed", "frontend", "ir", "levers"),
+        *("accuracy", "bisection", "costs", "device", "errors", "file", "files", "frontend", "ir", "levers"),
         "metrics",
         *("ops", "report", "run", "targets", "trial"),
     },

@@ -56,8 +56,8 @@ typedef struct nmp_info {
   uint64_t work;        /* bound of the steps (about a multiply-accumulate each) of one run */
 } nmp_info;
 
-/* A tensor as the caller sees it: real value = integer * 2^exponent + origin. bits are 8, 16 or 32. A constant with
- * exponent_count > 1 has an exponent for each index of axis.
+/* A tensor as the caller sees it: real value = integer * 2^exponent + origin. bits are 8, 16 or 32. With axis >= 0 each
+ * index of that axis has its exponent: of constants, and of outputs that join parts of different ranges.
  */
 typedef struct nmp_view {
   const char *name; /* in the file */

@@ -241,6 +241,13 @@ nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
   view->exponents = t.exponents;
   view->exponent_count = t.exponent_count;
   view->axis = t.axis;
+  const fb_vector floats = fb_tensor_float_exponents(table);
+  if (floats.data != NULL) {
+    view->exponent = (int8_t)floats.data[0];
+    view->exponents = (const int8_t *)floats.data;
+    view->exponent_count = floats.count;
+    view->axis = fb_tensor_float_axis(table);
+  }
   return NMP_OK;
 }
 

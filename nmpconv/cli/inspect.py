@@ -88,7 +88,8 @@ def _port_json(port: Port, model: Model) -> dict[str, Any]:
         "tensor": tensor.name,
         "dtype": tensor.dtype,
         "shape": list(tensor.shape),
-        "exponent": _exponent(tensor),
+        "exponent": _exponent(tensor.float_exponents or tensor.exponents),
+        "exponent_axis": tensor.float_axis,
         "source_shape": list(port.source_shape),
         "pixels": port.pixels,
         "state": None if port.state is None else model.outputs[port.state].name,
@@ -102,7 +103,8 @@ def _tensor_json(tensor: Tensor) -> dict[str, Any]:
         "name": tensor.name,
         "dtype": tensor.dtype,
         "shape": list(tensor.shape),
-        "exponent": _exponent(tensor),
+        "exponent": _exponent(tensor.exponents),
+        "float_exponent": _exponent(tensor.float_exponents or tensor.exponents),
         "origin": tensor.origin,
         "axis": tensor.axis,
         "clip_min": tensor.clip_min,
@@ -127,9 +129,9 @@ def _op_json(op: Op, model: Model) -> dict[str, Any]:
     }
 
 
-def _exponent(tensor: Tensor) -> int | list[int]:
+def _exponent(exponents: Sequence[int]) -> int | list[int]:
     """One number, or one per channel."""
-    return tensor.exponents[0] if len(tensor.exponents) == 1 else list(tensor.exponents)
+    return exponents[0] if len(exponents) == 1 else list(exponents)
 
 
 def _show(model: Model, constants: bool, instructions: Sequence[int], target: str | None) -> None:
@@ -179,7 +181,7 @@ def _port_row(port: Port, model: Model) -> list[str]:
         port.name,
         tensor.dtype,
         show.shape(tensor.shape),
-        show.exponents(tensor.exponents),
+        show.exponents(tensor.float_exponents or tensor.exponents),
         show.shape(port.source_shape) if port.source_shape else "",
         fed,
     ]

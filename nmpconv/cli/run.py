@@ -165,11 +165,10 @@ def _on_device(model: Path | bytes, net: Net, name: str, wait: float, sequences:
 
 def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, Any]]:
     """The best classes of the only output."""
-    from nmpconv import fixed
     from nmpconv.metrics import top_k
 
     port = net.outputs[0]
-    scores = fixed.dequantize(result[0].ravel(), port.exponent)
+    scores = port.dequantize(result[0]).ravel()
     return [
         {"class": i, "label": port.labels[i] if port.labels else None, "score": float(scores[i])}
         for i in top_k(scores, count)
@@ -181,10 +180,8 @@ def _npz(net: Net, results: Results, raw: bool) -> bytes:
     The same results give the same bytes."""
     import numpy as np  # not loaded for --help
 
-    from nmpconv import fixed
-
     arrays = {"starts": np.cumsum([0, *map(len, results[:-1])])} if net.has_states else {}
     for i, port in enumerate(net.outputs):
         array = np.concatenate([result[i] for calls in results for result in calls])
-        arrays[port.name] = array if raw else fixed.dequantize(array, port.exponent).astype(np.float32)
+        arrays[port.name] = array if raw else port.dequantize(array).astype(np.float32)
     return npz(arrays)

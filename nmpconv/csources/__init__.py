@@ -162,11 +162,17 @@ def _ports(role: str, ports: Sequence[Port], model: Model) -> Iterator[str]:
 
 def _grid(macro: str, name: str, tensor: Tensor) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
-    yield f"\n/* {_comment(name)}: {tensor.dtype} [{shape}], real value = integer * SCALE + OFFSET */"
+    exponents = tensor.float_exponents or tensor.exponents
+    what = "integer * SCALE + OFFSET" if len(exponents) == 1 else "integer * 2^EXPONENTS[index along AXIS]"
+    yield f"\n/* {_comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
     yield f"#define MODEL_{macro}_BYTES {tensor.nbytes}"
-    yield f"#define MODEL_{macro}_EXPONENT ({tensor.exponents[0]})"
-    yield f"#define MODEL_{macro}_SCALE {2.0 ** tensor.exponents[0]!r}f /* 2^EXPONENT */"
-    yield f"#define MODEL_{macro}_OFFSET {tensor.origin!r}f"
+    if len(exponents) == 1:
+        yield f"#define MODEL_{macro}_EXPONENT ({exponents[0]})"
+        yield f"#define MODEL_{macro}_SCALE {2.0 ** exponents[0]!r}f /* 2^EXPONENT */"
+        yield f"#define MODEL_{macro}_OFFSET {tensor.origin!r}f"
+    else:
+        yield f"#define MODEL_{macro}_AXIS {tensor.float_axis}"
+        yield f"#define MODEL_{macro}_EXPONENTS {{{', '.join(map(str, exponents))}}}"
     yield f"#define MODEL_{macro}_MIN ({tensor.clip_min})"
     yield f"#define MODEL_{macro}_MAX ({tensor.clip_max})"
 

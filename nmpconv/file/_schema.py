@@ -100,6 +100,8 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("data", 10, "vector", "ubyte", 0, False),
         Field("offset", 11, "scalar", "uint", 0, False),
         Field("origin", 12, "scalar", "float", 0, False),
+        Field("float_exponents", 13, "vector", "byte", 0, False),
+        Field("float_axis", 14, "scalar", "byte", -1, False),
     ),
     "Conv2D": (
         Field("stride_h", 0, "scalar", "int", 1, False),

@@ -95,19 +95,20 @@ class _Check:
         self.values.append(Value(name, shape, INT_OF_BITS[bits], data, quant=quant, offset=table["offset"]))
 
     def tensor_rules(self, table: Table, shape: tuple[int, ...], data: np.ndarray | None) -> Rules:
-        dtype, axis, exponents = table["dtype"], table["axis"], table["exponents"]
-        self.spend(8 + len(exponents))  # the walk counts more for its parts: there are enough
+        dtype, axis, exponents, floats = (table[key] for key in ("dtype", "axis", "exponents", "float_exponents"))
+        more = 0 if floats is None else len(floats)
+        self.spend(8 + len(exponents) + more)  # the walk counts more for its parts: there are enough
         yield TENSOR, f"rank {len(shape)}", len(shape) <= RANK_MAX
         yield TENSOR, f"dtype {dtype}", 0 <= dtype < len(ENUMS["DType"]) - (data is None)
         yield TENSOR, f"shape {list(shape)}", min(shape, default=1) >= 1
         bits = 8 << dtype
         nbytes = prod(shape) * bits // 8
         yield LIMIT, f"{nbytes} bytes", nbytes <= BYTES_MAX
-        yield TENSOR, f"exponents along axis {axis}", -1 <= axis < (0 if data is None else len(shape))
-        wanted = 1 if axis < 0 else shape[axis]
-        yield TENSOR, f"{len(exponents)} exponents, not {wanted}", len(exponents) == wanted
-        low, high = int(exponents.min()), int(exponents.max())
-        yield TENSOR, f"exponents in [{low}, {high}]", low >= EXPONENT_MIN and high <= EXPONENT_MAX
+        yield TENSOR, f"exponents along axis {axis}", axis == -1 or data is not None
+        yield from _exponents(exponents, axis, shape)
+        if floats is not None or table["float_axis"] != -1:
+            yield TENSOR, "float exponents of a constant, or none", floats is not None and data is None
+            yield from _exponents(floats, table["float_axis"], shape)
         if data is not None:
             yield TENSOR, f"{len(data)} bytes of data, its shape needs {nbytes}", len(data) == nbytes
             yield TENSOR, "its data is not aligned", (_address(data) - self.start) % DATA_ALIGN == 0
@@ -302,3 +303,12 @@ def _address(array: np.ndarray) -> int:
 def _plain(value: Any) -> Any:
     """A parameter: lists as tuples of ints."""
     return () if value is None else tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _exponents(exponents: np.ndarray, axis: int, shape: tuple[int, ...]) -> Rules:
+    """axis: -1 where there is one for all."""
+    yield TENSOR, f"exponents along axis {axis}", -1 <= axis < len(shape)
+    wanted = 1 if axis < 0 else shape[axis]
+    yield TENSOR, f"{len(exponents)} exponents, not {wanted}", len(exponents) == wanted
+    low, high = int(exponents.min()), int(exponents.max())
+    yield TENSOR, f"exponents in [{low}, {high}]", low >= EXPONENT_MIN and high <= EXPONENT_MAX

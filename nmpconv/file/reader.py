@@ -14,21 +14,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpconv import fixed
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, TABLES
 from nmpconv.file.flat import KINDS, Table, unpack
 from nmpconv.files import read_file
-from nmpconv.ir import Preprocess
+from nmpconv.ir import Preprocess, Shifts
 
 _DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
 _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
+
+
+def dequantize(q: np.ndarray, exponent: int, shifts: Shifts | None) -> np.ndarray:
+    """What integers [...] are in the float model: float64."""
+    real = fixed.dequantize(q, exponent)
+    return real if shifts is None else real / shifts.factors(q.ndim)
 
 
 @dataclass(frozen=True)
 class Tensor:
     """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed.
 
-    origin: what the value is less than that of the float model, observed_* being of the latter.
+    origin: what the value is less than that of the float model, observed_* being of the latter. float_exponents: of an
+    activation whose parts are the float model's times powers of two, the exponents of the float model's numbers, one or
+    one per index of float_axis.
     """
 
     name: str
@@ -44,10 +53,23 @@ class Tensor:
     data: np.ndarray | None
     offset: int | None
     origin: float = 0.0
+    float_exponents: tuple[int, ...] | None = None
+    float_axis: int | None = None
 
     @property
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def shifts(self) -> Shifts | None:
+        """By how many bits an activation is larger than the float model's."""
+        if self.float_exponents is None:
+            return None
+        return Shifts(tuple(self.exponents[0] - e for e in self.float_exponents), self.float_axis)
+
+    def dequantize(self, q: np.ndarray) -> np.ndarray:
+        """What an activation's integers, of its shape, are in the float model, origin apart: float64."""
+        return dequantize(q, self.exponents[0], self.shifts)
 
 
 @dataclass(frozen=True)
@@ -193,6 +215,8 @@ def _tensor(table: Table) -> Tensor:
         data=data,
         offset=table["offset"] if data is None else None,
         origin=table["origin"],
+        float_exponents=None if table["float_exponents"] is None else _ints(table["float_exponents"]),
+        float_axis=None if table["float_axis"] < 0 else table["float_axis"],
     )
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import InputError
-from nmpconv.ir import Given, Graph, Node, Observed, Preprocess, Quant, State, Value
+from nmpconv.ir import Given, Graph, Node, Observed, Preprocess, Quant, Shifts, State, Value
 from nmpconv.ops import OPS
 
 INLINE = 64  # most elements of a constant that stands in the text
@@ -87,6 +87,8 @@ def _value(value: Value) -> str:
     text = f"{_quote(value.name)} : {value.dtype}[{shape}]"
     seen, quant = value.observed, value.quant
     text += _attributes({"origin": value.origin or None, "clamp": value.clamp})
+    if value.shifts is not None:
+        text += _attributes({"shifts": value.shifts.bits, "shift_axis": value.shifts.axis})
     text += _attributes({"observed": None if seen is None else (seen.min, seen.max, seen.method)})
     if quant is not None:
         text += _attributes(
@@ -254,7 +256,8 @@ class _Parser:
         quant = Quant(a["bits"], a["exp"], a["lo"], a["hi"], a.get("axis")) if "bits" in a else None
         data = self._data(name, dtype, shape, line) if line.rest else None
         place, origin = a.get("offset"), a.get("origin", 0.0)
-        self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, place, origin)
+        shifts = Shifts(a["shifts"], a.get("shift_axis")) if "shifts" in a else None
+        self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, place, origin, shifts)
         self._of_port(name, {key: a[key] for key in _PORT_KEYS & a.keys()})
         return name
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from nmpconv import fixed
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
@@ -81,7 +80,7 @@ def judge(
         if feed.begins(i):
             net.reset()
         _run(net, feed.integers(sample), counts)
-        ours = fixed.dequantize(_output(net), net.outputs[0].exponent).ravel()
+        ours = net.outputs[0].dequantize(_output(net)).ravel()
         theirs = None if engine is None else engine.run(feed.floats(sample))[net.outputs[0].name].ravel()
         judged = _sample(net, feed, i, sample, ours, theirs)
         found.append((_badness(judged, ours), i, judged))

@@ -17,7 +17,7 @@ from nmpconv import _nmp, fixed
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError
 from nmpconv.file import reader
 from nmpconv.files import open_file
-from nmpconv.ir import Preprocess
+from nmpconv.ir import Preprocess, Shifts
 
 ALIGN = 64  # of the model's and the arena's memory
 
@@ -27,7 +27,7 @@ class Port:
     """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
 
     pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
-    tensor: its number in the file.
+    tensor: its number in the file. shifts: by how many bits less the parts of an output are, see `dequantize`.
     """
 
     name: str
@@ -41,6 +41,11 @@ class Port:
     labels: tuple[str, ...]
     source_shape: tuple[int, ...]
     tensor: int
+    shifts: Shifts | None = None
+
+    def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
+        """Integers of the port's shape, or of several samples [N, ...], as reals."""
+        return reader.dequantize(q, self.exponent, self.shifts)
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ class Net:
 
     def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
         """The outputs of `run` as reals."""
-        return [fixed.dequantize(q, port.exponent) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
+        return [port.dequantize(q) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
 
     def run_ops(self, first: int, last: int) -> None:
         """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
@@ -272,6 +277,7 @@ class Net:
             labels,
             port.source_shape,
             port.tensor,
+            tensor.shifts,
         )
 
 

@@ -36,6 +36,7 @@ def test_inspect_json(cli) -> None:
         "dtype": "int8",
         "shape": [1, 1, 1, 3],
         "exponent": -2,
+        "float_exponent": -2,
         "origin": 0.0,
         "axis": None,
         "clip_min": -128,

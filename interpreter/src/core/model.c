@@ -97,15 +97,10 @@ static uint32_t elements(fb_vector shape, uint32_t width) {
   return size;
 }
 
-/* The first rule that the exponents of the tensor break. */
-static nmp_rule check_exponents(const uint8_t *table, fb_vector shape, int is_const) {
-  fb_vector exponents = fb_tensor_exponents(table);
-  int32_t axis = fb_tensor_axis(table);
+/* The first rule that exponents along an axis break, -1 being no axis. */
+static nmp_rule check_exponents(fb_vector exponents, int32_t axis, fb_vector shape) {
   if (axis < -1 || axis >= (int32_t)shape.count) {
     return NMP_RULE(NMP_E_TENSOR, "axis", axis, (int64_t)shape.count - 1);
-  }
-  if (axis >= 0 && !is_const) {
-    return NMP_RULE(NMP_E_TENSOR, "axis of an activation", axis, -1);
   }
   int64_t count = axis < 0 ? 1 : fb_int_element(shape, (uint32_t)axis);
   if (exponents.count != count) {
@@ -118,6 +113,23 @@ static nmp_rule check_exponents(const uint8_t *table, fb_vector shape, int is_co
     }
   }
   return NMP_FINE;
+}
+
+/* The first rule that a tensor's exponents break: those of its integers, and those in the float model's numbers. */
+static nmp_rule check_grids(const uint8_t *table, fb_vector shape, int is_const) {
+  const fb_vector floats = fb_tensor_float_exponents(table);
+  const int32_t axis = fb_tensor_axis(table), float_axis = fb_tensor_float_axis(table);
+  if (axis >= 0 && !is_const) {
+    return NMP_RULE(NMP_E_TENSOR, "axis of an activation", axis, -1);
+  }
+  nmp_rule rule = check_exponents(fb_tensor_exponents(table), axis, shape);
+  if (rule.status || (floats.data == NULL && float_axis == -1)) {
+    return rule;
+  }
+  if (is_const || floats.data == NULL) {
+    return NMP_RULE(NMP_E_TENSOR, "number of float exponents", floats.count, !is_const);
+  }
+  return check_exponents(floats, float_axis, shape);
 }
 
 static nmp_rule check_data(const nmp_model *m, fb_vector data, uint32_t bytes) {
@@ -135,7 +147,8 @@ static nmp_status check_tensor(const nmp_model *m, uint32_t i, nmp_needs *needs,
   fb_vector shape = fb_tensor_shape(table);
   fb_vector data = fb_tensor_data(table);
   int8_t dtype = fb_tensor_dtype(table);
-  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count); /* there are enough: fb_verify counts more */
+  /* There are enough: fb_verify counts more. */
+  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + fb_tensor_float_exponents(table).count);
   if (shape.count > NMP_RANK_MAX) {
     return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX));
   }
@@ -157,7 +170,7 @@ static nmp_status check_tensor(const nmp_model *m, uint32_t i, nmp_needs *needs,
     return nmp_fail(fault, -1, i,
                     NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX));
   }
-  nmp_rule rule = check_exponents(table, shape, data.data != NULL);
+  nmp_rule rule = check_grids(table, shape, data.data != NULL);
   if (rule.status == NMP_OK && data.data) {
     rule = check_data(m, data, size * (bits / 8));
   }

@@ -87,6 +87,8 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 1}, /* Tensor.data */
     {FB_KIND_SCALAR, 4}, /* Tensor.offset */
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
+    {FB_KIND_VECTOR, 1}, /* Tensor.float_exponents */
+    {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
     {FB_KIND_UNION | FB_REQUIRED, 30}, /* Op.params */
@@ -160,14 +162,14 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     68, /* GridSample */
     71, /* GatherElements */
     72, /* Tensor */
-    85, /* Op */
-    92, /* Preprocess */
-    100, /* Port */
-    107, /* Bytes */
-    108, /* TestVector */
-    110, /* Entry */
-    112, /* Model */
-    124, /* the end */
+    87, /* Op */
+    94, /* Preprocess */
+    102, /* Port */
+    109, /* Bytes */
+    110, /* TestVector */
+    112, /* Entry */
+    114, /* Model */
+    126, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -130,6 +130,14 @@ static inline uint32_t fb_tensor_origin(const uint8_t *table) {
   return fb_u32(table, 12, 0);
 }
 
+static inline fb_vector fb_tensor_float_exponents(const uint8_t *table) {
+  return fb_get_vector(table, 13);
+}
+
+static inline int8_t fb_tensor_float_axis(const uint8_t *table) {
+  return fb_i8(table, 14, -1);
+}
+
 static inline const char *fb_op_name(const uint8_t *table) {
   return fb_string(table, 0);
 }

@@ -1,0 +1,149 @@
+"""Outputs that join boxes and scores: all that reads a file says the same of them, and scores keep their precision."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx_text import build
+
+from nmpconv import fixed
+from nmpconv.accuracy import evaluate
+from nmpconv.cli import main
+from nmpconv.csources import bundle
+from nmpconv.file.reader import read
+from nmpconv.metrics import sqnr_db
+from nmpconv.pipeline import Options, convert
+from nmpconv.run.runtime import Net, load
+
+DETECTOR = """(float[1,3,8,8] x) => (float[1,84,64] y)
+<float[4,3,1,1] w, float[4] b, float[80,3,3,3] u, float[80] c, int64[3] s = {1,4,64}, int64[3] t = {1,80,64},
+ float hundred = {200}> {
+ raw = Conv<kernel_shape=[1,1]>(x, w, b)
+ near = Reshape(raw, s)
+ boxes = Mul(near, hundred)
+ logits = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, u, c)
+ flat = Reshape(logits, t)
+ scores = Sigmoid(flat)
+ y = Concat<axis=1>(boxes, scores)
+}"""
+BOXES, SCORES = slice(0, 4), slice(4, 84)
+
+
+@pytest.fixture(scope="module")
+def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("parts") / "detector.onnx"
+    build(DETECTOR, 17, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def samples() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(16, 1, 3, 8, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def net(onnx_file: Path, samples: np.ndarray) -> Net:
+    options = Options(bits="16")
+    return load(convert(onnx_file, {"": samples[:8, 0]}, options, lambda *_: None).data)
+
+
+def wanted(onnx_file: Path, x: np.ndarray) -> np.ndarray:
+    found: np.ndarray = onnxruntime.InferenceSession(onnx_file).run(None, {"x": x})[0]
+    return found
+
+
+def test_both_parts_are_precise(net: Net, onnx_file: Path, samples: np.ndarray) -> None:
+    for x in samples[8:]:
+        float_y, y = wanted(onnx_file, x), net.run_float(x)[0]
+        assert sqnr_db(float_y[:, BOXES], y[:, BOXES]) > 60
+        assert sqnr_db(float_y[:, SCORES], y[:, SCORES]) > 60  # on the grid of the boxes: 30
+
+
+def test_what_the_file_says(net: Net) -> None:
+    (port,) = read(net.data).outputs
+    tensor = read(net.data).tensors[port.tensor]
+    assert tensor.float_exponents == (tensor.exponents[0],) * 4 + (-14,) * 80  # scores reach 1 without saturation
+    assert tensor.float_axis == 1
+
+
+def test_reals_of_several_samples(net: Net, samples: np.ndarray) -> None:
+    port = net.outputs[0]
+    each = [net.run(x)[0] for x in samples[:3]]
+    found = port.dequantize(np.concatenate(each))
+    np.testing.assert_array_equal(found, np.concatenate([net.run_float(x)[0] for x in samples[:3]]))
+    np.testing.assert_array_equal(found[:, BOXES], fixed.dequantize(np.concatenate(each)[:, BOXES], port.exponent))
+
+
+def test_evaluation_counts_each_part_by_its_grid(net: Net, onnx_file: Path, samples: np.ndarray) -> None:
+    found = evaluate(net, {"": samples[8:, 0]}, reference=onnx_file)
+    shift = net.outputs[0].exponent + 14
+    weights = np.concatenate([np.ones(4), np.full(80, 2.0**shift)])[:, np.newaxis]
+    pairs = [(wanted(onnx_file, x) * weights, net.run_float(x)[0] * weights) for x in samples[8:]]
+    assert found.sqnr["y"] == pytest.approx(sqnr_db(*map(np.stack, zip(*pairs, strict=True))))
+
+
+def test_c_sources(net: Net) -> None:
+    header = bundle(net.data)["src/model_data.h"].decode()
+    assert "MODEL_OUTPUT_0_EXPONENT " not in header
+    assert "#define MODEL_OUTPUT_0_AXIS 1\n" in header
+    found = re.search(r"#define MODEL_OUTPUT_0_EXPONENTS \{(.*)\}", header)
+    assert found is not None
+    assert tuple(map(int, found[1].split(","))) == read(net.data).tensors[net.outputs[0].tensor].float_exponents
+
+
+def test_export_and_inspect(net: Net, samples: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, exported = tmp_path / "detector.nmp", tmp_path / "detector.onnx"
+    file.write_bytes(net.data)
+    assert main(["export", str(file), "--to", "onnx", "-o", str(exported)]) == 0
+    off = wanted(exported, samples[9]) - net.run_float(samples[9])[0]
+    assert np.abs(off[:, BOXES]).max() <= 2.0 ** net.outputs[0].exponent
+    assert np.abs(off[:, SCORES]).max() <= 2.0**-14
+    capsys.readouterr()
+    assert main(["inspect", str(file), "--json"]) == 0
+    (port,) = json.loads(capsys.readouterr().out)["outputs"]
+    assert port["exponent_axis"] == 1
+    assert set(port["exponent"]) == {-14, net.outputs[0].exponent}
+
+
+MAIN = r"""
+#include <stdio.h>
+#include "model_data.h"
+#include "nmp.h"
+static MODEL_ALIGNED unsigned char arena[MODEL_ARENA_BYTES];
+int main(void) {
+  static const int known[] = MODEL_OUTPUT_0_EXPONENTS;
+  nmp_net *net;
+  nmp_view view;
+  if (nmp_create(&net, model_data, MODEL_BYTES, arena, sizeof(arena), NULL, NULL) || nmp_output(net, 0, &view)) {
+    return 1;
+  }
+  for (uint32_t i = 0; i < view.exponent_count; i++) {
+    if (view.exponents[i] != known[i]) {
+      return 2;
+    }
+  }
+  printf("%d %d %d\n", view.axis, (int)view.exponent_count, view.exponent == known[0]);
+  return 0;
+}
+"""
+
+
+def test_c_sees_the_same(net: Net, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    gcc = need_tool("gcc")
+    for name, content in bundle(net.data).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (tmp_path / "main.c").write_text(MAIN)
+    sources = sorted(str(path) for path in (tmp_path / "src").rglob("*.c"))
+    command = [gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-Isrc", "-Isrc/include", "main.c", *sources]
+    subprocess.run([*command, "-o", "main"], cwd=tmp_path, check=True)
+    ran = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "1 84 1\n"
