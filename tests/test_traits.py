@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from op_cases import BY_OP
 
 from nmpconv.fixed import INT_MAX, INT_MIN
-from nmpconv.ir import Node, Value
+from nmpconv.ir import Node, Quant, Value
 from nmpconv.ops import OPS, Case, Op, QArray
 from nmpconv.ops.op import quant_of
 from nmpconv.ops.traits import ANY, Origins
@@ -63,6 +64,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/parts.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
+    "passes/float/slices.py": (3, "is about slice, which it builds"),
     "passes/quantize/masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
     "passes/quantize/steps.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
@@ -223,6 +225,29 @@ def is_renamed(case: Case, params: object, axes: Sequence[int]) -> bool:
     return y.transpose(axes).shape == wanted.shape and bool((y.transpose(axes) == wanted).all())
 
 
+def makes_parts(case: Case, axis: int) -> bool | None:
+    """Whether the case makes the same of some indices of its inputs as it makes of all; None: it does not say so."""
+    op, node, ins, out = parts(case)
+    index = noise(case).permutation(out.shape[axis])[: out.shape[axis] // 2 + 1]
+    found = op.part(node.params, ins, out, axis, len(index))
+    if found is None:
+        return None
+    params, axes = found
+    feeds, wanted = fed(case), run(case, fed(case)).take(index, axis)
+    arrays = []
+    for name, value, place in zip(node.inputs, ins, axes, strict=True):
+        x = feeds[name] if value.data is None else value.data
+        arrays.append(QArray(x if place is None else x.take(index, place), taken(quant_of(value), place, index)))
+    (got,) = op.reference(params, arrays, [replace(out, shape=wanted.shape)])
+    return got.shape == wanted.shape and bool((got == wanted).all())
+
+
+def taken(quant: Quant, place: int | None, index: np.ndarray) -> Quant:
+    if place is None or place != quant.axis:
+        return quant
+    return replace(quant, exponents=tuple(quant.exponents[i] for i in index))
+
+
 def has_corners(case: Case, corners: Sequence[Sequence[int]]) -> bool:
     """Between two ends of the operands lies nothing beyond the results at these corners."""
     ins = parts(case)[2]
@@ -381,6 +406,23 @@ def test_kept_parameters_do_not_the_same() -> None:
     turned = [is_renamed(c, parts(c)[1].params, range(n)[::-1]) for c, n in zip(cases, ranks, strict=True)]
     assert turned
     assert not all(turned)
+
+
+def test_parts_are_made_of_parts() -> None:
+    found: Counter[str] = Counter()
+    for case in (case for cases in CASES.values() for case in cases):
+        for axis in range(len(parts(case)[3].shape)):
+            made = makes_parts(case, axis)
+            assert made is not False, (case.id, axis)
+            found[parts(case)[0].name] += bool(made)
+    assert {"add", "batch_matmul", "concat", "fully_connected", "normalize", "reshape", "softmax"} <= set(+found)
+
+
+def test_parts_can_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An axis that the op is tied to."""
+    monkeypatch.setattr(type(OPS["softmax"]), "part", OPS["normalize"].part)
+    monkeypatch.setattr(type(OPS["softmax"]).Params, "axes", (), raising=False)
+    assert not all(makes_parts(case, len(parts(case)[3].shape) - 1) for case in CASES["softmax"])
 
 
 def test_extremes_are_at_the_corners() -> None:

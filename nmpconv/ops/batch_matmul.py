@@ -52,6 +52,16 @@ class BatchMatmul(Op):
         yield "there is no matrix", len(a) >= 2
         yield f"sums of {a[-1]} and {b[-1]} products", a[-1] == b[-1]
 
+    def part(
+        self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[BatchMatmulParams, list[int | None]]:
+        """Rows of the first, columns of the second (which are its rows here), or matrices of both."""
+        rank = len(output.shape)
+        if axis >= rank - 2:
+            row = axis == rank - 2
+            return params, [axis if row else None, None if row else rank - 2]
+        return params, [axis if x.shape[axis] == output.shape[axis] else None for x in inputs]
+
     def work(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> int:
         return output.size * inputs[0].shape[-1]
 

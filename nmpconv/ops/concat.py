@@ -62,6 +62,11 @@ class Concat(Op):
         """A constant is there once, not once for each sample."""
         return params.axis % len(output.shape) != 0 and not any(x.is_const for x in inputs)
 
+    def part(
+        self, params: ConcatParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[ConcatParams, list[int | None]] | None:
+        return None if axis == params.axis else (params, [axis] * len(inputs))
+
     def renamed(self, params: ConcatParams, axes: Sequence[int]) -> ConcatParams:
         return ConcatParams(axes[params.axis])
 

@@ -88,6 +88,13 @@ class FullyConnected(Weighted):
         check_products(k)
         return [(*inputs[0].shape[:-1], o)]
 
+    def part(
+        self, params: FullyConnectedParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[FullyConnectedParams, list[int | None]]:
+        """Rows of the input, or rows of the weights with their biases."""
+        last = axis == len(output.shape) - 1
+        return params, [None, 0, 0] if last else [axis, None, None]
+
     def rules(self, params: FullyConnectedParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
         yield rank(inputs[1], 2)
         yield from super().rules(params, inputs, output)

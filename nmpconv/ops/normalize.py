@@ -132,6 +132,13 @@ class Normalize(Op):
     def renamed(self, params: NormalizeParams, axes: Sequence[int]) -> NormalizeParams:
         return replace(params, axes=tuple(sorted(axes[axis] for axis in params.axes)))
 
+    def part(
+        self, params: NormalizeParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[NormalizeParams, list[int | None]] | None:
+        if axis in params.axes:
+            return None
+        return params, [axis if x.shape[axis : axis + 1] == output.shape[axis : axis + 1] else None for x in inputs]
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Scale in 24 bits, bias 8 bits below the grid of y, eps as n^2 * eps * 2^(f - 2*e_x) with 31 bits.
 

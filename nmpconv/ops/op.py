@@ -171,6 +171,19 @@ class Op:
         """The parameters of an op `by_channel` whose output has so many channels (its last axis)."""
         return params
 
+    def part(
+        self, params: Any, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[Any, list[int | None]] | None:
+        """The parameters that make so many indices of an axis of the output, from the same indices of each input along
+        this axis of it (None: all of it); None: the op is tied to the whole axis."""
+        if not self.elementwise:
+            return None
+        places = [axis + len(x.shape) - len(output.shape) for x in inputs[: self.operands]]
+        axes: list[int | None] = [None] * len(inputs)
+        for i, place in enumerate(places):
+            axes[i] = place if place >= 0 and inputs[i].shape[place] == output.shape[axis] else None
+        return params, axes
+
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         """Bounds of the output's elements, as reals before a clamp, from those of the inputs."""
         return hull(self.moved(inputs)) if self.grid == "same" else ANY

@@ -53,6 +53,16 @@ class Reshape(Op):
     def rules(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
         yield f"{inputs[0].size} elements become {output.size}", inputs[0].size == output.size
 
+    def part(
+        self, params: ReshapeParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[ReshapeParams, list[int | None]] | None:
+        """Of an axis that is there before, with as many elements on either side of it."""
+        shape, ahead = inputs[0].shape, prod(output.shape[:axis])
+        for i, dim in enumerate(shape):
+            if dim == output.shape[axis] and prod(shape[:i]) == ahead:
+                return ReshapeParams((*output.shape[:axis], size, *output.shape[axis + 1 :])), [i]
+        return None
+
     def by_channel(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> bool:
         return inputs[0].shape[-1:] == output.shape[-1:]
 

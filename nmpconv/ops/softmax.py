@@ -86,6 +86,12 @@ class Softmax(Op):
     def renamed(self, params: SoftmaxParams, axes: Sequence[int]) -> SoftmaxParams:
         return replace(params, axis=axes[params.axis])
 
+    def part(
+        self, params: SoftmaxParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[SoftmaxParams, list[int | None]] | None:
+        own = range(len(output.shape))[params.axis]
+        return None if axis == own else (params, [axis, *[None] * (len(inputs) - 1)])
+
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 1 - bits
 

@@ -54,6 +54,11 @@ class Transpose(Op):
     def keeps_batch(self, params: TransposeParams, inputs: Sequence[Value], output: Value) -> bool:
         return params.perm[0] == 0
 
+    def part(
+        self, params: TransposeParams, inputs: Sequence[Value], output: Value, axis: int, size: int
+    ) -> tuple[TransposeParams, list[int | None]]:
+        return params, [params.perm[axis]]
+
     def idle(self, params: TransposeParams, x: Value, y: Value) -> bool:
         return params.perm == tuple(range(len(params.perm)))
 

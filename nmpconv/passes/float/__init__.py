@@ -22,13 +22,14 @@ from nmpconv.passes.float import (
     power_mean,
     prune,
     quotients,
+    slices,
 )
 
 Pass = Callable[[Graph], Graph]
 
 # Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
 # the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
-# what no layer could.
+# what no layer could. Slices go up where nothing is to be recognised any more.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("fuse_norm", fuse_norm.run),
@@ -43,5 +44,6 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_pad", fold_pad.run),
     ("fold_affine", fold_affine.run),
     ("fuse_table", fuse_table.run),
+    ("slices", slices.run),
     ("prune", prune.run),
 )

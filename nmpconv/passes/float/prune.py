@@ -22,7 +22,7 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _identity, _neutral, _slice, _part, _multiple, _duplicate)
+    return apply(graph, _identity, _neutral, *SLICES, _multiple)
 
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
@@ -119,3 +119,6 @@ def _duplicate(editor: Editor, node: Node) -> bool:  # case 5
         editor.rename_uses(out.name, twin.name)
         return True
     return False
+
+
+SLICES = (_slice, _part, _duplicate)
