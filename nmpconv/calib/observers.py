@@ -18,7 +18,7 @@ from nmpconv.progress import Progress, silent
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
 NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
-TOGETHER = 8  # samples whose statistics are in memory
+TOGETHER, TENSORS = 8, 1 << 13  # samples whose statistics are in memory, and of how many tensors if not of one sample
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
 
@@ -254,8 +254,9 @@ def observe(
                 found[name] = TensorStats.of(np.clip(tensors[name], *limits[name]))
         return found
 
-    for start in range(0, len(feeds), TOGETHER):
-        some = range(start, min(start + TOGETHER, len(feeds)))
+    together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
+    for start in range(0, len(feeds), together):
+        some = range(start, min(start + together, len(feeds)))
         for i, found in zip(some, each(measured, some), strict=True):
             for name, one in found.items():
                 stats[name].merge(one)

@@ -81,6 +81,7 @@ class _Equations:
     def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
         self.rows: dict[str, Row] = {name: {} for name in graph.inputs}
         self._age: dict[str, int] = {}
+        self._having: dict[str, dict[str, None]] = {}  # by free number: the activations whose rows it is in
         for node in graph.nodes:
             self._visit(node, graph)
         for name in graph.outputs:
@@ -108,7 +109,8 @@ class _Equations:
             row = self.rows[names[0]]
         elif kind in (Origins.SUM, Origins.DIFFERENCE):
             row = _sum(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
-        self.rows.update(dict.fromkeys(node.outputs, row))
+        for name in node.outputs:
+            self._set(name, row)
 
     def choose(self, given: Mapping[str, Said]) -> None:
         """Origins by name. InputError for what cannot be; what a pattern says gives way."""
@@ -132,9 +134,16 @@ class _Equations:
             return
         newest = max(row.keys() - {ONE}, key=self._age.__getitem__)
         rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
-        for name, other in self.rows.items():
-            if newest in other:
-                self.rows[name] = _sum({n: s for n, s in other.items() if n != newest}, rest, other[newest])
+        for name in list(self._having[newest]):
+            other = self.rows[name]
+            self._set(name, _sum({n: s for n, s in other.items() if n != newest}, rest, other[newest]))
+
+    def _set(self, name: str, row: Row) -> None:
+        for gone in self.rows.get(name, {}).keys() - row.keys():
+            self._having[gone].pop(name, None)
+        for number in row:
+            self._having.setdefault(number, {})[name] = None
+        self.rows[name] = row
 
 
 def _sum(a: Row, b: Row, times: float) -> Row:
