@@ -12,6 +12,7 @@ from fuzz_models.case import Arrays, Case
 from fuzz_models.outcome import Outcome
 from nmpconv.calib.evidence import integers
 from nmpconv.errors import NmpError
+from nmpconv.file.reader import dequantize
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
@@ -115,9 +116,9 @@ def _integer_runs(result: Result, case: Case) -> tuple[list[tuple[dict, dict]], 
         rows.append((feed, run_reference(graph, feed)))
     real = {}
     for name in graph.outputs:
-        quant = graph[name].quant
-        assert quant is not None
-        real[name] = np.stack([np.ldexp(out[name].astype(np.float64), quant.exponent) for _, out in rows])
+        value = graph[name]
+        exponent = quant_of(value).exponent
+        real[name] = np.stack([dequantize(out[name], exponent, value.shifts) for _, out in rows])
     return rows, real
 
 

@@ -142,47 +142,45 @@ static nmp_rule check_data(const nmp_model *m, fb_vector data, uint32_t bytes) {
   return NMP_FINE;
 }
 
-static nmp_status check_tensor(const nmp_model *m, uint32_t i, nmp_needs *needs, nmp_fault *fault) {
-  const uint8_t *table = fb_element(m->tensors, i);
+static nmp_rule check_clip(const uint8_t *table, uint32_t bits) {
+  const int64_t lo = fb_tensor_clip_min(table), hi = fb_tensor_clip_max(table), end = (int64_t)1 << (bits - 1);
+  if (lo < -end || lo > hi) {
+    return NMP_RULE(NMP_E_TENSOR, "clip_min", lo, lo < -end ? -end : hi);
+  }
+  return NMP_RULE(hi < end ? NMP_OK : NMP_E_TENSOR, "clip_max", hi, end - 1);
+}
+
+static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs *needs) {
   fb_vector shape = fb_tensor_shape(table);
   fb_vector data = fb_tensor_data(table);
   int8_t dtype = fb_tensor_dtype(table);
   /* There are enough: fb_verify counts more. */
   nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + fb_tensor_float_exponents(table).count);
   if (shape.count > NMP_RANK_MAX) {
-    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX));
+    return NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX);
   }
   if (dtype < 0 || dtype >= (data.data ? FB_DTYPE_COUNT : FB_DTYPE_INT32)) {
-    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "dtype", dtype, data.data ? FB_DTYPE_INT32 : FB_DTYPE_INT16));
+    return NMP_RULE(NMP_E_TENSOR, "dtype", dtype, data.data ? FB_DTYPE_INT32 : FB_DTYPE_INT16);
   }
   uint32_t bits = nmp_dtype_bits(dtype);
   if (data.data == NULL && NMP_WIDE(bits) != (bits == 16)) {
-    return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_NOT_BUILT, "bits of an activation", bits, NMP_ACTIVATION_BITS));
+    return NMP_RULE(NMP_E_NOT_BUILT, "bits of an activation", bits, NMP_ACTIVATION_BITS);
   }
   for (uint32_t d = 0; d < shape.count; d++) {
     int32_t dim = fb_int_element(shape, d);
     if (dim < 1) {
-      return nmp_fail(fault, -1, i, NMP_RULE(NMP_E_TENSOR, "dimension", dim, 1));
+      return NMP_RULE(NMP_E_TENSOR, "dimension", dim, 1);
     }
   }
   uint32_t size = elements(shape, bits / 8);
   if (size == 0) {
-    return nmp_fail(fault, -1, i,
-                    NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX));
+    return NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX);
   }
   nmp_rule rule = check_grids(table, shape, data.data != NULL);
   if (rule.status == NMP_OK && data.data) {
     rule = check_data(m, data, size * (bits / 8));
   }
-  int64_t lo = fb_tensor_clip_min(table), hi = fb_tensor_clip_max(table);
-  int64_t end = (int64_t)1 << (bits - 1);
-  if (rule.status == NMP_OK && (lo < -end || lo > hi)) {
-    rule = NMP_RULE(NMP_E_TENSOR, "clip_min", lo, lo < -end ? -end : hi);
-  }
-  if (rule.status == NMP_OK && hi >= end) {
-    rule = NMP_RULE(NMP_E_TENSOR, "clip_max", hi, end - 1);
-  }
-  return rule.status ? nmp_fail(fault, -1, i, rule) : NMP_OK;
+  return rule.status ? rule : check_clip(table, bits);
 }
 
 static int is_activation(const nmp_model *m, int32_t tensor) {
@@ -231,51 +229,53 @@ static uint64_t work_of(const nmp_op_type *type, const nmp_op *op) {
   return work;
 }
 
-static nmp_status check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs, nmp_fault *fault) {
+/* at: the tensor that a rule is about, where there is one. */
+static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs, int64_t *at) {
   const uint8_t *table = fb_element(m->ops, i);
   uint8_t kind = fb_op_params_type(table);
   if (kind >= NMP_OP_KINDS) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_UNKNOWN_OP, "op number", kind, NMP_OP_KINDS - 1));
+    return NMP_RULE(NMP_E_UNKNOWN_OP, "op number", kind, NMP_OP_KINDS - 1);
   }
   const nmp_op_type *type = nmp_op_table[kind];
   if (type == NULL) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_NOT_BUILT, "op number", kind, 0));
+    return NMP_RULE(NMP_E_NOT_BUILT, "op number", kind, 0);
   }
   nmp_rule rule = check_indices(m, table, needs);
   if (needs->budget == 0) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0));
+    return NMP_RULE(NMP_E_LIMIT, "steps of verification", 0, 0);
   }
   if (rule.status) {
-    return nmp_fail(fault, i, -1, rule);
+    return rule;
   }
   nmp_model_op(m, i, op);
+  *at = nmp_model_output_of(m, i);
   rule = type->check(op);
   if (rule.status) {
-    return nmp_fail(fault, i, nmp_model_output_of(m, i), rule);
+    return rule;
   }
+  *at = -1;
   size_t scratch = type->scratch ? type->scratch(op) : 0;
   if (scratch > NMP_BYTES_MAX) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX));
+    return NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX);
   }
   needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
   const size_t live_end = nmp_min(nmp_model_live_end(m, i), m->arena_bytes); /* nmp_plan_check wants it so */
   const uint64_t end = (uint64_t)live_end + scratch;
   if (end > NMP_BYTES_MAX) {
-    return nmp_fail(fault, i, -1,
-                    NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX));
+    return NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX);
   }
   needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
   const size_t packed = nmp_round_up(nmp_op_packed(op), NMP_PACK_ALIGN);
   if (packed > NMP_BYTES_MAX - needs->packed) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX));
+    return NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX);
   }
   needs->packed += (uint32_t)packed;
   uint64_t work = work_of(type, op);
   if (work > NMP_WORK_MAX - needs->work) {
-    return nmp_fail(fault, i, -1, NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX));
+    return NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX);
   }
   needs->work += work;
-  return NMP_OK;
+  return NMP_FINE;
 }
 
 static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fault) {
@@ -319,7 +319,8 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
   needs->work = 0;
   needs->budget = 4096 + 4 * (uint64_t)m->bytes;
   for (uint32_t i = 0; i < m->tensors.count && status == NMP_OK; i++) {
-    status = check_tensor(m, i, needs, fault);
+    const nmp_rule rule = check_tensor(m, fb_element(m->tensors, i), needs);
+    status = rule.status ? nmp_fail(fault, -1, i, rule) : NMP_OK;
   }
   if (status == NMP_OK) {
     status = check_ports(m, m->inputs, fault);
@@ -331,7 +332,9 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
     status = check_states(m, fault);
   }
   for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
-    status = check_op(m, i, &op, needs, fault);
+    int64_t at = -1;
+    const nmp_rule rule = check_op(m, i, &op, needs, &at);
+    status = rule.status ? nmp_fail(fault, i, at, rule) : NMP_OK;
   }
   return status == NMP_OK ? nmp_plan_check(m, needs, fault) : status;
 }

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -33,13 +34,11 @@ MARGIN = 4  # bits; an op more for less would not pay
 
 @dataclass(frozen=True)
 class _Joined:
-    """An output, its axis along which parts are joined, and these: (Concat, input). moved: the output, and what lies
-    between it and them."""
+    """Parts, (Concat, input), that an output joins. wholes: the output, and what lies between it and the parts: the
+    axis along which each is joined, and of which parts."""
 
-    output: str
-    axis: int
-    moved: tuple[str, ...]
     parts: tuple[tuple[Node, str], ...]
+    wholes: Mapping[str, tuple[int, slice]]
 
 
 def run(
@@ -59,25 +58,23 @@ def run(
 def _joined(graph: Graph, output: str) -> _Joined | None:
     """Case 1."""
     makers, readers = graph.producers(), graph.consumers()
-    moved, path, name = [output], list[Node](), output
+    path, name = list[Node](), output
     while name in makers and makers[name].op in ("transpose", "reshape") and (name == output or _one(graph, name)):
         path.append(makers[name])
         name = makers[name].inputs[0]
-        moved.append(name)
     node = makers.get(name)
     alone = not readers[output] and graph.outputs.count(output) == 1 and (name == output or _one(graph, name))
     if node is None or node.op != "concat" or not alone:
         return None
-    axis: int | None = node.params.axis
+    wholes: dict[str, tuple[int, slice]] = {}
+    parts = tuple(_parts(graph, node, wholes))
     for step in reversed(path):
-        axis = None if axis is None else _kept_axis(step, graph, axis)
-    if not axis:
-        return None
-    inner: list[str] = []
-    parts = tuple(_parts(graph, node, inner))
-    moved += inner
-    known = graph.given.keys() & {*moved, *(name for _, name in parts)}
-    return None if known else _Joined(output, axis, tuple(moved), parts)
+        axis = _kept_axis(step, graph, wholes[step.inputs[0]][0])
+        if axis is None:
+            return None
+        wholes[step.outputs[0]] = axis, slice(0, len(parts))
+    known = graph.given.keys() & {*wholes, *(name for _, name in parts)}
+    return None if known or wholes[output][0] == 0 else _Joined(parts, wholes)
 
 
 def _one(graph: Graph, name: str) -> bool:
@@ -94,16 +91,19 @@ def _kept_axis(node: Node, graph: Graph, axis: int) -> int | None:
     return same[0] if same else None
 
 
-def _parts(graph: Graph, node: Node, inner: list[str]) -> Iterator[tuple[Node, str]]:
-    """(Concat, input); inner gets what Concats among the inputs make."""
-    makers = graph.producers()
+def _parts(
+    graph: Graph, node: Node, wholes: dict[str, tuple[int, slice]], start: int = 0
+) -> Iterator[tuple[Node, str]]:
+    """(Concat, input), start of them before; wholes gets what this Concat and those among its inputs make."""
+    makers, stop = graph.producers(), start
     for name in node.inputs:
         maker = makers.get(name)
-        if maker is not None and maker.op == "concat" and maker.params.axis == node.params.axis and _one(graph, name):
-            yield from _parts(graph, maker, inner)
-            inner.append(name)
-        else:
-            yield node, name
+        inner = maker is not None and maker.op == "concat" and maker.params.axis == node.params.axis
+        found = _parts(graph, maker, wholes, stop) if maker and inner and _one(graph, name) else iter([(node, name)])
+        for part in found:
+            yield part
+            stop += 1
+    wholes[node.outputs[0]] = node.params.axis, slice(start, stop)
 
 
 def _shifted(
@@ -119,11 +119,11 @@ def _shifted(
     if not gains:
         return graph, {}
     folded = {member: gain for name, gain in gains.items() for member in regions[name]}
-    factors = {value.name: np.exp2([float(folded.get(value.name, 0))]) for value in graph.activations()}
-    graph = scale(graph, factors)
+    channels = {value.name: value.shape[-1] if value.shape else 1 for value in graph.activations()}
+    graph = scale(graph, {name: np.full(count, 2.0 ** folded.get(name, 0)) for name, count in channels.items()})
     graph = graph.with_values(*(replace(graph[name], shifts=Shifts((gain,))) for name, gain in folded.items()))
     found = {name: stats[name].scaled(2.0**gain) for name, gain in folded.items()}
-    whole, each = TensorStats(), list[int]()
+    whole, each = TensorStats(), list[tuple[int, ...]]()
     for concat, name in joined.parts:
         gain = gains.get(name, 0)
         seen = stats[name].scaled(2.0**gain)
@@ -131,9 +131,10 @@ def _shifted(
             graph, product = _multiplied(graph, concat.name, name, gain)
             found[product] = seen
         whole.merge(seen)
-        each += [gain] * graph[name].shape[concat.params.axis]
-    graph = graph.with_values(replace(graph[joined.output], shifts=Shifts(tuple(each), joined.axis)))
-    return graph, {**found, **dict.fromkeys(joined.moved, whole)}
+        each.append((gain,) * graph[name].shape[concat.params.axis])
+    shifts = {name: Shifts(tuple(chain(*each[of])), axis) for name, (axis, of) in joined.wholes.items()}
+    graph = graph.with_values(*(replace(graph[name], shifts=own) for name, own in shifts.items()))
+    return graph, {**found, **dict.fromkeys(joined.wholes, whole)}
 
 
 def _gains(stats: Mapping[str, TensorStats], graph: Graph, bits: int) -> dict[str, int]:
