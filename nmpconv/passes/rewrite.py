@@ -84,7 +84,7 @@ class Editor:
 
     def const(self, base: str, data: np.ndarray) -> str:
         """A new float constant."""
-        data = np.ascontiguousarray(data, dtype=np.float32)
+        data = np.asarray(data, np.float32, order="C")
         return self.put(Value(self.fresh(base), data.shape, data=data))
 
     def set(self, node: Node) -> None:

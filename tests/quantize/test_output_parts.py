@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,13 @@ from onnx_text import build
 
 from nmpconv import fixed
 from nmpconv.accuracy import evaluate
+from nmpconv.calib.observers import TensorStats
 from nmpconv.cli import main
 from nmpconv.csources import bundle
 from nmpconv.file.reader import read
+from nmpconv.graph.text import parse
 from nmpconv.metrics import sqnr_db
+from nmpconv.passes.quantize import parts
 from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import Net, load
 
@@ -33,6 +37,27 @@ DETECTOR = """(float[1,3,8,8] x) => (float[1,84,64] y)
  scores = Sigmoid(flat)
  y = Concat<axis=1>(boxes, scores)
 }"""
+RAW = """(float[1,3,8,8] x) => (float[1,14,8,8] y)
+<float[4,3,1,1] w, float[4] b, float[10,3,3,3] u, float[10] c, float k = {500}> {
+ near = Conv<kernel_shape=[1,1]>(x, w, b)
+ boxes = Mul(near, k)
+ scores = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, u, c)
+ y = Concat<axis=1>(boxes, scores)
+}"""
+JOINED = """graph net
+input x : float32[1,1,2,2]
+const w : float32[3,1,1,2] = [300.0, 300.0, 20.0, 0.0, 0.0, 600.0]
+const b : float32[3] = [0.0, 0.0, 0.0]
+const u : float32[2,1,1,2] = [0.25, 0.25, 0.25, 0.0]
+const v : float32[2] = [0.0, 0.0]
+n_a = conv2d(x, w, b)
+  a : float32[1,1,2,3]
+n_c = conv2d(x, u, v)
+  c : float32[1,1,2,2]
+n_y = concat(a, c) axis=3
+  y : float32[1,1,2,5]
+output y
+"""
 BOXES, SCORES = slice(0, 4), slice(4, 84)
 
 
@@ -64,6 +89,39 @@ def test_both_parts_are_precise(net: Net, onnx_file: Path, samples: np.ndarray) 
         float_y, y = wanted(onnx_file, x), net.run_float(x)[0]
         assert sqnr_db(float_y[:, BOXES], y[:, BOXES]) > 60
         assert sqnr_db(float_y[:, SCORES], y[:, SCORES]) > 60  # on the grid of the boxes: 30
+
+
+@pytest.mark.parametrize(("bits", "least"), [("8", 30), ("16", 60)])
+def test_layers_of_several_channels(bits: str, least: float, samples: np.ndarray, tmp_path: Path) -> None:
+    """Boxes and scores as two layers make them, joined by channel."""
+    path = tmp_path / "raw.onnx"
+    build(RAW, 17, path)
+    net = load(convert(path, {"": samples[:8, 0]}, Options(bits=bits), lambda *_: None).data)
+    float_y, y = (
+        np.stack([run(x) for x in samples[8:]]) for run in (partial(wanted, path), lambda x: net.run_float(x)[0])
+    )
+    for part in (BOXES, SCORES):
+        assert sqnr_db(float_y[:, :, part], y[:, :, part]) > least
+    (tensor,) = (read(net.data).tensors[port.tensor] for port in read(net.data).outputs)
+    assert tensor.float_exponents is not None
+    assert len(set(tensor.float_exponents)) == 2
+
+
+def test_statistics_of_channels() -> None:
+    """What joins parts keeps its own channels' statistics, times the factors: equalization looks at each."""
+    graph = parse(JOINED)
+    ranges = {"x": [1, 1], "a": [600, 20, 600], "c": [0.5, 0.25], "y": [600, 20, 600, 0.5, 0.25]}
+    rows = {name: np.array([peaks, np.negative(peaks)], np.float32) for name, peaks in ranges.items()}
+    stats = {name: TensorStats.merged(TensorStats.of(x), TensorStats.of(x / 2)) for name, x in rows.items()}
+    after, found, _ = parts.run(graph, stats, dict.fromkeys(stats, 16))
+    shifts = after["y"].shifts
+    assert shifts is not None
+    factors = np.exp2(shifts.bits)
+    assert len(set(factors)) > 1
+    wanted = TensorStats.merged(TensorStats.of(rows["y"] * factors), TensorStats.of(rows["y"] / 2 * factors))
+    assert found["y"].samples == 2
+    np.testing.assert_array_equal(found["y"].channel_max, wanted.channel_max)
+    np.testing.assert_allclose(found["y"].reach(), wanted.reach())
 
 
 def test_what_the_file_says(net: Net) -> None:

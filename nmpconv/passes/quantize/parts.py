@@ -14,7 +14,7 @@ All tensors of a Concat share one grid, that of the largest. A detector's output
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -123,18 +123,43 @@ def _shifted(
     graph = scale(graph, {name: np.full(count, 2.0 ** folded.get(name, 0)) for name, count in channels.items()})
     graph = graph.with_values(*(replace(graph[name], shifts=Shifts((gain,))) for name, gain in folded.items()))
     found = {name: stats[name].scaled(2.0**gain) for name, gain in folded.items()}
-    whole, each = TensorStats(), list[tuple[int, ...]]()
+    scaled, each = list[TensorStats](), list[tuple[int, ...]]()
     for concat, name in joined.parts:
         gain = gains.get(name, 0)
         seen = stats[name].scaled(2.0**gain)
         if gain and name not in folded:
             graph, product = _multiplied(graph, concat.name, name, gain)
             found[product] = seen
-        whole.merge(seen)
+        scaled.append(seen)
         each.append((gain,) * graph[name].shape[concat.params.axis])
     shifts = {name: Shifts(tuple(chain(*each[of])), axis) for name, (axis, of) in joined.wholes.items()}
     graph = graph.with_values(*(replace(graph[name], shifts=own) for name, own in shifts.items()))
-    return graph, {**found, **dict.fromkeys(joined.wholes, whole)}
+    for name, (axis, of) in joined.wholes.items():
+        last = axis == len(graph[name].shape) - 1
+        found[name] = _whole(scaled[of], stats[name], shifts[name].factors(axis + 1).ravel() if last else None)
+    return graph, found
+
+
+def _whole(parts: Sequence[TensorStats], own: TensorStats, factors: np.ndarray | None) -> TensorStats:
+    """Of a tensor that joins parts and had statistics of its own before; factors: by channel [C], None: not known."""
+    made = TensorStats()
+    for part in parts:
+        made.merge(part)
+
+    def times(seen: np.ndarray | None, power: int = 1) -> np.ndarray | None:
+        if seen is None or factors is None or seen.shape != factors.shape:
+            return None
+        return np.asarray(seen * factors**power, seen.dtype)
+
+    return replace(
+        made,
+        samples=own.samples,
+        channel_min=times(own.channel_min),
+        channel_max=times(own.channel_max),
+        channel_mean=times(own.channel_mean),
+        peak_mean=times(own.peak_mean),
+        peak_spread=times(own.peak_spread, 2),
+    )
 
 
 def _gains(stats: Mapping[str, TensorStats], graph: Graph, bits: int) -> dict[str, int]:
