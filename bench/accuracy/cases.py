@@ -23,6 +23,7 @@ from nmpconv.calib.engine import OnnxEngine
 from nmpconv.calib.original import cut
 from nmpconv.data.boxes import read as read_boxes
 from nmpconv.data.samples import Samples, open_samples
+from nmpconv.errors import InputError
 from nmpconv.metrics import head
 
 OPSET = 13
@@ -75,7 +76,10 @@ def prepare(name: str, zoo_folder: Path, folder: Path) -> Case:
     size, boxes = shape[2:4], None
     if name in DETECTORS and about["data"] in BOXES:
         truth = zoo_folder / "data" / about["data"] / BOXES[about["data"]]
-        boxes = read_boxes(truth, test.paths, (size[1], size[0]), data.preprocess)
+        try:
+            boxes = read_boxes(truth, test.paths, (size[1], size[0]), data.preprocess)
+        except InputError as error:
+            print(f"{name}  without the boxes of people: {error}", flush=True)
     return Case(name, path, data, files[0], files[1], _wanted(model, files[1]), labels, boxes, size)
 
 

@@ -22,7 +22,7 @@ SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
 # 16 bits keep room for twice the expected range, since saturation would cost more than the bit; a hair less, for a
 # range that ends at a power of two is not to lose another.
 HEADROOM_16 = 2 * (1 - 2.0**-15)
-# A function is flat where it stays within this fraction of its largest value: a quarter of a step of a 16-bit output.
+# A function is flat where it stays within this fraction of its largest result: a quarter of a step of a 16-bit output.
 FLAT = 2.0**-17
 FLAT_POINTS = 4097
 ZOOM = 64
@@ -71,12 +71,16 @@ def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
     return lo, hi
 
 
-def top_exponent(limits: Range, bits: int, functions: Sequence[Function] = (), factor: float = 1.0) -> int:
+def top_exponent(
+    limits: Range, bits: int, functions: Sequence[Function] = (), stats: TensorStats | None = None, factor: float = 1.0
+) -> int:
     """The smallest exponent that clips nothing of the limits (see `span`) times ``factor``.
 
-    At 16 bits, nothing but where all functions that follow are flat.
+    At 16 bits, nothing but where all functions that follow are flat, by their results for values with these statistics.
     """
-    ends = [_bent(function, *limits) for function in functions if bits == 16] or [limits]
+    ends = [limits]
+    if bits == 16 and functions and stats is not None:
+        ends = [_bent(function, *limits, FLAT * _largest(function, stats)) for function in functions]
     return max(smallest_exponent(lo * factor, hi * factor, bits) for lo, hi in ends)
 
 
@@ -101,7 +105,7 @@ def choose(
         raise ValueError(f"method {method!r} is none of {METHODS}")
     top = top_exponent(span(stats, bits) if limits is None else limits, bits)
     if bits == 16 and tables:
-        top = min(top, max(top_exponent(t.limits, bits, (t.function,)) for t in tables))
+        top = min(top, max(top_exponent(t.limits, bits, (t.function,), t.stats) for t in tables))
     exponents = _candidates(stats, bits, method, percentile, top)
     steps = np.ldexp(1.0, exponents)
     counts = SATURATED.get(method, 1.0)
@@ -158,18 +162,25 @@ def _candidates(stats: TensorStats, bits: int, method: str, percentile: float, t
     return search
 
 
-def _bent(function: Function, lo: float, hi: float) -> tuple[float, float]:
-    """[lo, hi] without the ends where the function is flat: saturation costs nothing there."""
+def _largest(function: Function, stats: TensorStats) -> float:
+    """The largest magnitude of its results for values with these statistics: 1 / x has larger ones beside them."""
+    low, high, _ = stats.histogram.bins()
+    x = np.clip((low + high) / 2, stats.min, stats.max)
+    y = np.abs(function(np.append(x, 0.0) if stats.histogram.zeros or not x.size else x))
+    return float(y.max())
+
+
+def _bent(function: Function, lo: float, hi: float, allowed: float) -> Range:
+    """[lo, hi] without the ends where the function is flat, changes by at most this: saturation costs nothing there."""
     x = np.linspace(lo, hi, FLAT_POINTS)
     y = function(x)
-    allowed = FLAT * np.abs(y).max()
     first = np.argmax(np.abs(y - y[0]) > allowed)
     last = np.argmax(np.abs(y - y[-1])[::-1] > allowed)
     if first == 0:  # flat throughout
         return lo, hi
     low, high = float(x[first - 1]), float(x[len(x) - last])
     # Where little is left, these points are too far apart to tell where the function begins to bend.
-    return _bent(function, low, high) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
+    return _bent(function, low, high, allowed) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
 
 
 class Rounded:

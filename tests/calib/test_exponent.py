@@ -138,6 +138,13 @@ def test_sixteen_bits_keep_no_room_where_a_function_is_flat() -> None:
         assert choose(x, 16, tables=tables(x, 16, *functions)).exponent == exponent
 
 
+def test_a_pole_that_no_value_comes_near_flattens_nothing() -> None:
+    """1 / x^2 is huge next to 0, against which all of its results here look alike."""
+    x = stats_of(np.concatenate([np.linspace(-2, -0.5, 80), np.linspace(0.5, 2, 80)]))
+    found = choose(x, 16, tables=tables(x, 16, lambda t: 1 / np.maximum(t * t, 1e-30)))
+    assert found.exponent == choose(x, 16).exponent
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_tables_of_parts_are_measured_on_what_they_read(bits: int) -> None:
     """Of 10 times normal numbers only the smallest matter behind a tanh; the square reads others."""

@@ -347,6 +347,7 @@ def found() -> dict[str, Case]:
             Node("Sqrt", ("c",), ("y",)),
             k=-0.5,
         ),
+        "square of a reciprocal": net(Node("Mul", ("x", "x"), ("a",)), Node("Reciprocal", ("a",), ("y",))),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
     scales = {"small gate": 0.01, "affine": 50, "clipped": 50, "small length": 2e-7}
@@ -411,6 +412,7 @@ def found() -> dict[str, Case]:
         "rows of equals": equals,
         "small keys": x / 30,
         "root of a reciprocal": np.float32([0.6, 0.7, 0.8, 1]).reshape(4, 1, 1, 1),
+        "square of a reciprocal": np.float32([1, -1, 2, 0.3]).reshape(4, 1, 1, 1),
     }
     return (
         fed

@@ -166,7 +166,7 @@ def _best_db(
     """
     if free:
         return origins.filled_db(rounded, factor, functions)
-    top = top_exponent(limits, bits, functions, factor) - math.log2(factor)
+    top = top_exponent(limits, bits, functions, rounded.stats, factor) - math.log2(factor)
     if bits == 16:
         return -20 * math.log10(2) * top
     return min(max(expected_sqnr_db(rounded, top - k, bits, functions) for k in range(3)), EXACT_DB)
