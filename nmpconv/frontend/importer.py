@@ -26,7 +26,7 @@ from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.transpose import TransposeParams
 
-OPS_MAX = 20_000  # after lowering; NODES_MAX is before
+OPS_MAX = 30_000  # after lowering; NODES_MAX is before
 INT32 = 2**31  # sizes and parameters are int32 in the file
 # ONNX ops whose results are among the numbers of their inputs: integers stay on their grid.
 MOVES = {
