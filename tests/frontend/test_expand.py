@@ -352,14 +352,6 @@ def test_what_the_optimizer_leaves(text, tmp_path):
         np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "reshapes"), [("RNN", 1), ("GRU", 1), ("LSTM", 1)])
-def test_a_step_of_time_has_no_reshape(kind, reshapes, tmp_path):
-    """Only Y as a whole has one, where it gets its axis of directions."""
-    build(recurrent(kind), 14, tmp_path / "model.onnx")
-    ops = [node.op for node in load(tmp_path / "model.onnx").nodes]
-    assert ops.count("reshape") == reshapes
-
-
 def test_names_do_not_collide(tmp_path):
     """The model has tensors of the names that an expansion would take."""
     text = (
