@@ -45,6 +45,7 @@ EXPORT = "export"
 IMPORT = "import"  # the step that takes no samples: convert --dry-run
 ORDER = (EXPORT, IMPORT, *STEPS)
 ENOUGH_DB = 45  # at 16 bits
+ONE_RECIPE = {"equalize": "none", "rounding": "nearest"}  # the one that takes the least time
 GIB = 1 << 30
 REASON = 300  # characters of a reason that are kept
 
@@ -55,7 +56,7 @@ class Result:
 
     sqnr: dB by output, at the input of a final Softmax. costliest: the layer at which the cumulative SQNR falls most.
     seconds: of the processor, in all threads; by the clock where a limit was reached. mib: the most memory that the
-    process had.
+    process had. recipe: what weights were rounded by.
     """
 
     model: str
@@ -69,6 +70,7 @@ class Result:
     nodes: int = 0
     seconds: float = 0.0
     mib: int = 0
+    recipe: str = ""
 
     @property
     def worst(self) -> float | None:
@@ -84,33 +86,38 @@ class Files:
 
 @dataclass(frozen=True)
 class Limits:
+    """Of one conversion. one_recipe: instead of trying some against each other."""
+
     seconds: float
     gib: float
+    one_recipe: bool = False
 
 
-def attempt(files: Files, step: str, blank: Result, outputs: tuple[str, ...] = ()) -> Result:
+def attempt(files: Files, step: str, blank: Result, one_recipe: bool, outputs: tuple[str, ...] = ()) -> Result:
     """One conversion; NmpError where it is refused."""
     blank = replace(blank, outcome="cut" if outputs else "accepted", outputs=list(outputs))
     if step == IMPORT:
         return replace(blank, nodes=plan(files.model, Options(outputs=outputs)).report.total_nodes)
-    done = convert(files.model, {"": files.calib}, Options(bits=step, outputs=outputs), lambda *_: None)
+    options = Options(bits=step, outputs=outputs, **(ONE_RECIPE if one_recipe else {}))
+    done = convert(files.model, {"": files.calib}, options, lambda *_: None)
     found = evaluate(load(done.data), {"": files.test}, reference=files.model)
     worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
-    return replace(blank, sqnr=dict(found.sqnr), costliest=costliest, nodes=done.report.total_nodes)
+    recipe = str(done.report.recipe)
+    return replace(blank, sqnr=dict(found.sqnr), costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
 
 
-def judge(files: Files, step: str, blank: Result) -> Result:
+def judge(files: Files, step: str, blank: Result, one_recipe: bool = False) -> Result:
     """Every outcome but the limits."""
     try:
-        return attempt(files, step, blank)
+        return attempt(files, step, blank, one_recipe)
     except Exception as error:
         first = _failure(error, blank)
         hint = re.search(r"--outputs (\S+)", error.hint) if isinstance(error, NmpError) else None
     if hint is None:
         return first
     try:
-        return replace(attempt(files, step, blank, tuple(hint[1].split(","))), reason=first.reason)
+        return replace(attempt(files, step, blank, one_recipe, tuple(hint[1].split(","))), reason=first.reason)
     except Exception as error:
         second = _failure(error, blank)
         return replace(second, reason=f"{second.reason}, with the --outputs of the hint; without: {first.reason}")
@@ -128,10 +135,10 @@ def _failure(error: Exception, blank: Result) -> Result:
     return replace(blank, outcome="crashed", reason=shorten(f"{where} {error}", REASON))
 
 
-def _work(sender: Connection, files: Files, step: str, blank: Result, gib: float) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gib * GIB),) * 2)
+def _work(sender: Connection, files: Files, step: str, blank: Result, limits: Limits) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limits.gib * GIB),) * 2)
     start = time.process_time()
-    result = judge(files, step, blank)
+    result = judge(files, step, blank, limits.one_recipe)
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     sender.send(replace(result, seconds=round(time.process_time() - start, 1), mib=mib))
 
@@ -141,7 +148,7 @@ def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["nmpconv.pipeline", "nmpconv.accuracy"])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(sender, files, step, blank, limits.gib))
+    process = context.Process(target=_work, args=(sender, files, step, blank, limits))
     process.start()
     sender.close()
     try:
@@ -260,6 +267,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="at most so many models for each exporter")
     parser.add_argument("--seconds", type=float, default=300, help="for one export or conversion")
     parser.add_argument("--gib", type=float, default=6, help="of memory for one export or conversion")
+    parser.add_argument("--one-recipe", action="store_true", help="as convert --equalize none --rounding nearest")
     parser.add_argument("--folder", type=Path, default=BENCH.parent / "build" / "models")
     parser.add_argument("--torch-python", type=Path, default=BENCH.parent / "build" / "models-venv" / "bin" / "python")
     parser.add_argument("--markdown", type=Path, help="write the table of all results to this file")
@@ -277,7 +285,7 @@ def main() -> int:
         if args.again is None or (args.again and r.outcome not in args.again)
         for step in ((r.step,) if r.outcome in ("accepted", "cut") else (IMPORT, *STEPS))
     }
-    limits = Limits(args.seconds, args.gib)
+    limits = Limits(args.seconds, args.gib, args.one_recipe)
     exports = Exports(args.torch_python, args.folder, limits)
     for exporter in args.exporters:
         for row in rows[: args.limit]:

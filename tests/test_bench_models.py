@@ -87,6 +87,12 @@ def test_what_the_hint_leaves_is_converted(folder: Path) -> None:
     assert "Mystery" in result.reason
 
 
+def test_one_recipe(folder: Path) -> None:
+    result = measure(files(folder, "old"), "8", BLANK, Limits(seconds=120, gib=8, one_recipe=True))
+    assert (result.outcome, result.recipe) == ("accepted", "equalize none, nearest rounding")
+    assert result.worst is not None and result.worst > 20
+
+
 def test_limits(folder: Path) -> None:
     result = measure(files(folder, "old"), "16", BLANK, Limits(seconds=0.0, gib=8))
     assert (result.outcome, result.reason) == ("crashed", "the time limit")

@@ -15,6 +15,7 @@ from nmpconv.fixed import RANK_MAX
 from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.check import Tensor
+from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.order import reads
@@ -26,7 +27,7 @@ from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.transpose import TransposeParams
 
-OPS_MAX = 20_000  # after lowering; NODES_MAX is before
+OPS_MAX = 30_000  # after lowering; NODES_MAX is before
 INT32 = 2**31  # sizes and parameters are int32 in the file
 # ONNX ops whose results are among the numbers of their inputs: integers stay on their grid.
 MOVES = {
@@ -66,6 +67,7 @@ class Importer:
         self._node_names: set[str] = set()
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved = {*activations, *input_shapes}
+        self._wide: dict[str, tuple[int, ...]] = {}  # shape of an ONNX tensor whose value lacks its axes of size 1
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
         self._given: dict[str, Given] = {}  # value -> its grid in the model
         self._elements = dict(elements)  # ONNX tensor -> its type in the model
@@ -85,7 +87,9 @@ class Importer:
             found = Tensor.of(self.constants[name])
             return found._replace(element=self._elements.get(name) or found.element)
         value = self._value_of.get(name)
-        return Tensor(self._elements.get(name, 0), self._values[value].shape if value else None)
+        return Tensor(
+            self._elements.get(name, 0), self._wide.get(name) or (self._values[value].shape if value else None)
+        )
 
     def assume(self, node: onnx.NodeProto, found: Mapping[str, Tensor]) -> None:
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
@@ -177,7 +181,7 @@ class Importer:
                 raise InputError(
                     f"output '{output}' is of integers", where=self._path, hint="cut after DequantizeLinear"
                 )
-        graph = _finish(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
+        graph = finished(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
         return replace(graph, given={renames.get(value, value): grid for value, grid in self._given.items()})
 
     # -- used by the ops ----------------------------------------------------------------------------------------------
@@ -247,6 +251,8 @@ class Importer:
         if name in self.constants:
             return self.const(self.constants[name], name)
         value = self._value_of.get(name, name)
+        if name in self._wide:
+            raise Unsupported(f"its input has {len(self._wide[name])} dimensions", hint=f"at most {RANK_MAX}")
         if value is None:
             raise FollowsError(name)
         if not value:
@@ -317,6 +323,17 @@ class Importer:
     def grid_of(self, name: str) -> Given | None:
         """The grid of an ONNX tensor of integers; None for other tensors."""
         return self._integers.get(name)
+
+    def shaped(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The value of an ONNX tensor, and the tensor's shape, of any number of dimensions."""
+        value = (name in self._wide and self._value_of[name]) or self.value(name)
+        return value, self._wide.get(name) or self._values[value].shape
+
+    def shape_as(self, value: str, shape: tuple[int, ...], output: str) -> None:
+        """`reshape`. Of too many dimensions those of size 1 are left out, but not forgotten; an output has them all."""
+        if len(shape) > RANK_MAX and ("", ()) not in self._readers.get(output, ()):
+            self._wide[output], shape = shape, tuple(size for size in shape if size > 1)
+        self.reshape(value, shape, output)
 
     def reshape(self, value: str, shape: Sequence[int], output: str = "") -> str:
         """The value in another shape; itself when it has that shape."""
@@ -408,28 +425,3 @@ def _numbers(params: Any) -> Iterator[int]:
             yield value
         elif isinstance(value, tuple):
             yield from value
-
-
-def _finish(
-    name: str,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    nodes: Sequence[Node],
-    values: Mapping[str, Value],
-    renames: Mapping[str, str],
-) -> Graph:
-    """Rename values, drop what no output needs."""
-
-    def named(names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(renames.get(n, n) for n in names)
-
-    needed, live = set(outputs), []
-    for node in reversed(nodes):
-        node = replace(node, inputs=named(node.inputs), outputs=named(node.outputs))
-        if needed.intersection(node.outputs):
-            live.append(node)
-            needed.update(node.inputs)
-    kept = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in values.items()}
-    used = {n: v for n, v in kept.items() if n in needed or n in inputs}
-    ports = {port: used[port].shape for port in (*inputs, *outputs)}
-    return Graph(name, inputs, outputs, tuple(live[::-1]), used, source_shapes=ports)

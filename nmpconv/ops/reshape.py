@@ -38,14 +38,13 @@ class Reshape(Op):
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """Everything that changes at most the shape: the new one is computed here, from constants and known shapes."""
-        x = to.value(node.input(0))
+        x, shape = to.shaped(node.input(0))
         if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
-            return _lower_cast(node, to, x)
-        shape = to[x].shape
+            return _lower_cast(node, to, to.value(node.input(0)))
         new = _NEW_SHAPES[node.op_type](node, to, shape)
         if prod(new) != prod(shape):
             raise Invalid(f"{list(shape)} cannot become {list(new)}", hint="as many elements")
-        to.reshape(x, new, node.outputs[0])
+        to.shape_as(x, new, node.outputs[0])
 
     def infer(self, params: ReshapeParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.shape]

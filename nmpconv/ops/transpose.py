@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
+from nmpconv.fixed import RANK_MAX
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
@@ -35,12 +36,16 @@ class Transpose(Op):
     def lower(self, node: OnnxNode, to: Importer) -> None:
         if node.op_type != "Transpose":
             return _lower_blocks(node, to)
-        x = to.value(node.input(0))
-        rank = len(to[x].shape)
+        x, shape = to.shaped(node.input(0))
+        rank = len(shape)
         perm = node.integers("perm") or tuple(reversed(range(rank)))
         if sorted(perm) != list(range(rank)):
             raise Invalid(f"perm {list(perm)}", hint=f"each of 0 to {rank - 1} once")
-        if perm == tuple(range(rank)):
+        if rank > RANK_MAX:  # the value lacks axes of size 1
+            left = [i for i in range(rank) if shape[i] > 1]
+            moved = to.transpose(x, tuple(left.index(i) for i in perm if i in left))
+            to.shape_as(moved, tuple(shape[i] for i in perm), node.outputs[0])
+        elif perm == tuple(range(rank)):
             to.rename(node.outputs[0], x)
         else:
             to.transpose(x, perm, node.outputs[0])

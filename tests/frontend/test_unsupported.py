@@ -105,6 +105,12 @@ ROWS = [
         "Reshape: it needs a tensor of 7 dimensions; at most 6",
     ),
     (
+        "seven dimensions that are more than moved",
+        13,
+        f"{IMAGE} <int64[7] s = {{1,2,2,3,3,4,2}}> {{ r = Reshape(x, s) y = Relu(r) }}",
+        "Relu: its input has 7 dimensions; at most 6",
+    ),
+    (
         "infinite choice",
         13,
         f"{IMAGE} <bool[8] c = {{1,0,1,0,0,1,0,1}}, float n = {{-inf}}> {{ y = Where(c, n, x) }}",

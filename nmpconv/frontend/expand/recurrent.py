@@ -1,6 +1,7 @@
 """RNN, GRU and LSTM, unrolled over time. Source of the formulas: ONNX, RNN-22, GRU-22 and LSTM-22.
 
-What the input contributes to the gates of all steps is one matrix product; each step adds what its state does.
+What the input contributes to the gates of all steps is one matrix product; each step adds what its state does. The
+axis of time stays, with one element, through all of a step: [1, batch, hidden] needs no reshape to become a row of Y.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class _Direction:
-    """What one direction computes with. inputs: of each step, [batch, gates * hidden], without the state's part.
+    """What one direction computes with. inputs: of each step, [1, batch, gates * hidden], without the state's part.
 
     recurrence: [hidden, gates * hidden]; bias: of that part, apart from the inputs' where the op needs it apart.
     """
@@ -109,7 +110,8 @@ def _initial(node: OnnxNode, body: Body, place: int, first: bool) -> str:
 
 
 def _of_direction(body: Body, state: str, d: int) -> str:
-    return body("Gather", state, np.array(d), axis=0) if state else ""
+    """[1, batch, hidden]."""
+    return body("Gather", state, np.array([d]), axis=0) if state else ""
 
 
 def _direction(node: OnnxNode, body: Body, x: str, sizes: _Sizes, d: int, w: np.ndarray, r: np.ndarray) -> _Direction:
@@ -123,7 +125,7 @@ def _direction(node: OnnxNode, body: Body, x: str, sizes: _Sizes, d: int, w: np.
     else:
         input_bias, bias = input_bias + bias, np.zeros_like(bias)
     rows = body("Add", body("MatMul", x, np.ascontiguousarray(w.T)), input_bias)
-    steps = [body("Gather", rows, np.array(t), axis=0) for t in range(sizes.steps)]
+    steps = [body("Gather", rows, np.array([t]), axis=0) for t in range(sizes.steps)]
     peepholes = body.array(7, "peepholes") if node.op_type == "LSTM" else None
     clip = node.number("clip", 0.0)
     return _Direction(
@@ -162,13 +164,14 @@ def _activation(body: Body, kind: str, numbers: Sequence[float]) -> Activation:
 def _run(
     node: OnnxNode, body: Body, at: _Direction, states: list[str], alive: np.ndarray, backwards: bool
 ) -> list[str]:
-    """[Y, last states], with the axis of directions, of size 1."""
+    """[Y, last states], with the axis of directions, of size 1, in which the states have that of time."""
     step = _STEPS[node.op_type]
     recurrence = body.operand(at.recurrence)  # one constant for all steps
     outputs: list[str] = [""] * at.sizes.steps
+    zeros = np.zeros((1, at.sizes.batch, at.sizes.hidden), np.float32)
     for t in range(at.sizes.steps)[:: -1 if backwards else 1]:
         if not alive[t].any():
-            outputs[t] = body.operand(np.zeros((at.sizes.batch, at.sizes.hidden), np.float32))
+            outputs[t] = body.operand(zeros)
             continue
         new = step(node, body, at, at.inputs[t], states, recurrence)
         if alive[t].all():
@@ -181,16 +184,14 @@ def _run(
                 for made, old in zip(new, states, strict=True)
             ]  # fmt: skip
         states = new
-    zeros = np.zeros((at.sizes.batch, at.sizes.hidden), np.float32)
-    rows = [body("Unsqueeze", y, np.array([0, 1])) for y in outputs]
-    whole = body("Concat", *rows, axis=0) if len(rows) > 1 else rows[0]
-    return [whole, *(body("Unsqueeze", state or body.operand(zeros), np.array([0])) for state in states)]
+    whole = body("Concat", *outputs, axis=0) if len(outputs) > 1 else outputs[0]
+    return [body("Unsqueeze", whole, np.array([1])), *(state or body.operand(zeros) for state in states)]
 
 
 def _gates(body: Body, at: _Direction, x: str, h: str, recurrence: str, gates: Sequence[int]) -> list[str]:
     """x + h @ R + bias for these gates, clipped; without h where it is 0. gates: consecutive ones."""
     hidden = at.sizes.hidden
-    bounds = np.array([gates[0] * hidden]), np.array([(gates[-1] + 1) * hidden]), np.array([1])
+    bounds = np.array([gates[0] * hidden]), np.array([(gates[-1] + 1) * hidden]), np.array([-1])
     total = body("Slice", x, *bounds)
     bias = at.bias[gates[0] * hidden : (gates[-1] + 1) * hidden]
     if h:
@@ -201,7 +202,7 @@ def _gates(body: Body, at: _Direction, x: str, h: str, recurrence: str, gates: S
     if len(gates) == 1:
         return [total]
     names = [body.name("gate") for _ in gates]
-    return body.several("Split", (total,), names, axis=1, num_outputs=len(gates))
+    return body.several("Split", (total,), names, axis=-1, num_outputs=len(gates))
 
 
 def _clipped(body: Body, at: _Direction, x: str) -> str:
@@ -218,13 +219,13 @@ def _gru(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], 
     """z, r = f(..), c = g(x + (r * h) @ R) or g(x + r * (h @ R + b)); h = c + z * (h - c)."""
     [h], (f, g), hidden = states, at.activations, at.sizes.hidden
     z, r = (f(gate) for gate in _gates(body, at, x, h, recurrence, (0, 1)))
-    third = np.array([2 * hidden]), np.array([3 * hidden]), np.array([1])
+    third = np.array([2 * hidden]), np.array([3 * hidden]), np.array([-1])
     total = body("Slice", x, *third)
     bias = at.bias[2 * hidden :]
     if node.integer("linear_before_reset", 0):
         own = body("MatMul", h, body("Slice", recurrence, *third)) if h else ""
         if own or bias.any():
-            own = body("Add", own, bias) if own else body.operand(np.broadcast_to(bias, (1, hidden)).copy())
+            own = body("Add", own, bias) if own else body.operand(bias.reshape(1, 1, hidden))
             total = body("Add", total, body("Mul", r, own))
     elif h:
         total = body("Add", body("MatMul", body("Mul", r, h), body("Slice", recurrence, *third)), total)

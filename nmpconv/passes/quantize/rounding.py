@@ -85,7 +85,7 @@ class Rounding:
 def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTHING, compute: Step = step) -> Graph:
     """An integer graph from a float graph whose activations have their quant. compute: of a node what `step` does."""
     values = {n: replace(v, dtype=v.quant.dtype) if v.quant else v for n, v in graph.values.items()}
-    result = replace(graph, nodes=(), values=values)
+    result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     for node in walk(graph, env):
@@ -96,12 +96,13 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
             plain = node
             node, fresh = OPS[plain.op].quantize(plain, result)
             fresh = [replace(value, observed=_of_constant(value, plain, result)) for value in fresh]
-        result = replace(result.with_values(*fresh), nodes=(*result.nodes, node))
+        values.update((value.name, value) for value in fresh)
+        nodes.append(node)
         known[node.outputs[0]] = intervals.of_node(result, node, known)
         if evidence.inputs:
             env.update(compute(result, node, env))
-    used = {n for node in result.nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
-    return replace(result, values={n: v for n, v in result.values.items() if n in used})
+    used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    return replace(result, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})
 
 
 def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:

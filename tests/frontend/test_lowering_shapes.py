@@ -1,0 +1,30 @@
+"""Shapes between the first tensor and the last: few reshapes, and more dimensions than a file's tensors have."""
+
+from __future__ import annotations
+
+import pytest
+from onnx_text import build
+from test_expand import check, recurrent
+
+from nmpconv.frontend.onnx import load
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_step_of_time_has_no_reshape(kind, tmp_path):
+    """Only Y as a whole has one, where it gets its axis of directions."""
+    build(recurrent(kind), 14, tmp_path / "model.onnx")
+    ops = [node.op for node in load(tmp_path / "model.onnx").nodes]
+    assert ops.count("reshape") == 1
+
+
+def test_windows_of_eight_dimensions(tmp_path):
+    """A video's windows, as Swin3D has them: two axes of 1 are left out. Back again, too, and with an Unsqueeze."""
+    text = (
+        "(float[1,2,4,6,3] x) => (y, z) <int64[8] s = {1,1,2,2,2,3,2,3}, int64[3] t = {6,8,3}, int64[8] u = "
+        "{1,1,2,3,2,2,2,3}, int64[5] v = {1,2,4,6,3}, int64[2] a = {0,3}, int64[2] b = {-1,18}> "
+        "{ p = Reshape(x, s) q = Transpose<perm=[0,1,3,5,2,4,6,7]>(p) w = Reshape(q, t) y = Relu(w) "
+        "r = Reshape(y, u) c = Transpose<perm=[0,1,4,2,5,3,6,7]>(r) d = Reshape(c, v) "
+        "e = Unsqueeze(x, a) f = Unsqueeze(e, a) g = Transpose<perm=[1,0,2,4,3,5,6,7,8]>(f) h = Reshape(g, b) "
+        "k = Relu(h) l = ReduceSum(k) z = Add(d, l) }"
+    )
+    check(13, text, tmp_path)
