@@ -82,9 +82,10 @@ class Histogram:
         """
         if self.exponent is None:
             return np.zeros(1), np.array([float(self.zeros)])
-        used = np.flatnonzero(self.counts)
-        cuts = HALF + np.array([-reach, reach]) / self.width
-        start = np.union1d(used, cuts[np.isin(np.floor(cuts), used)])  # in bins
+        start = np.flatnonzero(self.counts).astype(np.float64)  # in bins
+        for cut in (HALF - reach / self.width, HALF + reach / self.width):
+            if 0 <= cut < BINS and cut != int(cut) and self.counts[int(cut)]:
+                start = np.insert(start, np.searchsorted(start, cut), cut)
         bin_ = np.floor(start).astype(np.int64)
         size = np.minimum(bin_ + 1, np.append(start[1:], np.inf)) - start
         many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
