@@ -10,9 +10,10 @@ import numpy as np
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.data.samples import Feeds, Samples, spread
-from nmpconv.fit import Score, heads
+from nmpconv.fit import heads
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.metrics import mean_db
+from nmpconv.scoring import Score
 
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
 POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor

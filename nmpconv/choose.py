@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from nmpconv.fit import EQUALIZATIONS, Fitter, Prepared, Recipe, Score, Unequal
+from nmpconv.fit import EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.equalize import fewest_bits
 from nmpconv.progress import Progress
+from nmpconv.scoring import Score, tried
+from nmpconv.workers import Workers
 
-HELD_OUT = 6  # images that are enough to hold a third of them out
 # Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
 BALANCED_16_DB = 3.0
 # Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
@@ -24,17 +26,18 @@ def handicap(recipe: Recipe, balanced: float) -> float:
 
 
 def choose(
-    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace
+    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace, workers: Workers | None = None
 ) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
     """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
     better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB. The best one is tried without zero points, too.
+    workers: what recipes are fitted by.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
-    trials = _Trials(fitter, progress)
+    trials = _Trials(fitter, progress, workers)
     for tier in (recipes, *_plainer(recipes)):
         ranked, scores = list(tier), dict[Recipe, Score]()
         if len(fitter.images) >= HELD_OUT:
@@ -59,20 +62,20 @@ def choose(
 class _Trials:
     """Recipes, tried. notes: what was considered. An equalization that changes the float function is tried once."""
 
-    def __init__(self, fitter: Fitter, progress: Progress) -> None:
+    def __init__(self, fitter: Fitter, progress: Progress, workers: Workers | None) -> None:
         self.notes: list[str] = []
         self._lost: set[tuple[str, bool]] = set()  # equalization, zero points
-        self._fitter, self._progress = fitter, progress
+        self._fitter, self._progress, self._workers = fitter, progress, workers
         self._fitters = {True: fitter, False: fitter.without_zero_points()}
 
     def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
         """On held-out images; none of those that change the function. All with zero points, or none."""
         zero_points = recipes[0].zero_points
-        return self._fitters[zero_points].scores(
-            recipes,
-            lambda done, total: self._progress("choose", done, total),
-            lambda mode, error: self._leave_out(mode, zero_points, error),
-        )
+        told = partial(self._progress, "choose")
+        scores, unequal = tried(self._fitters[zero_points], recipes, told, self._workers)
+        for mode, error in unequal.items():
+            self._leave_out(mode, zero_points, error)
+        return scores
 
     def prepared(self, recipe: Recipe, trace: Trace) -> Prepared | None:
         """On all images; None where it changes the function."""

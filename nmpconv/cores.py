@@ -24,6 +24,12 @@ def cpu_count() -> int:
 _idle = Semaphore(cpu_count() - 1)
 
 
+def among(processes: int) -> None:
+    """The CPUs are shared among so many processes, of which this is one. To be said before any work is given out."""
+    global _idle
+    _idle = Semaphore(max(cpu_count() // processes, 1) - 1)
+
+
 def each(function: Callable[[S], T], items: Iterable[S], most: int = MOST) -> list[T]:
     """[function(item) for item in items]; what is given out inside of a function finds only what is left idle.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import product
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +15,15 @@ from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
 from nmpconv.calib.engine import Engine, FloatEngine, serialized
-from nmpconv.calib.evidence import Evidence, Feeds, integers
+from nmpconv.calib.evidence import Evidence, Feeds
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.rows import Rows
-from nmpconv.cores import each
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.export import to_onnx
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.kept import Is, Once
-from nmpconv.metrics import head, mean_db, sqnr_db
+from nmpconv.metrics import head
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import equalize, exponents, gates, legalize, origins, pieces, powers, steps, untie, widths
 from nmpconv.passes.quantize import rounding as quantize
@@ -34,8 +32,7 @@ from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
-WORKERS = 2  # recipes tried at a time; each holds the activations of its images, and float weights of its own
-LARGE = 8 * 10**6  # weights of a net, from which on they are tried one by one
+HELD_OUT = 6  # images that are enough to hold a third of them out
 
 EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
 
@@ -73,15 +70,6 @@ class Recipe:
         return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
 
 
-class Score(NamedTuple):
-    """On images that nothing was fitted to. db: SQNR of the heads, their mean. agreement: in %, of the first head; None
-    where that is no vector of scores. images: how many there were."""
-
-    db: float
-    agreement: float | None
-    images: int
-
-
 class _Kept:
     """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
 
@@ -98,7 +86,7 @@ class _Kept:
         self.rows: dict[tuple[Is, ...], Mapping[str, Rows]] = {}
         self.heads: dict[tuple[Is, ...], Once[dict[str, np.ndarray]]] = {}
         self.lock = Lock()
-        self.carried: list[tuple[frozenset[str], frozenset[Is], Mapping[str, TensorStats]]] = []
+        self.carried: dict[tuple[frozenset[str], tuple[Is, ...]], Mapping[str, TensorStats]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Kept, ()
@@ -235,28 +223,16 @@ class Fitter:
         if integer is None:
             how = self._rounding.with_gptq(gptq)
             integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, interpreted.step)
-            if any(one is prepared for one in self._kept.prepared.values()):
+            if any(one is prepared for one in list(self._kept.prepared.values())):
                 self._kept.integers[key] = integer
         return trace(integer, "INT", "quantize")
 
-    def scores(
-        self,
-        recipes: Sequence[Recipe],
-        progress: Callable[[int, int], None],
-        leave_out: Callable[[str, Unequal], None],
-    ) -> dict[Recipe, Score]:
-        """On every third image, each recipe fitted on the other two thirds.
-
-        leave_out: gets the modes of equalization that change the function; their recipes have no score.
-        """
-        return _Scoring(self, recipes, progress).scores(leave_out)
-
-    def rows(self, images: Feeds) -> Mapping[str, Rows]:
-        """Of the float graph. With those of some of the fitter's images come those of all: they are asked for later."""
+    def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
+        """Of the float graph. others: with them come those of all of the fitter's images, which are asked for later."""
         kept, key, every = self._kept, self._of(images), self._of(self.images)
         with kept.lock:
             if key not in kept.rows:
-                both = [key] if every in kept.rows or not set(key) <= set(every) else list(dict.fromkeys((key, every)))
+                both = list(dict.fromkeys((key, every))) if others and every not in kept.rows else [key]
                 feeds = images if len(both) == 1 else self.images
                 at = {Is(feeds[i]): i for i in range(len(feeds))}
                 parts = [[at[one] for one in part] for part in both]
@@ -307,19 +283,19 @@ class Fitter:
         """Statistics of the graph whose channels have these factors [C], from those of the float graph.
 
         Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
-        is seen on the images; those that the same graph has seen before are not run again.
+        is seen on the images: on those that recipes are fitted on while they compete, and on the others, so that it
+        does not matter which were asked for first.
         """
         names = [value.name for value in graph.activations()]
         limits = {name: self.stats[name].ends(factors[name]) for name in names if name in self.stats}
         limits = {name: ends for name, ends in limits.items() if self.stats[name].count}
-        kept, asked = frozenset(self.choices.kept()), frozenset(self._of(images))
-        known = [(run, seen) for same, run, seen in self._kept.carried if same == kept and run <= asked]
-        before, stats = max(known, key=lambda one: len(one[0]), default=(frozenset(), dict[str, TensorStats]()))
-        left = [image for image in images if Is(image) not in before]
-        if left or not stats:
-            more = observe(FloatEngine(graph, names, threads=1), left, names, limits=limits)
-            stats = {name: TensorStats.merged(stats.get(name), one) for name, one in more.items()}
-            self._kept.carried.append((kept, asked, stats))
+        first, engine = set(self._of(parted(self.images)[0])), Once(lambda: FloatEngine(graph, names, threads=1))
+        stats: dict[str, TensorStats] = {name: TensorStats() for name in names}
+        for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
+            key = frozenset(self.choices.kept()), self._of(part)
+            if key not in self._kept.carried:
+                self._kept.carried[key] = observe(engine(), part, names, limits=limits) if part else {}
+            stats.update({name: TensorStats.merged(stats[name], one) for name, one in self._kept.carried[key].items()})
         return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
@@ -346,67 +322,12 @@ class Fitter:
             raise Unequal(f"it changes the float function: {found}", where=what)
 
 
-class _Scoring:
-    """Recipes of a fitter, fitted on two of three images and measured on the third."""
-
-    def __init__(self, fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> None:
-        self._fitter, self._recipes, self._progress = fitter, recipes, progress
-        self._held = [image for i, image in enumerate(fitter.images) if i % 3 == 0]
-        self._rest = [image for i, image in enumerate(fitter.images) if i % 3]
-        self._heads = heads(fitter.graph)
-        self._wanted = fitter.outputs(self._held)
-        fitter.rows(self._rest)
-        self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
-        self._total = len(self._left) + len(recipes)
-        self._finished, self._lock = 0, Lock()
-        weights = sum(value.size for value in fitter.graph.values.values() if value.is_const)
-        self._workers = WORKERS if weights < LARGE else 1
-
-    def scores(self, leave_out: Callable[[str, Unequal], None]) -> dict[Recipe, Score]:
-        modes = sorted(self._left, key=EQUALIZATIONS.index, reverse=True)  # what takes longest first, here and below
-        made = dict(zip(modes, each(self._prepared, modes, self._workers), strict=True))
-        for mode in self._left:
-            if isinstance(one := made[mode], Unequal):
-                leave_out(mode, one)
-        tried = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
-        able = [(recipe, one) for recipe, one in tried if isinstance(one, Prepared)]
-        longest = sorted(able, key=lambda one: not one[0].gptq)
-        found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, self._workers), strict=True))
-        return {recipe: found[recipe] for recipe, _ in able}
-
-    def _prepared(self, mode: str) -> Prepared | Unequal:
-        try:
-            made = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
-            made.seen()
-        except Unequal as error:
-            return error
-        finally:
-            self._step()
-        return made
-
-    def _score(self, one: tuple[Recipe, Prepared]) -> Score:
-        recipe, prepared = one
-        integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
-        self._step(recipe.equalize)
-        if not self._left[recipe.equalize]:
-            prepared.seen.let_go()
-        return scored(self._wanted, integer_outputs(integer, self._held, self._heads), self._heads)
-
-    def _step(self, fitted: str | None = None) -> None:
-        with self._lock:
-            self._finished += 1
-            if fitted is not None:
-                self._left[fitted] -= 1
-            self._progress(self._finished, self._total)
-
-
-def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
-    """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
-    db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
-    first = wanted[names[0]]
-    ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
-    best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
-    return Score(db, 100 * float(np.mean(best[0] == best[1])) if ranked else None, len(first))
+def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[str, np.ndarray]]]:
+    """Two thirds, which recipes are fitted on while they compete, and those that they are measured on: none where there
+    are fewer than HELD_OUT."""
+    every = [images[i] for i in range(len(images))]
+    held = every[::3] if len(every) >= HELD_OUT else []
+    return [image for i, image in enumerate(every) if i % 3 or not held], held
 
 
 def heads(graph: Graph) -> list[str]:
@@ -424,23 +345,3 @@ def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
     while name in makers and OPS[makers[name][0]].grid == "same":
         name = makers[name][1]
     return name in makers and OPS[makers[name][0]].counted
-
-
-def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Real values of these tensors for all images through the integer graph, [N, ...]."""
-    found = interpreted.tensors(graph, _Integers(graph, images), names)
-    return {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
-
-
-class _Integers(Sequence[Mapping[str, np.ndarray]]):
-    """Images on the grids of a graph's inputs."""
-
-    def __init__(self, graph: Graph, images: Feeds) -> None:
-        self._graph, self._images = graph, images
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
-        image = self._images[i]
-        return {name: integers(image[name], self._graph[name]) for name in self._graph.inputs}

@@ -13,6 +13,7 @@ from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.progress import Progress
 from nmpconv.trial import Converted, Trials, narrow
+from nmpconv.workers import Workers
 
 LEVERS = 3  # that are measured
 PLACE = "a lever"
@@ -52,13 +53,21 @@ class Lever:
         return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
 
 
-def helpful(trials: Trials, choices: Choices, shares: Mapping[str, float], progress: Progress) -> tuple[Lever, ...]:
-    """What 16 bits would bring at the tensors that make most of the noise; the best first. shares: see `proposals`."""
+def helpful(
+    trials: Trials,
+    choices: Choices,
+    shares: Mapping[str, float],
+    progress: Progress,
+    workers: Workers | None = None,
+) -> tuple[Lever, ...]:
+    """What 16 bits would bring at the tensors that make most of the noise; the best first. shares: see `proposals`.
+    workers: what converts the model with each."""
     try:
         base = trials.convert(choices)
     except Unsupported:  # fitted to fewer images it does not fit a given RAM
         return ()
-    return tuple(lever for lever, _ in measured(trials, choices, base, proposals(trials, base, shares), progress))
+    asked = proposals(trials, base, shares)
+    return tuple(lever for lever, _ in measured(trials, choices, base, asked, progress, workers))
 
 
 def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> list[Proposal]:
@@ -70,17 +79,21 @@ def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> l
 
 
 def measured(
-    trials: Trials, choices: Choices, base: Converted, asked: Sequence[Proposal], progress: Progress
+    trials: Trials,
+    choices: Choices,
+    base: Converted,
+    asked: Sequence[Proposal],
+    progress: Progress,
+    workers: Workers | None = None,
 ) -> list[tuple[Lever, Converted]]:
     """Each alone over these choices, which ``base`` was converted by; the best first. What does not fit is left out."""
     found = []
     groups = grid_groups(trials.fitter.graph)
-    for i, one in enumerate(asked):
+    grids = [next((group for group in groups if one.name in group), [one.name]) for one in asked]
+    pieces = [(chosen(choices, one, grid), (one.name,)) for one, grid in zip(asked, grids, strict=True)]
+    for i, (one, made) in enumerate(zip(asked, trials.all(pieces, workers), strict=True)):
         progress("levers", i + 1, len(asked))
-        grid = next((group for group in groups if one.name in group), [one.name])
-        try:
-            made = trials.convert(chosen(choices, one, grid), (one.name,))
-        except Unsupported:  # it does not fit a given RAM
+        if made is None:
             continue
         ours, theirs = made.figures, base.figures
         lever = Lever(

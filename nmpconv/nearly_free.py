@@ -10,14 +10,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from nmpconv.calib.noise import budget
-from nmpconv.errors import Unsupported
 from nmpconv.fit import Fitter
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.trial import Candidate, Trials, assumed, narrow, widened, work
+from nmpconv.workers import Workers
 
 SHARE = 0.1  # of the noise at the heads
 WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
@@ -25,9 +26,9 @@ GAIN = 1.0  # dB
 PLACE = "what is nearly free"
 
 
-def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
+def run(trials: Trials, ranged: Graph, workers: Workers | None = None) -> tuple[Candidate, Candidate] | None:
     """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
-    its grids."""
+    its grids. workers: what converts them."""
     is_cheap = _costs(trials.fitter)
     wide: list[str] = []
     for name in _loud(trials, ranged, is_cheap):
@@ -35,18 +36,16 @@ def run(trials: Trials, ranged: Graph) -> tuple[Candidate, Candidate] | None:
     if not wide:
         return None
     choices = trials.fitter.choices
-    try:
-        base = trials.convert(choices).figures
-    except Unsupported:  # on other images it may fit
-        return None
-    while wide:
-        try:
-            found = trials.convert(widened(choices, wide, PLACE), tuple(wide)).figures
-        except Unsupported:  # it does not fit a given RAM
-            found = None
-        if found is not None and _within(base, found):
-            return (base, found) if found.db - base.db >= GAIN else None  # not where both are exact
-        wide = wide[: len(wide) // 2]
+    halves = [tuple(wide[: len(wide) >> i]) for i in range(len(wide).bit_length())]
+    asked = [(choices, ()), *((widened(choices, some, PLACE), some) for some in halves)]
+    with closing(trials.all(asked, workers)) as made:
+        base = next(made)
+        if base is None:  # on other images it may fit
+            return None
+        for found in made:
+            if found is not None and _within(base.figures, found.figures):
+                gain = found.figures.db - base.figures.db
+                return (base.figures, found.figures) if gain >= GAIN else None  # not where both are exact
     return None
 
 

@@ -31,7 +31,7 @@ class Options:
     state: "output=input" each, see `passes.quantize.states`. audio: the front end of .wav files, see `data.audio`.
     preprocess: for image inputs, by input name or one for all. outputs: where to cut the graph. recipe: a file
     that has these choices, and choices for single tensors and ops. save_recipe: a file to write what was decided
-    to. levers: measure what would help most. workers: of `nmpconv.workers`; they change no file.
+    to. levers: measure what would help most. workers: what fits, see `nmpconv.workers`; they change no file.
     """
 
     bits: str = "8"

@@ -19,7 +19,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import integers
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.parity import Parity
-from nmpconv.choose import HELD_OUT, choose
+from nmpconv.choose import choose
 from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
@@ -28,7 +28,7 @@ from nmpconv.detection.decoders import Size
 from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.files import read_file
-from nmpconv.fit import Fitter, Prepared, Recipe, Score
+from nmpconv.fit import HELD_OUT, Fitter, Prepared, Recipe
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import graph_hash
@@ -46,8 +46,9 @@ from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.progress import Progress
 from nmpconv.report import Report, measure
+from nmpconv.scoring import Score
 from nmpconv.trial import Candidate, Trial, Trials, widened
-from nmpconv.workers import opened
+from nmpconv.workers import Workers, opened
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
@@ -73,8 +74,8 @@ def convert(model: Path, calib: Mapping[str, Data] | None, options: Options, pro
     model, a bug of nmpconv; nothing is written except options.dump_ir and save_profile.
     """
     # With more BLAS threads, sums of floats would depend on how many CPUs there are.
-    with threadpool_limits(1):
-        return _convert(model, calib or {}, options, progress)
+    with threadpool_limits(1), opened(options.workers) as those:
+        return _convert(model, calib or {}, options, progress, those)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class _Decided:
         return replace(self, fitter=fitter, prepared=prepared, score=score)
 
 
-def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress) -> Result:
+def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress: Progress, those: Workers) -> Result:
     by_name, options = with_recipe(options)
     wanted = _wanted(options)
     options = options if wanted is None else replace(options, bits="8")
@@ -182,14 +183,14 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     graph, feeds, images = found.fitter.graph, found.feeds, found.fitter.images
     metric = _metric(wanted[0] if wanted else None, found.size, options.decoder)
     found.same()  # what is wrong with it is told before the work
-    decided = _recipe_chosen(found.fitter, options, progress, trace)
+    decided = _recipe_chosen(found.fitter, options, progress, trace, those)
     metadata = _metadata(model, options, decided.recipe, len(feeds))
     narrow = options.bits == "8" and options.widths != "strict" and not options.budget  # which is against 8 bits
     if narrow and len(images) >= HELD_OUT:
-        decided = _nearly_free(decided, _trial(found, options), progress, trace)
+        decided = _nearly_free(decided, _trial(found, options, those), progress, trace, those)
     if wanted is not None:
-        trial = replace(_trial(found, options), metadata=metadata, metric=metric)
-        decided = _searched(decided, trial, wanted, options, progress, trace)
+        trial = replace(_trial(found, options, those), metadata=metadata, metric=metric)
+        decided = _searched(decided, trial, wanted, options, progress, trace, those)
 
     progress("quantize", 0, 1)
     whole = slim = decided.fitter.quantize(decided.prepared, decided.recipe.gptq, trace)
@@ -201,8 +202,8 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     report = measure(decided.prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
     report = _told(report, found, decided, options)
     if options.levers and len(images) >= HELD_OUT:
-        trials = Trials(decided.fitter, decided.recipe, replace(_trial(found, options), metadata=metadata))
-        measured = levers.helpful(trials, decided.fitter.choices, report.noise.shares, progress)
+        trials = Trials(decided.fitter, decided.recipe, replace(_trial(found, options, those), metadata=metadata))
+        measured = levers.helpful(trials, decided.fitter.choices, report.noise.shares, progress, those)
         report = replace(report, levers=measured)
     data = to_bytes(planned, metadata, _test_vectors(planned, feeds, options.test_vectors))
     if options.save_recipe is not None:
@@ -219,18 +220,18 @@ def _wanted(options: Options) -> tuple[auto.Goal | None, dict[str, auto.Limit]] 
     return wanted
 
 
-def _recipe_chosen(fitter: Fitter, options: Options, progress: Progress, trace: Trace) -> _Decided:
+def _recipe_chosen(fitter: Fitter, options: Options, progress: Progress, trace: Trace, those: Workers) -> _Decided:
     """The recipe that is best on held-out images."""
-    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(fitter.images)), progress, trace)
+    recipe, prepared, notes, score = choose(fitter, _recipes(options, len(fitter.images)), progress, trace, those)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()
     return _Decided(fitter, recipe, prepared, score, notes)
 
 
-def _nearly_free(decided: _Decided, trial: Trial, progress: Progress, trace: Trace) -> _Decided:
+def _nearly_free(decided: _Decided, trial: Trial, progress: Progress, trace: Trace, those: Workers) -> _Decided:
     """With 16 bits where they cost next to nothing."""
     progress("widths", 0, 1)
-    found = nearly_free.run(Trials(decided.fitter, decided.recipe, trial), decided.prepared.ranged)
+    found = nearly_free.run(Trials(decided.fitter, decided.recipe, trial), decided.prepared.ranged, those)
     if found is not None:
         before, after = found
         wider = decided.wider(after, nearly_free.PLACE, trial, trace)
@@ -246,14 +247,12 @@ def _searched(
     options: Options,
     progress: Progress,
     trace: Trace,
+    those: Workers,
 ) -> _Decided:
     """With 16 bits where the goal needs them."""
     journal = auto.Journal(options.journal, trial.fingerprint(read_file(options.recipe) if options.recipe else b""))
-    with opened(options.workers) as those:
-        if those.count > 1:
-            trial = replace(trial, images=[trial.images[i] for i in range(len(trial.images))])
-        search = auto.Search(decided.fitter, decided.recipe, trial, *wanted, journal, progress, those)
-        taken, front = search.run()
+    search = auto.Search(decided.fitter, decided.recipe, trial, *wanted, journal, progress, those)
+    taken, front = search.run()
     wider = decided.wider(taken, auto.PLACE, trial, trace)
     return replace(wider, missed=search.warnings(taken), front=tuple(front))
 
@@ -299,7 +298,7 @@ def plan(model: Path, options: Options) -> Result:
     return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
 
 
-def _trial(found: Calibrated, options: Options) -> Trial:
+def _trial(found: Calibrated, options: Options, those: Workers) -> Trial:
     """Held out: images beyond those that are fitted on, or a third of these where there are too few others."""
     feeds, images = found.feeds, found.fitter.images
     if len(images) < HELD_OUT:
@@ -310,7 +309,8 @@ def _trial(found: Calibrated, options: Options) -> Trial:
     fitted: Sequence[Mapping[str, np.ndarray]]
     if len(others) >= FEW_IMAGES:
         held = [others[i] for i in spread(len(others), HELD_MOST)]
-        measured, fitted = feeds.subset(held), images
+        some, fitted = feeds.subset(held), images
+        measured = list(some) if those.count > 1 else some  # other processes may not find the files
     else:
         held, measured, fitted = used[::3], images[::3], [image for i, image in enumerate(images) if i % 3]
     labels = labels_of(found.samples)

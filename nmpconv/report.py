@@ -17,7 +17,7 @@ from nmpconv.calib.exponent import Function
 from nmpconv.calib.noise import Noise, budget
 from nmpconv.calib.rows import Rows
 from nmpconv.cores import each
-from nmpconv.fit import LARGE, WORKERS, Prepared, Score, heads, integer_outputs
+from nmpconv.fit import Prepared, heads
 from nmpconv.graph.reference import walk
 from nmpconv.interpreted import step
 from nmpconv.ir import Given, Graph, Node, Quant, Value
@@ -31,6 +31,7 @@ from nmpconv.passes.quantize import bias_rule
 from nmpconv.passes.quantize.exponents import tables_after
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import samples
+from nmpconv.scoring import LARGE, TOGETHER, Score, integer_outputs
 from nmpconv.trial import Candidate
 
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
@@ -208,7 +209,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
         partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, images),
         partial(_of_heads, prepared.ranged, planned, names, images),
     ]
-    cost, layers, noise, found = each(lambda make: make(), tasks, 1 if large else WORKERS)
+    cost, layers, noise, found = each(lambda make: make(), tasks, 1 if large else TOGETHER)
     return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
 
 

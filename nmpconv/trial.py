@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from nmpconv import costs, fixed, targets
 from nmpconv.beside import infer
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib.evidence import Feeds
+from nmpconv.errors import Unsupported
 from nmpconv.file.reader import Tensor
 from nmpconv.file.writer import to_bytes
-from nmpconv.fit import Fitter, Recipe, Score, heads, scored
+from nmpconv.fit import Fitter, Recipe, heads
 from nmpconv.ir import FLOAT, Graph
 from nmpconv.measures import Measure
 from nmpconv.ops import OPS
@@ -29,6 +31,8 @@ from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.exponents import provisional
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.run import runtime
+from nmpconv.scoring import Score, scored
+from nmpconv.workers import Here, Workers
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,13 @@ class Trials:
         )
         return Converted(one, prepared.ranged, data)
 
+    def all(
+        self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None
+    ) -> Generator[Converted | None]:
+        """Of each what `convert` makes of it, when it is taken; None of what does not fit a given RAM. workers: what
+        converts them, maybe before they are taken."""
+        return (workers or Here()).map(_converted, self, asked)
+
     def run(self, data: bytes) -> tuple[Score, float | None, float | None]:
         """A file of this model on the images: how near the float model, top-1 in %, and the metric."""
         got, metric = self._outputs(data)
@@ -164,6 +175,14 @@ class Trials:
         """As the ONNX model has them."""
         graph = self.fitter.graph
         return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
+
+
+def _converted(trials: Trials, asked: tuple[Choices, tuple[str, ...]]) -> Converted | None:
+    with threadpool_limits(1):  # as a conversion has it
+        try:
+            return trials.convert(*asked)
+        except Unsupported:
+            return None
 
 
 def _integers(x: np.ndarray, tensor: Tensor) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
+from nmpconv import cores
 from nmpconv.errors import InputError, UsageError
 
 P = TypeVar("P")
@@ -36,7 +37,7 @@ class Workers(Protocol):
 
     count: int
 
-    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Iterator[R]:
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         """The results in the order of the pieces, which are taken as they are needed."""
 
 
@@ -45,7 +46,7 @@ class Here:
 
     count = 1
 
-    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Iterator[R]:
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         return (function(shared, piece) for piece in pieces)
 
 
@@ -57,36 +58,42 @@ class Processes:
         self._pool = self._begun()
 
     def _begun(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.count, mp_context=get_context("spawn"))
+        context = get_context("spawn")
+        return ProcessPoolExecutor(self.count, mp_context=context, initializer=cores.among, initargs=(self.count,))
 
-    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Iterator[R]:
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "shared"
             path.write_bytes(pickle.dumps(shared))
             yield from self._map(lambda piece: self._given(_with_shared, function, path, piece), pieces)
 
-    def _map(self, given: Callable[[P], Future[R]], pieces: Iterable[P]) -> Iterator[R]:
+    def _map(self, given: Callable[[P], Future[R]], pieces: Iterable[P]) -> Generator[R]:
         left, lost = iter(pieces), 0
         open_: deque[tuple[P, Future[R]]] = deque()
-        while True:
-            for piece in left:
-                open_.append((piece, given(piece)))
-                if len(open_) >= AHEAD * self.count:
-                    break
-            if not open_:
-                return
-            try:
-                done = open_[0][1].result()
-            except BrokenProcessPool:
-                lost += 1
-                if lost > LOSSES:
-                    raise InputError("worker processes end before they have done anything", where="--workers") from None
-                self._renew()
-                open_ = deque((piece, one if _is_done(one) else given(piece)) for piece, one in open_)
-                continue
-            lost = 0
-            open_.popleft()
-            yield done
+        try:
+            while True:
+                for piece in left:
+                    open_.append((piece, given(piece)))
+                    if len(open_) >= AHEAD * self.count:
+                        break
+                if not open_:
+                    return
+                try:
+                    done = open_[0][1].result()
+                except BrokenProcessPool:
+                    lost += 1
+                    if lost > LOSSES:
+                        what = "worker processes end before they have done anything"
+                        raise InputError(what, where="--workers") from None
+                    self._renew()
+                    open_ = deque((piece, one if _is_done(one) else given(piece)) for piece, one in open_)
+                    continue
+                lost = 0
+                open_.popleft()
+                yield done
+        finally:
+            for _, one in open_:  # nobody asks for these any more
+                one.cancel()
 
     def _given(self, *what: Any) -> Future[Any]:
         try:
@@ -132,17 +139,21 @@ class Cluster:
             raise InputError(f"no scheduler answers: {error}", where=address) from None
         self.count = max(1, sum(self._client.nthreads().values()))
 
-    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Iterator[R]:
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         left, open_ = iter(pieces), deque[Any]()
         common = self._client.submit(_itself, shared, pure=False)  # what is scattered would be lost with its process
-        while True:
-            for piece in left:
-                open_.append(self._client.submit(function, common, piece, pure=False, retries=LOSSES))
-                if len(open_) >= AHEAD * self.count:
-                    break
-            if not open_:
-                return
-            yield open_.popleft().result()
+        try:
+            while True:
+                for piece in left:
+                    open_.append(self._client.submit(function, common, piece, pure=False, retries=LOSSES))
+                    if len(open_) >= AHEAD * self.count:
+                        break
+                if not open_:
+                    return
+                yield open_.popleft().result()
+        finally:
+            for one in open_:
+                one.cancel()
 
     def close(self) -> None:
         self._client.close()

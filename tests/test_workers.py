@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import nmpconv
 from nmpconv import accuracy
 from nmpconv.api.given import sources
 from nmpconv.errors import InputError, UsageError
+from nmpconv.progress import Progress, silent
 from nmpconv.run.runtime import load
 from nmpconv.workers import Here, Processes, Workers, opened
 
@@ -174,7 +176,7 @@ def test_a_cluster_that_loses_a_worker(shapes: bytes, tmp_path: Path) -> None:
     alone = judged(shapes, Here())
     goal = goal_of(tmp_path)
     file = converted(None, tmp_path / "here.json", goal).data
-    with cluster(tmp_path) as address:
+    with cluster(tmp_path) as (address, _):
         with opened(address) as workers:
             assert workers.count == 2
             assert judged(shapes, workers) == alone
@@ -185,9 +187,55 @@ def test_a_cluster_that_loses_a_worker(shapes: bytes, tmp_path: Path) -> None:
         assert converted(address, tmp_path / "there.json", goal).data == file
 
 
+@pytest.mark.slow
+def test_fits_of_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
+    if "NMP_CI" not in os.environ:
+        pytest.importorskip("distributed")
+    alone = fitted(None)
+    with cluster(tmp_path) as (address, processes):
+        killer = Killer(lambda: processes[0])
+        there = fitted(address, killer)
+        assert killer.killed
+        assert workers_of(address) == 1
+    assert there.data == alone.data
+    assert there.report == alone.report
+
+
+def fitted(workers: int | str | None, told: Progress = silent) -> nmpconv.Converted:
+    """All recipes, a lever or more, and 16 bits unasked if they pay."""
+    return nmpconv.convert(
+        SAMPLE / "model.onnx", SAMPLE / "calib", **LOOK, limit=12, levers=True, workers=workers, progress=told
+    )
+
+
+class Killer:
+    """Kills a process once the first recipes are fitted, while others are."""
+
+    def __init__(self, victim: Callable[[], int]) -> None:
+        self._victim, self.killed = victim, 0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage == "choose" and done < total and not self.killed:
+            self.killed = self._victim()
+            os.kill(self.killed, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_fits_are_the_same() -> None:
+    """By one process, by two that get recipes of one equalization each, one of which is lost, and by four."""
+    alone = fitted(None)
+    assert alone.report.levers
+    assert alone.report.held_out is not None
+    killer = Killer(lambda: next(int(one.pid or 0) for one in active_children()))
+    for both in (fitted(2, killer), fitted(4)):
+        assert both.data == alone.data
+        assert both.report == alone.report
+    assert killer.killed
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """A scheduler and two workers, of a thread each, that nobody starts anew."""
+def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """A scheduler and two workers, of a thread each, that nobody starts anew: its address, and their process ids."""
     told = folder / "scheduler.json"
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -201,7 +249,7 @@ def cluster(folder: Path) -> Iterator[str]:
             wait_for(told.exists)
         address = json.loads(told.read_text())["address"]
         wait_for(lambda: workers_of(address) == 2)
-        yield address
+        yield address, [process.pid for process in running[1:]]
     finally:
         for process in running:
             process.kill()

@@ -137,9 +137,9 @@ def convert(
     dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
     journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
     report: an HTML file to write, see `nmpconv.html_report`. levers: measure the 16 bits that would help most, which
-    takes four more fits (`Report.levers`); None: where there is a report. workers: how many processes measure
-    candidates of bits "auto", or the address of a dask scheduler; the file is the same. The others are as `nmpconv
-    convert --help` tells.
+    takes four more fits (`Report.levers`); None: where there is a report. workers: how many processes fit recipes,
+    levers and candidates of bits "auto", or the address of a dask scheduler; the file is the same. The others are as
+    `nmpconv convert --help` tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.

@@ -23,13 +23,14 @@ from nmpconv.calib.noise import budget
 from nmpconv.data.samples import Data, spread
 from nmpconv.errors import InputError
 from nmpconv.file import reader
-from nmpconv.fit import Score, heads
+from nmpconv.fit import heads
 from nmpconv.levers import LEVERS, Lever, Proposal, measured, proposals
 from nmpconv.measures import Measure, open_measure, results
 from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.pipeline import finisher, labels_of
 from nmpconv.progress import Progress
+from nmpconv.scoring import Score
 from nmpconv.trial import Converted, Trial, Trials
 
 __all__ = ["Bisected", "Lever", "Row", "Small", "bisect"]

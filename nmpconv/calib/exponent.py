@@ -210,13 +210,20 @@ class Rounded:
         """As `_squares`, of the results of a function."""
         reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
         x, weight = _points(self.stats, steps.min(), reach)
-        signal = function(x)
+        signal, moved = function(x), x - origin
+        levels = np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
         errors = []
         for step in steps:
-            exact = np.floor((x - origin) / step + 0.5)
-            level = np.clip(exact, INT_MIN[bits], INT_MAX[bits])
-            counts = np.where(level == exact, 1.0, self._saturated)
-            errors.append(weight @ (counts * (signal - function(origin + level * step)) ** 2))
+            exact = np.floor(moved / step + 0.5)
+            level = np.minimum(np.maximum(exact, levels[0]), levels[-1])
+            if len(levels) < len(x):  # each of them is what many points come to
+                got = function(origin + levels * step).take((level - levels[0]).astype(np.intp))
+            else:
+                got = function(origin + level * step)
+            squares = (signal - got) ** 2
+            if self._saturated != 1:
+                squares *= np.where(level == exact, 1.0, self._saturated)
+            errors.append(weight @ squares)
         return float(weight @ signal**2), np.array(errors)
 
     def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -50,6 +51,11 @@ class Histogram:
     def total(self) -> int:
         return self.zeros + int(self.counts.sum())
 
+    @cached_property
+    def used(self) -> np.ndarray:
+        """The bins in use, in ascending order."""
+        return np.flatnonzero(self.counts)
+
     def grown(self, exponent: int) -> Histogram:
         """With a range of 2^exponent at least: neighbouring bins merged."""
         counts = self.counts
@@ -82,9 +88,10 @@ class Histogram:
         """
         if self.exponent is None:
             return np.zeros(1), np.array([float(self.zeros)])
-        used = np.flatnonzero(self.counts)
-        cuts = HALF + np.array([-reach, reach]) / self.width
-        start = np.union1d(used, cuts[np.isin(np.floor(cuts), used)])  # in bins
+        start = self.used.astype(np.float64)  # in bins
+        for cut in (HALF - reach / self.width, HALF + reach / self.width):
+            if 0 <= cut < BINS and cut != int(cut) and self.counts[int(cut)]:
+                start = np.insert(start, np.searchsorted(start, cut), cut)
         bin_ = np.floor(start).astype(np.int64)
         size = np.minimum(bin_ + 1, np.append(start[1:], np.inf)) - start
         many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
@@ -97,16 +104,14 @@ class Histogram:
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(lower edge, upper edge, weight), float64, of every bin in use; zeros are not in them."""
-        used = np.flatnonzero(self.counts)
-        return self.edges(used), self.edges(used + 1), self.counts[used].astype(np.float64)
+        return self.edges(self.used), self.edges(self.used + 1), self.counts[self.used].astype(np.float64)
 
     def scaled(self, factor: float) -> Histogram:
         """Of the values times a factor > 0, taking them as spread evenly within their bins."""
-        used = np.flatnonzero(self.counts)
-        if factor == 1 or not used.size:
+        if factor == 1 or not self.used.size:
             return self
         old = self.edges(np.arange(BINS + 1)) * factor
-        peak = max(-old[used[0]], old[used[-1] + 1])
+        peak = max(-old[self.used[0]], old[self.used[-1] + 1])
         result = Histogram(int(np.frexp(peak)[1]), self.zeros)
         below = np.interp(result.edges(np.arange(BINS + 1)), old, np.append(0, np.cumsum(self.counts)))
         return Histogram(result.exponent, self.zeros, np.diff(np.rint(below).astype(np.int64)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from threading import Semaphore
@@ -13,12 +14,12 @@ import pytest
 from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
 from nets import Net
 
-from nmpconv import cores, fit
+from nmpconv import cores, fit, scoring
 from nmpconv.advice import quality
 from nmpconv.calib import parity
 from nmpconv.calib.evidence import integers
 from nmpconv.choose import _noted
-from nmpconv.fit import Fitter, Recipe, Score, Unequal, heads, integer_outputs
+from nmpconv.fit import Fitter, Recipe, Unequal, heads
 from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
@@ -28,6 +29,7 @@ from nmpconv.passes.quantize import equalize
 from nmpconv.passes.quantize.choices import Choices
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.scoring import Score, integer_outputs, tried
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -118,8 +120,12 @@ def fitter(net: Graph, count: int = 6, *, zero_points: bool = True, method: str 
     return Fitter(net, observed(net, images), bits, Method(method), Rounding(), images, zero_points)
 
 
-def kept(mode: str, error: Unequal) -> None:
-    pytest.fail(f"equalize {mode} is left out: {error}")
+def scores(
+    made: Fitter, recipes: Sequence[Recipe] = RECIPES, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[Recipe, Score]:
+    found, unequal = tried(made, recipes, progress)
+    assert not unequal
+    return found
 
 
 def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,28 +140,28 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(fit.quantize, "run", late)
     monkeypatch.setattr(cores, "_idle", Semaphore(7))
-    for workers, large in ((1, fit.LARGE), (4, fit.LARGE), (4, 0)):
-        monkeypatch.setattr(fit, "WORKERS", workers)
-        monkeypatch.setattr(fit, "LARGE", large)
+    for together, large in ((1, scoring.LARGE), (4, scoring.LARGE), (4, 0)):
+        monkeypatch.setattr(scoring, "TOGETHER", together)
+        monkeypatch.setattr(scoring, "LARGE", large)
         told.clear()
-        found.append(made.scores(RECIPES, lambda done, total: told.append((done, total)), kept))
+        found.append(scores(made, progress=lambda done, total: told.append((done, total))))
         assert told == [(i, 9) for i in range(1, 10)]
     assert list(found[0].items()) == list(found[1].items()) == list(found[2].items())
     assert len(set(found[0].values())) == len(RECIPES)
     assert all(10 < score.db < 60 for score in found[0].values())
     # In another order, and one alone: the same numbers.
-    assert made.scores(RECIPES[::-1], lambda done, total: None, kept) == found[0]
-    assert made.scores(RECIPES[3:4], lambda done, total: None, kept) == {RECIPES[3]: found[0][RECIPES[3]]}
+    assert scores(made, RECIPES[::-1]) == found[0]
+    assert scores(made, RECIPES[3:4]) == {RECIPES[3]: found[0][RECIPES[3]]}
 
 
 def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     made, fitted, held = fitter(net), [], []
-    real, outputs = fit.quantize.run, fit.integer_outputs
+    real, outputs = fit.quantize.run, integer_outputs
     monkeypatch.setattr(
         fit.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
     )
-    monkeypatch.setattr(fit, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n))
-    made.scores(RECIPES[:1], lambda done, total: None, kept)
+    monkeypatch.setattr(scoring, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n))
+    scores(made, RECIPES[:1])
     assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
     rest = [made.images[i] for i in (1, 2, 4, 5)]
     (seen,) = fitted
@@ -183,9 +189,24 @@ def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pyt
         np.testing.assert_allclose(found[name].channel_mean, stats.channel_mean, rtol=1e-9)
 
 
+def test_what_a_recipe_is_prepared_on_does_not_depend_on_what_was_tried_before(net: Graph) -> None:
+    """Where processes of their own fit the recipes, this one has seen none of the images: the same last bits."""
+    first, fresh = fitter(net), fitter(net)
+    scores(first)
+    tried_first, new = (one.prepare("vector", one.images, Trace()) for one in (first, fresh))
+    for name, stats in new.stats.items():
+        assert np.array_equal(tried_first.stats[name].channel_mean, stats.channel_mean)
+        assert (tried_first.stats[name].mean, tried_first.stats[name].room) == (stats.mean, stats.room)
+
+
+def test_an_error_comes_back_from_a_process() -> None:
+    error = pickle.loads(pickle.dumps(Unequal("it changes", where="here")))
+    assert (error.message, error.where) == ("it changes", "here")
+
+
 def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     made, best = fitter(net), Recipe("scalar", True)
-    made.scores(RECIPES, lambda done, total: None, kept)
+    scores(made)
     images = [image for i, image in enumerate(made.images) if i % 3]
     wanted = made.quantize(made.prepare("scalar", images, Trace()), True, Trace())
     runs = []
@@ -209,9 +230,8 @@ def test_uneven_channels_want_the_vector() -> None:
     uneven = 2.0 ** np.arange(-4, 4)
     net.conv("x", "a", 8, w=net.rng.normal(0, 1, (8, 1, 1, 3)) * uneven[:, None, None, None], b=np.zeros(8), clamp=RELU)
     net.conv("a", "y", 4, w=net.rng.normal(0, 1, (4, 1, 1, 8)) / uneven)
-    found = fitter(net.graph("y")).scores(RECIPES[::2], lambda done, total: None, kept)
-    scores = [score.db for score in found.values()]
-    assert scores[2] > max(scores[:2]) + 6
+    reached = [score.db for score in scores(fitter(net.graph("y")), RECIPES[::2]).values()]
+    assert reached[2] > max(reached[:2]) + 6
 
 
 @pytest.mark.parametrize(("mode", "count"), [("none", 0), ("none", 4), ("scalar", 0), ("scalar", 4), ("vector", 4)])
@@ -249,9 +269,8 @@ def test_guard(net: Graph, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_recipes_that_change_the_function_have_no_score(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     breaks(monkeypatch)
-    lost: list[str] = []
-    scores = fitter(net).scores(RECIPES, lambda done, total: None, lambda mode, error: lost.append(mode))
-    assert (list(scores), lost) == (RECIPES[:2], ["scalar", "vector"])
+    found, unequal = tried(fitter(net), RECIPES, lambda done, total: None)
+    assert (list(found), list(unequal)) == (RECIPES[:2], ["scalar", "vector"])
 
 
 def cancelling() -> Graph:
@@ -335,10 +354,10 @@ def test_statistics_are_carried_without_noise(net: Graph) -> None:
 def test_a_score_counts_the_same_best_classes() -> None:
     wanted = {"y": np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0], [0.0, 1.0, 4.0], [5.0, 4.0, 0.0]])}
     got = {"y": wanted["y"] + [[0.0, 0.0, 1.0], [0, 0, 0], [0, 5, 0], [0, 0, 0]]}
-    found = fit.scored(wanted, got, ["y"])
+    found = scoring.scored(wanted, got, ["y"])
     assert found == (pytest.approx(10 * np.log10(73 / 26)), 75.0, 4)
     plane = {"y": np.ones((4, 2, 2, 3))}
-    assert fit.scored(plane, plane, ["y"])[1:] == (None, 4)
+    assert scoring.scored(plane, plane, ["y"])[1:] == (None, 4)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nmpconv.calib.exponent import Rounded, expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
-from nmpconv.fit import Fitter, integer_outputs
+from nmpconv.fit import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Given, Graph
@@ -29,6 +29,7 @@ from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.rounding import run as rounded
 from nmpconv.pipeline import Options, Result, convert, plan
+from nmpconv.scoring import integer_outputs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frontend"))
 

@@ -8,13 +8,14 @@ from float_nets import feeds, in_bits, observed
 from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.fit import Fitter, integer_outputs
+from nmpconv.fit import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.quantize import untie
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.scoring import integer_outputs
 
 
 def scaled(factor: float, *, moved: bool = False, other_reader: bool = True) -> Graph:
