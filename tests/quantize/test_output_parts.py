@@ -19,7 +19,7 @@ from nmpconv.cli import main
 from nmpconv.csources import bundle
 from nmpconv.file.reader import read
 from nmpconv.metrics import sqnr_db
-from nmpconv.pipeline import Options, convert
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run.runtime import Net, load
 
 DETECTOR = """(float[1,3,8,8] x) => (float[1,84,64] y)
@@ -49,9 +49,13 @@ def samples() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def net(onnx_file: Path, samples: np.ndarray) -> Net:
-    options = Options(bits="16")
-    return load(convert(onnx_file, {"": samples[:8, 0]}, options, lambda *_: None).data)
+def converted(onnx_file: Path, samples: np.ndarray) -> Result:
+    return convert(onnx_file, {"": samples[:8, 0]}, Options(bits="16"), lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def net(converted: Result) -> Net:
+    return load(converted.data)
 
 
 def wanted(onnx_file: Path, x: np.ndarray) -> np.ndarray:
@@ -87,6 +91,18 @@ def test_evaluation_counts_each_part_by_its_grid(net: Net, onnx_file: Path, samp
     weights = np.concatenate([np.ones(4), np.full(80, 2.0**shift)])[:, np.newaxis]
     pairs = [(wanted(onnx_file, x) * weights, net.run_float(x)[0] * weights) for x in samples[8:]]
     assert found.sqnr["y"] == pytest.approx(sqnr_db(*map(np.stack, zip(*pairs, strict=True))))
+
+
+def test_the_report_measures_what_the_float_graph_computes(
+    converted: Result, onnx_file: Path, samples: np.ndarray
+) -> None:
+    report = converted.report
+    again = evaluate(load(converted.data), {"": samples[:8, 0]}, reference=onnx_file)
+    assert report.sqnr_by_head["y"] == pytest.approx(again.sqnr["y"], abs=0.1)
+    assert report.held_out is not None
+    assert report.held_out.db > 60  # recipes are chosen by it
+    assert report.bias_rule_cost_db is not None
+    assert abs(report.bias_rule_cost_db) < 5
 
 
 def test_c_sources(net: Net) -> None:
