@@ -128,6 +128,24 @@ def test_export_and_inspect(net: Net, samples: np.ndarray, tmp_path: Path, capsy
     assert set(port["exponent"]) == {-14, net.outputs[0].exponent}
 
 
+def test_what_people_see(converted: Result, net: Net, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the tensors between the parts and the output, too."""
+    file, page = tmp_path / "detector.nmp", tmp_path / "detector.html"
+    file.write_bytes(converted.data)
+    assert main(["inspect", str(file)]) == 0
+    table = capsys.readouterr().out.partition("Activations")[2].partition("Memory map")[0]
+    rows = {line.split()[0]: line.split() for line in table.splitlines()[2:] if line}
+    own = str(net.outputs[0].exponent)
+    assert "in the float model" in table
+    assert [rows[name][3:5] for name in ("boxes", "scores", "y~1")] == [[own, own], [own, "-14"], [own, f"-14..{own}"]]
+    assert main(["report", str(file), "-o", str(page)]) == 0
+    assert f"exponent {own} (-14 in the float model)" in page.read_text()
+    capsys.readouterr()
+    assert main(["inspect", "--json", str(file)]) == 0
+    tensors = {tensor["name"]: tensor for tensor in json.loads(capsys.readouterr().out)["tensors"]}
+    assert tensors["scores"]["float_exponent"] == -14
+
+
 MAIN = r"""
 #include <stdio.h>
 #include "model_data.h"
