@@ -85,7 +85,7 @@ lint: $(VENV)/linters lint-c lint-tidy lint-analyzer audit  ## style, types, and
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict --config-file= --follow-imports=silent docs/examples/shapes.py
+	$(BIN)/python tests/documents/typed.py
 	$(BIN)/clang-format --dry-run -Werror $(FORMATTED)
 	$(BIN)/python schema/generate.py --check
 

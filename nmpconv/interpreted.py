@@ -27,13 +27,14 @@ MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of t
 
 
 def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
-    """Real values of these activations for each sample: integer arrays of the graph's inputs by name."""
+    """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name."""
     data = to_bytes(plan_memory.run(graph), {})
 
     def run_some(some: range) -> list[list[np.ndarray]]:
         net = runtime.load(data, threads=1)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
-        return [infer(net, samples[i], [places[name] for name in names])[1] for i in some]
+        runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in some)
+        return [[x * graph[name].factors for name, x in zip(names, run, strict=True)] for run in runs]
 
     work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
     parts = each(run_some, _parts(len(samples), work))

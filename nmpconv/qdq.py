@@ -11,6 +11,8 @@ its grid: a power-of-two scale, and a zero point where the file has an origin.
 4. A pointwise function is a Gather from the table of all its results.
 5. An origin that is no whole number of steps within the type is subtracted before the rounding and added after it.
 6. Pixels are made of the model's input: the inverse of the preprocessing.
+7. A matrix at 16 bits is multiplied in double, as its sums are wider than float32. A logit that is off by one would
+   move its probability by several steps.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.frontend.export import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
+from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.passes.float.fold_input import weights_of
 from nmpconv.passes.quantize import origins
 
@@ -109,9 +112,16 @@ def _quant(value: Value) -> Quant:
     return value.quant
 
 
+def _is_matrix(node: Node, graph: Graph) -> bool:
+    """Whether its weights multiply the last axis, at every place alike."""
+    if node.op == "conv2d":
+        return node.params == Conv2DParams() and graph[node.inputs[1]].shape[1:3] == (1, 1)
+    return node.op == "fully_connected"
+
+
 def _graph(model: Model) -> Graph:
     """The file as a graph whose constants are floats; a node whose meaning is not known has no parameters."""
-    names = _names(model)
+    names = names_of(model)
     values = {name: _value(name, tensor) for name, tensor in zip(names, model.tensors, strict=True)}
 
     def of(indices: Sequence[int]) -> tuple[str, ...]:
@@ -135,8 +145,8 @@ def _has_table(node: Node) -> bool:
     return OPS[node.op].elementwise and bool(OPS[node.op].float_only)
 
 
-def _names(model: Model) -> list[str]:
-    """Of all tensors, each once, and none of a port's: a file's may be empty or the same."""
+def names_of(model: Model) -> list[str]:
+    """Of the tensors in an export: each once, and none of a port's. In a file they may be empty or the same."""
     taken = {port.name for port in (*model.inputs, *model.outputs)}
     found = []
     for i, tensor in enumerate(model.tensors):
@@ -208,6 +218,9 @@ class _Exporter(Exporter):
             self._table(node)
             return
         node = self._makers[node.outputs[0]]
+        if _is_matrix(node, self.graph) and 16 in (_quant(self.graph[x]).bits for x in (node.inputs[0], *node.outputs)):
+            self._round(node.outputs[0], self._in_double(node))
+            return
         exact = self._exact(node)
         if node.op in WEIGHTED and len(self.graph[node.inputs[1]].shape) == 4:
             weights = _quant(self.graph[node.inputs[1]])
@@ -219,6 +232,22 @@ class _Exporter(Exporter):
             if OPS[node.op].grid == "free":
                 raw = self.node("Add", (raw, self.const(_half(exact, self._grids[name].quant))))
             self._round(name, raw)
+
+    def _in_double(self, node: Node) -> str:
+        """Case 7."""
+        x, w, b = node.inputs
+        bias, weights, grid = self.graph[b].data, self._stored[w], self._grids[node.outputs[0]]
+        assert bias is not None
+        assert weights is not None
+        matrix = weights.reshape(len(weights), -1)
+        step, double = math.ldexp(1.0, grid.quant.exponent), onnx.TensorProto.DOUBLE
+        operands = [self.node("Cast", (name,), to=double) for name in (x, self.const(np.ascontiguousarray(matrix.T)))]
+        scales = np.exp2(np.array(_quant(self.graph[w]).exponents, np.float64)) / step
+        raw = self.node("Mul", (self.node("MatMul", operands), self.const(scales)))
+        raw = self.node("Add", (raw, self.const((bias.astype(np.float64) - grid.rest) / step + 0.5)))
+        raw = self.node("Mul", (self.node("Floor", (raw,)), self.const(np.float64(step))))
+        raw = self.node("Cast", (raw,), to=onnx.TensorProto.FLOAT)
+        return self.node("Add", (raw, self.const(np.float32(grid.rest)))) if grid.rest else raw
 
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         """Case 2, of an array that is on the grid that is expected of its rank, however the op has turned it."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pickle
 import re
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -51,76 +51,116 @@ class Here:
 
 
 class Processes:
-    """Of this machine. They begin with nothing of this process, so threads of its libraries do no harm."""
+    """Of this machine. They begin with nothing of this process, so threads of its libraries do no harm.
+
+    Each has a pipe of its own and one piece at a time, so a process that is lost takes no other's piece with it, and
+    nothing is written to one that does not read. (An executor of Python 3.10 or 3.11 may then wait for ever.)
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._pool = self._begun()
-
-    def _begun(self) -> ProcessPoolExecutor:
-        context = get_context("spawn")
-        return ProcessPoolExecutor(self.count, mp_context=context, initializer=cores.among, initargs=(self.count,))
+        self._idle: list[_Process] = []
 
     def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "shared"
             path.write_bytes(pickle.dumps(shared))
-            yield from self._map(lambda piece: self._given(_with_shared, function, path, piece), pieces)
+            yield from self._map((function, path), enumerate(pieces))
 
-    def _map(self, given: Callable[[P], Future[R]], pieces: Iterable[P]) -> Generator[R]:
-        left, lost = iter(pieces), 0
-        open_: deque[tuple[P, Future[R]]] = deque()
+    def _map(self, what: tuple[Callable[[S, P], R], Path], pieces: Iterator[tuple[int, P]]) -> Generator[R]:
+        busy: dict[_Process, tuple[int, P]] = {}
+        done: dict[int, R] = {}
+        again: list[tuple[int, P]] = []
+        turn = lost = 0
         try:
             while True:
-                for piece in left:
-                    open_.append((piece, given(piece)))
-                    if len(open_) >= AHEAD * self.count:
+                while len(busy) < self.count and len(busy) + len(done) < AHEAD * self.count:
+                    following = again.pop() if again else next(pieces, None)
+                    if following is None:
                         break
-                if not open_:
-                    return
-                try:
-                    done = open_[0][1].result()
-                except BrokenProcessPool:
-                    lost += 1
-                    if lost > LOSSES:
-                        what = "worker processes end before they have done anything"
-                        raise InputError(what, where="--workers") from None
-                    self._renew()
-                    open_ = deque((piece, one if _is_done(one) else given(piece)) for piece, one in open_)
+                    process = self._idle.pop() if self._idle else _Process(self.count)
+                    busy[process] = following
+                    process.give(*what, following[1])
+                if turn in done:
+                    yield done.pop(turn)
+                    turn += 1
                     continue
-                lost = 0
-                open_.popleft()
-                yield done
+                if not busy:
+                    return
+                ready = wait([process.pipe for process in busy])
+                for process in [process for process in busy if process.pipe in ready]:
+                    number, piece = busy.pop(process)
+                    try:
+                        answer = process.answer()
+                    except (EOFError, OSError):
+                        process.end()
+                        lost += 1
+                        again.append((number, piece))
+                        continue
+                    lost = 0
+                    self._idle.append(process)
+                    done[number] = _result(*answer)
+                if lost > LOSSES:
+                    raise InputError("worker processes end before they have done anything", where="--workers")
         finally:
-            for _, one in open_:  # nobody asks for these any more
-                one.cancel()
-
-    def _given(self, *what: Any) -> Future[Any]:
-        try:
-            return self._pool.submit(*what)
-        except BrokenProcessPool:  # it broke while nobody waited for it
-            self._renew()
-            return self._pool.submit(*what)
-
-    def _renew(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._begun()
+            for process in busy:
+                process.end()
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        for process in self._idle:
+            process.end()
+        self._idle = []
 
 
-def _with_shared(function: Callable[[S, P], R], path: Path, piece: P) -> R:
-    return function(_loaded(path), piece)
+class _Process:
+    """One of so many that share the CPUs. pipe: to it and from it."""
+
+    def __init__(self, count: int) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, count), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def give(self, *what: Any) -> None:
+        """A function, where what is shared lies, and a piece. That it cannot be given is found when it is awaited."""
+        with suppress(OSError):
+            self.pipe.send(what)
+
+    def answer(self) -> tuple[Any, Exception | None, str]:
+        """The arguments of `_result`. Raises EOFError or OSError where the process is lost."""
+        found: tuple[Any, Exception | None, str] = self.pipe.recv()
+        return found
+
+    def end(self) -> None:
+        self.pipe.close()
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(pipe: Connection, count: int) -> None:
+    """Pieces, one after the other, until the other side is closed."""
+    cores.among(count)
+    with suppress(EOFError, KeyboardInterrupt):
+        while True:
+            function, path, piece = pipe.recv()
+            try:
+                answer = pickle.dumps((function(_loaded(path), piece), None, ""))
+            except Exception as error:
+                answer = pickle.dumps((None, error, traceback.format_exc()))
+            pipe.send_bytes(answer)
+
+
+def _result(result: Any, error: Exception | None, told: str) -> Any:
+    """Raises what the function raised; told: where, in its process."""
+    if error is not None:
+        raise error from RuntimeError(f"in a worker process:\n{told}")
+    return result
 
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path) -> Any:
     return pickle.loads(path.read_bytes())
-
-
-def _is_done(one: Future[Any]) -> bool:
-    return one.done() and not one.cancelled() and one.exception() is None
 
 
 class Cluster:

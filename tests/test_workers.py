@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -46,9 +47,16 @@ def killed_always(shared: None, piece: int) -> int:
     return piece
 
 
+def killed_by_large(shared: Path, piece: bytes) -> int:
+    """The first process is lost while pieces are larger than what a pipe holds."""
+    return killed_once(shared, 3) + len(piece)
+
+
 def failing(shared: None, piece: int) -> int:
     if piece == 2:
         raise InputError(f"piece {piece}")
+    if piece == 12:
+        raise EOFError(f"piece {piece}")
     return piece
 
 
@@ -72,6 +80,28 @@ def test_a_piece_of_a_lost_process_is_done_again(two: Workers, tmp_path: Path) -
     assert list(two.map(squared, 0, range(3))) == [0, 1, 4]
 
 
+ENDS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from nmpconv.workers import opened
+from test_workers import killed_by_large
+if __name__ == "__main__":
+    with opened(2) as workers:
+        print(list(workers.map(killed_by_large, Path(sys.argv[2]), [bytes(2**20)] * 8)))
+"""
+
+
+def test_a_program_that_lost_a_process_ends(tmp_path: Path) -> None:
+    """An executor of Python 3.10 would wait for ever for what it was writing to the lost process."""
+    program = tmp_path / "ends.py"
+    program.write_text(ENDS)
+    command = [sys.executable, str(program), str(Path(__file__).parent), str(tmp_path / "lost")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"{[2**20 + 3] * 8}\n"
+
+
 @pytest.mark.slow
 def test_what_always_dies_is_an_error() -> None:
     with opened("2") as workers, pytest.raises(InputError, match="end before they have done anything"):
@@ -81,6 +111,9 @@ def test_what_always_dies_is_an_error() -> None:
 def test_an_error_ends_all(two: Workers) -> None:
     with pytest.raises(InputError, match="piece 2"):
         list(two.map(failing, None, range(5)))
+    with pytest.raises(EOFError, match="piece 12"):  # not a lost process
+        list(two.map(failing, None, range(10, 15)))
+    assert list(two.map(failing, None, range(2))) == [0, 1]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "2.5", "tcp:", "tcp://", "10000", "http://x"])
@@ -128,7 +161,7 @@ class Losing:
     def map(self, function: Callable[..., Any], shared: Any, pieces: Any) -> Iterator[Any]:
         for result in self._workers.map(function, shared, pieces):
             if not self.lost:
-                self.lost = next(iter(self._workers._pool._processes))
+                self.lost = multiprocessing.active_children()[0].pid or 0
                 os.kill(self.lost, signal.SIGKILL)
             yield result
 

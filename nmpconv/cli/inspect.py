@@ -162,9 +162,13 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
         title="Ops",
     )
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
+    in_float = any(tensor.float_exponents for tensor in listed)
     show.table(
-        ("tensor", "type", "shape", ">exponent", ">clip", ">origin", ">observed", "method"),
-        [_tensor_row(tensor) for tensor in listed],
+        (
+            *("tensor", "type", "shape", ">exponent", *([">in the float model"] if in_float else [])),
+            *(">clip", ">origin", ">observed", "method"),
+        ),
+        [_tensor_row(tensor, in_float) for tensor in listed],
         title="Tensors" if constants else "Activations",
     )
     show.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
@@ -207,7 +211,8 @@ def _op_row(index: int, op: Op, model: Model) -> list[str]:
     ]
 
 
-def _tensor_row(tensor: Tensor) -> list[str]:
+def _tensor_row(tensor: Tensor, in_float: bool) -> list[str]:
+    """in_float: there is a column for the exponents of the float model's numbers."""
     seen = show.NOTHING
     if tensor.observed_min is not None and tensor.observed_max is not None:
         seen = f"{tensor.observed_min:.4g}..{tensor.observed_max:.4g}"
@@ -216,6 +221,7 @@ def _tensor_row(tensor: Tensor) -> list[str]:
         tensor.dtype,
         show.shape(tensor.shape),
         show.exponents(tensor.exponents),
+        *([show.exponents(tensor.float_exponents or tensor.exponents)] if in_float else []),
         show.span(tensor.clip_min, tensor.clip_max),
         f"{tensor.origin:.4g}" if tensor.origin else show.NOTHING,
         seen,

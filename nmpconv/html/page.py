@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,17 @@ def scaled(value: float) -> str:
 
 
 def exponents(tensor: Tensor) -> str:
-    low, high = min(tensor.exponents, default=0), max(tensor.exponents, default=0)
+    return _span(tensor.exponents)
+
+
+def told_exponents(tensor: Tensor) -> str:
+    """With those of the float model's numbers, where they are others."""
+    more = f" ({_span(tensor.float_exponents)} in the float model)" if tensor.float_exponents else ""
+    return f"{exponents(tensor)}{more}"
+
+
+def _span(found: Sequence[int]) -> str:
+    low, high = min(found, default=0), max(found, default=0)
     return str(low) if low == high else f"{low}..{high}"
 
 
@@ -213,7 +223,7 @@ def graph(subject: Subject) -> dict[str, Any]:
         op = model.ops[i - first] if i >= first else None
         tensor = model.tensors[op.outputs[0] if op else model.inputs[i].tensor]
         layer = layers.get(op.name) if op else None
-        told = [shape(tensor), tensor.dtype, f"exponent {exponents(tensor)}"]
+        told = [shape(tensor), tensor.dtype, f"exponent {told_exponents(tensor)}"]
         if layer is not None and layer.sqnr_cumulative is not None:
             told.append(f"{number(layer.sqnr_cumulative)} dB, alone {number(layer.sqnr_isolated)} dB")
         boxes.append(
@@ -305,7 +315,7 @@ def activations(subject: Subject) -> Iterator[dict[str, Any]]:
             "name": tensor.name,
             "drawn": charts.histogram(bars, clip, step),
             "type": tensor.dtype,
-            "exponent": tensor.exponents[0],
+            "exponent": told_exponents(tensor),
             "clip": f"{clip[0]:.4g} to {clip[1]:.4g}",
             "seen": f"{bars.edges[0]:.4g} to {bars.edges[-1]:.4g}",
             "origin": f"{tensor.origin:.4g}" if tensor.origin else "",

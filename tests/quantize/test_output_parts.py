@@ -23,7 +23,7 @@ from nmpconv.file.reader import read
 from nmpconv.graph.text import parse
 from nmpconv.metrics import sqnr_db
 from nmpconv.passes.quantize import parts
-from nmpconv.pipeline import Options, convert
+from nmpconv.pipeline import Options, Result, convert
 from nmpconv.run.runtime import Net, load
 
 DETECTOR = """(float[1,3,8,8] x) => (float[1,84,64] y)
@@ -74,9 +74,13 @@ def samples() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def net(onnx_file: Path, samples: np.ndarray) -> Net:
-    options = Options(bits="16")
-    return load(convert(onnx_file, {"": samples[:8, 0]}, options, lambda *_: None).data)
+def converted(onnx_file: Path, samples: np.ndarray) -> Result:
+    return convert(onnx_file, {"": samples[:8, 0]}, Options(bits="16"), lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def net(converted: Result) -> Net:
+    return load(converted.data)
 
 
 def wanted(onnx_file: Path, x: np.ndarray) -> np.ndarray:
@@ -147,6 +151,18 @@ def test_evaluation_counts_each_part_by_its_grid(net: Net, onnx_file: Path, samp
     assert found.sqnr["y"] == pytest.approx(sqnr_db(*map(np.stack, zip(*pairs, strict=True))))
 
 
+def test_the_report_measures_what_the_float_graph_computes(
+    converted: Result, onnx_file: Path, samples: np.ndarray
+) -> None:
+    report = converted.report
+    again = evaluate(load(converted.data), {"": samples[:8, 0]}, reference=onnx_file)
+    assert report.sqnr_by_head["y"] == pytest.approx(again.sqnr["y"], abs=0.1)
+    assert report.held_out is not None
+    assert report.held_out.db > 60  # recipes are chosen by it
+    assert report.bias_rule_cost_db is not None
+    assert abs(report.bias_rule_cost_db) < 5
+
+
 def test_c_sources(net: Net) -> None:
     header = bundle(net.data)["src/model_data.h"].decode()
     assert "MODEL_OUTPUT_0_EXPONENT " not in header
@@ -168,6 +184,24 @@ def test_export_and_inspect(net: Net, samples: np.ndarray, tmp_path: Path, capsy
     (port,) = json.loads(capsys.readouterr().out)["outputs"]
     assert port["exponent_axis"] == 1
     assert set(port["exponent"]) == {-14, net.outputs[0].exponent}
+
+
+def test_what_people_see(converted: Result, net: Net, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the tensors between the parts and the output, too."""
+    file, page = tmp_path / "detector.nmp", tmp_path / "detector.html"
+    file.write_bytes(converted.data)
+    assert main(["inspect", str(file)]) == 0
+    table = capsys.readouterr().out.partition("Activations")[2].partition("Memory map")[0]
+    rows = {line.split()[0]: line.split() for line in table.splitlines()[2:] if line}
+    own = str(net.outputs[0].exponent)
+    assert "in the float model" in table
+    assert [rows[name][3:5] for name in ("boxes", "scores", "y~1")] == [[own, own], [own, "-14"], [own, f"-14..{own}"]]
+    assert main(["report", str(file), "-o", str(page)]) == 0
+    assert f"exponent {own} (-14 in the float model)" in page.read_text()
+    capsys.readouterr()
+    assert main(["inspect", "--json", str(file)]) == 0
+    tensors = {tensor["name"]: tensor for tensor in json.loads(capsys.readouterr().out)["tensors"]}
+    assert tensors["scores"]["float_exponent"] == -14
 
 
 MAIN = r"""

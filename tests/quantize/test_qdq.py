@@ -12,6 +12,7 @@ import nmpconv
 from nmpconv.file import reader
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, Case
 from nmpconv.ops.case import Operand, grid, single
 from nmpconv.ops.lookup import LookupParams
@@ -59,6 +60,31 @@ def test_every_op(op):
             if off.max() > 1 or (off > 0).mean() > 0.02:
                 wrong.append((case.id, float(off.max()), float((off > 0).mean())))
     assert not wrong
+
+
+MATRICES = ("fully_connected", (900, 500), (8, 500)), ("conv2d", (1, 30, 30, 500), (8, 1, 1, 500))
+
+
+@pytest.mark.parametrize(("op", "x", "w"), MATRICES)
+@pytest.mark.parametrize("origin", [0.0, 0.3])
+def test_sums_wider_than_float32_are_exact(op, x, w, origin):
+    """Of logits in int16: one step of one is several steps of a probability."""
+    rng = np.random.default_rng(5)
+    shapes = {"x": x, "w": w, "b": (8,)}
+    q = {name: rng.integers(-32768, 32768, shape).astype(np.int16) for name, shape in shapes.items()}
+    q["w"], q["b"] = (q["w"] >> 8).astype(np.int8), q["b"] >> 2
+    values = {
+        "x": Value("x", x, "int16", quant=grid(16, -11)),
+        "w": Value("w", w, "int8", q["w"], quant=grid(8, *[-7, -6] * 4)),
+        "b": Value("b", (8,), "int16", q["b"], quant=grid(16, -5)),
+        "y": Value("y", (*x[:-1], 8), "int16", quant=grid(16, -5), origin=origin),
+    }
+    graph = Graph("wide", ("x",), ("y",), (Node(op, "n", ("x", "w", "b"), ("y",), OPS[op].Params()),), values)
+    model = to_onnx(reader.read(to_bytes(plan_memory.run(graph), {})))
+    onnx.checker.check_model(model, full_check=True)
+    (got,) = session(model.SerializeToString()).run(None, {"x": np.ldexp(q["x"].astype(np.float32), -11)})
+    wanted = run_reference(graph, {"x": q["x"]})["y"]
+    np.testing.assert_array_equal(np.rint((got.astype(np.float64) - origin) * 32), wanted)
 
 
 def test_tables_of_int16_saturate_as_they_do_in_the_file():

@@ -1,0 +1,63 @@
+"""mypy --strict on the programs that users read: those of the documents, the notebook, and docs/examples.
+
+python tests/documents/typed.py    # make lint runs it; exits with mypy's code
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from documented import blocks
+from test_notebook import NOTEBOOK, cells
+
+ROOT = Path(__file__).resolve().parents[2]
+UNTYPED = ("torch",)  # what a program may import that has no types, or is not installed where it is checked
+SCRIPTS = ("samples/sounds",)  # folders in which a tutorial's program stands beside others
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Where they stand, and their text."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("samples/*/*.md"))):
+        for block in blocks(path.read_text(encoding="utf-8")):
+            if block.language == "python":
+                yield f"{path.relative_to(ROOT)}:{block.line}", "\n".join(block.lines) + "\n"
+    yield NOTEBOOK, "\n".join(cells(ROOT)) + "\n"
+    for path in sorted((ROOT / "docs" / "examples").glob("*.py")):
+        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def main() -> int:
+    """mypy's exit code."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, names = Path(scratch), dict[str, str]()
+        for number, (place, text) in enumerate(programs()):
+            path = folder / f"program{number}.py"
+            path.write_text(text, encoding="utf-8")
+            names[path.name] = place
+        config = folder / "mypy.ini"
+        config.write_text(
+            "[mypy]\nstrict = true\nfollow_imports = silent\n"
+            + "".join(f"[mypy-{name}.*]\nignore_missing_imports = true\n" for name in UNTYPED)
+        )
+        searched = os.pathsep.join(str(ROOT / place) for place in SCRIPTS)
+        ran = subprocess.run(
+            [sys.executable, "-m", "mypy", "--config-file", config, *names],
+            cwd=folder,
+            env={**os.environ, "MYPYPATH": searched},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    for line in ran.stdout.splitlines():
+        name, colon, rest = line.partition(":")
+        print(f"{names.get(name, name)}{colon}{rest}")
+    return ran.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
