@@ -427,9 +427,10 @@ def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Real values of these tensors for all images through the integer graph, [N, ...]."""
+    """The float graph's numbers of these tensors for all images, through the integer graph, [N, ...]."""
     found = interpreted.tensors(graph, _Integers(graph, images), names)
-    return {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
+    reals = {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
+    return {name: x * graph[name].factors for name, x in reals.items()}
 
 
 class _Integers(Sequence[Mapping[str, np.ndarray]]):

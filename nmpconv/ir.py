@@ -150,6 +150,11 @@ class Value:
     def nbytes(self) -> int:
         return self.size * np.dtype(self.dtype).itemsize
 
+    @property
+    def factors(self) -> np.ndarray:
+        """What the float model's numbers were multiplied by, to broadcast."""
+        return np.ones(1) if self.shifts is None else self.shifts.factors(len(self.shape))
+
 
 @dataclass(frozen=True)
 class State:

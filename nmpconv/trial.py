@@ -135,7 +135,7 @@ class Trials:
 
     def _outputs(self, data: bytes) -> tuple[dict[str, np.ndarray], float | None]:
         """Real values of the heads of all images, by the C interpreter; and the metric."""
-        net = runtime.load(data)
+        graph, net = self.fitter.graph, runtime.load(data)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         keep = [places[name] for name in self.heads]
         measure = self.trial.metric[0]() if self.trial.metric else None
@@ -148,17 +148,12 @@ class Trials:
             outputs, found = infer(net, feeds, keep)
             runs.append(found)
             if measure is not None:
-                floats = [self._wanted[port.name][i] / self._factors(port.name) for port in net.model.outputs]
+                floats = [self._wanted[port.name][i] / graph[port.name].factors for port in net.model.outputs]
                 label = None if self.trial.labels is None else self.trial.labels[i]
                 measure.add(self._shaped(outputs), label, self._shaped(floats))
         found_heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self.heads)}
-        found_heads = {name: x * self._factors(name) for name, x in found_heads.items()}
+        found_heads = {name: x * graph[name].factors for name, x in found_heads.items()}
         return found_heads, None if measure is None or self._judged is None else self._judged(measure)
-
-    def _factors(self, name: str) -> np.ndarray:
-        """What the float model's numbers are multiplied by in the float graph, to broadcast."""
-        value = self.fitter.graph[name]
-        return np.ones(1) if value.shifts is None else value.shifts.factors(len(value.shape))
 
     def _shaped(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """As the ONNX model has them."""

@@ -89,6 +89,16 @@ def test_evaluation_counts_each_part_by_its_grid(net: Net, onnx_file: Path, samp
     assert found.sqnr["y"] == pytest.approx(sqnr_db(*map(np.stack, zip(*pairs, strict=True))))
 
 
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_the_report_counts_as_evaluation_does(onnx_file: Path, samples: np.ndarray, bits: str) -> None:
+    """Both count errors in steps of each part's grid."""
+    made = convert(onnx_file, {"": samples[:, 0]}, Options(bits=bits), lambda *_: None)
+    found = evaluate(load(made.data), {"": samples[:, 0]}, reference=onnx_file).sqnr["y"]
+    assert made.report.sqnr_by_head["y"] == pytest.approx(found, abs=0.01)
+    assert made.report.held_out is not None and abs(made.report.held_out.db - found) < 6
+    assert made.report.bias_rule_cost_db is not None and abs(made.report.bias_rule_cost_db) < 6
+
+
 def test_c_sources(net: Net) -> None:
     header = bundle(net.data)["src/model_data.h"].decode()
     assert "MODEL_OUTPUT_0_EXPONENT " not in header
