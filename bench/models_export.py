@@ -154,6 +154,14 @@ def imports() -> None:
             library.define(f"torchvision::{name}", "(Tensor boxes, Tensor scores, float threshold) -> Tensor")
 
 
+def described(fault: BaseException) -> str:
+    """What was raised first, not what exporters raise when they give up."""
+    while fault.__cause__ is not None:
+        fault = fault.__cause__
+    text = str(fault).strip().splitlines()
+    return f"{type(fault).__name__}: {text[0] if text else ''}"[:300]
+
+
 def answer(rows: Mapping[str, Row], folder: Path, answers: TextIO) -> None:
     """One line for each line of stdin."""
     for line in sys.stdin:
@@ -162,8 +170,7 @@ def answer(rows: Mapping[str, Row], folder: Path, answers: TextIO) -> None:
         try:
             export(rows[name], exporter, folder)
         except BaseException as fault:  # whatever a package raises is the row's result
-            text = str(fault).strip().splitlines()
-            error = f"{type(fault).__name__}: {text[0] if text else ''}"[:300]
+            error = described(fault)
         print(json.dumps({"seconds": round(time.perf_counter() - start, 1), "error": error}), file=answers, flush=True)
 
 

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
 import models
 from models import IMPORT, Exports, Files, Limits, Result, measure, run, saved
+from models_export import described
 from models_list import PACKAGES, Row, read
 
 LIMITS = Limits(seconds=120, gib=8)
@@ -135,3 +136,11 @@ def test_table() -> None:
         "old: 2 models, 1 accepted, 1 refused",
         "1 have less than 45 dB at 16 bits",
     ]
+
+
+def test_the_reason_of_a_failed_export() -> None:
+    """The first error of a chain, its first line."""
+    first, last = ValueError("no such op\nand more"), RuntimeError("failed to convert")
+    last.__cause__ = first
+    assert described(last) == "ValueError: no such op"
+    assert described(KeyError()) == "KeyError: "
