@@ -56,6 +56,15 @@ def bins(x: NDArray[float32], scale: float, counts: NDArray[int64], /) -> int: .
 def integrals(
     x: NDArray[float64], steps: NDArray[float64], lo: float, hi: float, saturated: float, found: NDArray[float64], /
 ) -> None: ...
+def evenly(
+    start: NDArray[float64],
+    size: NDArray[float64],
+    many: NDArray[int64],
+    origin: float,
+    scale: float,
+    found: NDArray[float64],
+    /,
+) -> None: ...
 def round_columns(
     w: NDArray[float64],
     upper: NDArray[float64],

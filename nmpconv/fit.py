@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from threading import Lock
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 from nmpconv import interpreted
 from nmpconv.calib import evidence as calibration
 from nmpconv.calib import parity
-from nmpconv.calib.engine import Engine, FloatEngine, serialized
+from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.evidence import Evidence, Feeds
+from nmpconv.calib.float_noise import Known
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.rows import Rows
 from nmpconv.errors import VerifyError
@@ -73,15 +75,15 @@ class Recipe:
 class _Kept:
     """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
 
-    Keys begin with equalization and zero points. integers: of prepared. outputs: of the float graph on the images of
-    the guard. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
+    Keys begin with equalization and zero points. integers: of prepared. guard: what the float graph makes of its
+    images. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
     """
 
     def __init__(self) -> None:
         self.equalized: dict[Any, Equalized] = {}
         self.prepared: dict[Any, Prepared] = {}
         self.integers: dict[tuple[Is, bool, Is], Graph] = {}
-        self.outputs: Once[list[dict[str, np.ndarray]]] | None = None
+        self.guard: Known | None = None
         self.inputs: dict[tuple[Is, ...], Once[Evidence]] = {}
         self.rows: dict[tuple[Is, ...], Mapping[str, Rows]] = {}
         self.heads: dict[tuple[Is, ...], Once[dict[str, np.ndarray]]] = {}
@@ -310,14 +312,11 @@ class Fitter:
         if graph is self.graph or not len(images):
             return
         names = heads(self.graph)
-
-        def run() -> list[dict[str, np.ndarray]]:
-            engine = Engine(serialized(to_onnx(self.graph, names)), names, optimize=False)
-            return [engine.run(image) for image in images]
-
-        self._kept.outputs = self._kept.outputs or Once(run)
+        model = partial(to_onnx, self.graph, names)
+        with self._kept.lock:
+            self._kept.guard = self._kept.guard or Known(model, names, images)
         pairs = [(image, image) for image in images]
-        found = parity.compare(to_onnx(self.graph, names), graph, pairs, names, self._kept.outputs())
+        found = parity.compare(model(), graph, pairs, names, self._kept.guard)
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
 

@@ -91,6 +91,13 @@ def error_integrals(x: np.ndarray, steps: np.ndarray, limits: tuple[int, int], s
     return found
 
 
+def evenly(start: np.ndarray, size: np.ndarray, many: np.ndarray, origin: float, scale: float) -> np.ndarray:
+    """Points spread evenly over [start, start + size), int64 ``many`` of each [n], less origin and times scale."""
+    found = np.empty(int(many.sum()))
+    _nmp.evenly(_doubles(start), _doubles(size), many, origin, scale, found)
+    return found
+
+
 def round_columns(
     w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, limits: tuple[int, int], part: slice
 ) -> tuple[np.ndarray, np.ndarray]:

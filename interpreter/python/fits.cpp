@@ -113,6 +113,12 @@ void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo
   all_integrals(x.shape(0), steps.shape(1), x.data(), steps.data(), {0, 0, lo, hi, saturated}, found.data());
 }
 
+void evenly(Array<const double, 1> start, Array<const double, 1> size, Array<const int64_t, 1> many, double origin,
+            double scale, Array<double, 1> found) {
+  nb::gil_scoped_release unlocked;
+  fits::evenly(start.shape(0), start.data(), size.data(), many.data(), origin, scale, found.data());
+}
+
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
                    Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
   nb::gil_scoped_release unlocked;
@@ -132,5 +138,6 @@ void add_fits(nb::module_ &m) {
   m.def("extremes", &extremes);
   m.def("bins", &bins);
   m.def("integrals", &integrals);
+  m.def("evenly", &evenly);
   m.def("round_columns", &round_columns);
 }

@@ -232,6 +232,18 @@ INTO void integral(size_t count, const double *x, const Grid &grid, double *foun
   }
 }
 
+/* found: many[i] points spread evenly over [start[i], start[i] + size[i]), for each i, less origin and times scale. */
+INTO void evenly(size_t count, const double *start, const double *size, const int64_t *many, double origin,
+                 double scale, double *found) {
+  for (size_t i = 0; i < count; i++) {
+    const double points = static_cast<double>(many[i]);
+    for (int64_t k = 0; k < many[i]; k++) {
+      const double place = static_cast<double>(k) + 0.5;
+      *found++ = (start[i] + place / points * size[i] - origin) * scale;
+    }
+  }
+}
+
 /* Where columns [start, end) of one group's weights are rounded, each with the errors of those before it. */
 struct Block {
   size_t columns, start, end;

@@ -97,8 +97,7 @@ class Histogram:
         many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
         beyond = np.abs(start + size / 2 - HALF) * self.width > reach
         many = np.where(beyond, np.minimum(many, PER_STEP), many).astype(np.int64)
-        place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
-        x = self.edges(np.repeat(start, many) + place / np.repeat(many, many) * np.repeat(size, many))
+        x = sums.evenly(start, size, many, HALF, self.width)
         weight = np.repeat(self.counts[bin_] * size / many, many)
         return np.append(x, 0.0), np.append(weight, float(self.zeros))
 

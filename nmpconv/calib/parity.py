@@ -17,15 +17,15 @@ of elements agrees there.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.calib import original
 from nmpconv.calib.engine import Engine, FloatEngine
+from nmpconv.calib.float_noise import Known, rounded_more
 from nmpconv.ir import Graph
 from nmpconv.metrics import SAME_DB
 from nmpconv.ops.lookup import LookupParams
@@ -69,14 +69,14 @@ def compare(
     graph: Graph,
     pairs: Sequence[Pair],
     outputs: Sequence[str] = (),
-    known: Sequence[Feed] = (),
+    known: Known | None = None,
 ) -> Parity:
     """The float graph against a float model that has its tensors' names.
 
     model: in float32, nodes in order, as `original` and `to_onnx` make it; its outputs are changed. pairs: at least one
     sample. outputs: tensors of both in one layout, and a failure is not traced; default: the graph's outputs, and what
     a last Softmax or Sigmoid makes them of, since those hide differences where they saturate. known: what the model
-    makes of each sample, its outputs at least; it is run where they are not known.
+    makes of the samples, of ``outputs``; it is run where that is not known.
     """
     names = list(dict.fromkeys(outputs or graph.outputs))
     both = _Both(model, graph, pairs, names)
@@ -84,7 +84,7 @@ def compare(
         names += [name for name in both.saturating(names) if name not in names]
     gaps = both.gaps(names, known)
     if any(gap.db < SAME_DB for gap in gaps.values()):
-        gaps = both.noisy(gaps)
+        gaps = both.noisy(gaps, known)
     wrong = [name for name, gap in gaps.items() if not gap.holds]
     if wrong:
         gaps |= both.after_jumps(wrong)
@@ -182,23 +182,27 @@ class _Both:
                     found.append(node.input[0])
         return found
 
-    def gaps(self, names: Sequence[str], known: Sequence[Feed] = ()) -> dict[str, _Gap]:
+    def gaps(self, names: Sequence[str], known: Known | None = None) -> dict[str, _Gap]:
         """Over all samples, one at a time, without the noise. known: see `compare`."""
-        first, second = None if known else self._first(names), self._second(names)
+        first, second = known or self._first(names), self._second(names)
         found = dict.fromkeys(names, _Gap())
         for i, (ours, theirs) in enumerate(self._pairs):
-            wanted = known[i] if first is None else self._run(first, ours, names)
+            wanted = first.plain()[i] if isinstance(first, Known) else self._run(first, ours, names)
             got = self._run(second, theirs, names)
             found = {name: gap + _Gap.of(wanted[name], got[name]) for name, gap in found.items()}
         return found
 
-    def noisy(self, gaps: Mapping[str, _Gap]) -> dict[str, _Gap]:
+    def noisy(self, gaps: Mapping[str, _Gap], known: Known | None = None) -> dict[str, _Gap]:
         """The same with the noise of case 2."""
         names = list(gaps)
-        first, rounded = self._first(names), self._first(names, rounded=True)
+        runs: Iterable[tuple[Feed, Feed]]
+        if known:
+            runs = zip(known.plain(), known.moved(), strict=True)
+        else:
+            first, rounded = self._first(names), self._first(names, rounded=True)
+            runs = ((self._run(first, feed, names), self._run(rounded, feed, names)) for feed, _ in self._pairs)
         noise = dict.fromkeys(names, _Gap())
-        for feed, _ in self._pairs:
-            wanted, moved = self._run(first, feed, names), self._run(rounded, feed, names)
+        for wanted, moved in runs:
             noise = {name: gap + _Gap.of(wanted[name], moved[name]) for name, gap in noise.items()}
         return {name: replace(gap, noise=noise[name].error) for name, gap in gaps.items()}
 
@@ -358,91 +362,3 @@ def _chunks(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
         some.append(name)
         total += size
     yield some
-
-
-# Operands of these are rounded once more. The exponent of a power has to stay whole.
-ROUNDED = {
-    *("Add", "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Div", "Erf", "Exp", "Gelu", "Gemm"),
-    *("GlobalAveragePool", "GroupNormalization", "HardSigmoid", "HardSwish", "InstanceNormalization", "LRN"),
-    *("LayerNormalization", "Log", "LogSoftmax", "MatMul", "MeanVarianceNormalization", "Mish", "Mul", "Pow"),
-    *("ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Resize", "Sigmoid", "Softmax", "Softplus"),
-    *("Sqrt", "Sub", "Sum", "Tanh", "Upsample"),
-}
-WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: where these cancel, moving x moves both
-FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
-PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
-FAR = 1e30  # a sine's argument stays finite, and the unit of an infinite mask
-MIN_OPSET = 8  # of Min and Max with operands of two shapes
-
-
-def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which every float operand x of an arithmetic op is x * (1 + sin(c * x) / 2^23): 0 or 1 unit away.
-
-    The sine stands for dice. Each use has another c than the one before, so that two uses of a tensor do not cancel.
-    """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    _write_out(copy)
-    graph = copy.graph
-    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    inferred = onnx.shape_inference.infer_shapes(copy).graph
-    for value in (*inferred.value_info, *inferred.input, *inferred.output):
-        types.setdefault(value.name, value.type.tensor_type.elem_type)
-    numbers = {"~unit": 2.0**-23, "~far": FAR, "~-far": -FAR, **{f"~{i}": c for i, c in enumerate(PHASES)}}
-    nodes: list[onnx.NodeProto] = []
-
-    def add(kind: str, *inputs: str) -> str:
-        nodes.append(helper.make_node(kind, inputs, [f"~{len(nodes)}.{kind}"]))
-        return str(nodes[-1].output[0])
-
-    uses = 0
-    for node in graph.node:
-        if node.op_type in ROUNDED:
-            for i, name in enumerate(node.input[:1] if node.op_type in FIRST_ONLY else node.input):
-                if types.get(name) == TensorProto.FLOAT:
-                    uses += 1
-                    near = add("Min", add("Max", name, "~-far"), "~far")
-                    dice = add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
-                    node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
-        nodes.append(node)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in numbers.items())
-    for entry in copy.opset_import:
-        if not entry.domain:
-            entry.version = max(entry.version, MIN_OPSET)
-    return copy
-
-
-def _write_out(model: onnx.ModelProto) -> None:
-    """Replaces normalizations of planes by what they are made of, so that each step is rounded."""
-    graph = model.graph
-    inferred = onnx.shape_inference.infer_shapes(model).graph
-    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*inferred.value_info, *inferred.input)}
-    nodes: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if node.op_type != WRITTEN_OUT or ranks.get(node.input[0], 0) < 3:
-            nodes.append(node)
-            continue
-        x, scale, bias = node.input
-        y = node.output[0]
-        eps = next((attribute.f for attribute in node.attribute if attribute.name == "epsilon"), 1e-5)
-        shape = np.array([-1] + [1] * (ranks[x] - 2), np.int64)
-        constants = {f"{y}~eps": np.float32(eps), f"{y}~shape": shape}
-        graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in constants.items())
-        for kind, inputs, output in (
-            ("GlobalAveragePool", (x,), "~mean"),
-            ("Sub", (x, f"{y}~mean"), "~near"),
-            ("Mul", (f"{y}~near", f"{y}~near"), "~square"),
-            ("GlobalAveragePool", (f"{y}~square",), "~var"),
-            ("Add", (f"{y}~var", f"{y}~eps"), "~sum"),
-            ("Sqrt", (f"{y}~sum",), "~std"),
-            ("Div", (f"{y}~near", f"{y}~std"), "~unit"),
-            ("Reshape", (scale, f"{y}~shape"), "~scale"),
-            ("Mul", (f"{y}~unit", f"{y}~scale"), "~scaled"),
-            ("Reshape", (bias, f"{y}~shape"), "~bias"),
-            ("Add", (f"{y}~scaled", f"{y}~bias"), ""),
-        ):
-            nodes.append(helper.make_node(kind, inputs, [y + output]))
-    del graph.node[:]
-    graph.node.extend(nodes)

@@ -135,15 +135,15 @@ def _add_switches(
 
 
 def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:
-    """_noisy(name) = name + switch * (its rounding error, if centred less the mean of that in a plane's channels, and
-    what saturates)."""
+    """_noisy(name): with the switch on, name + its rounding error, if centred less the mean of that in a plane's
+    channels, and what saturates. With it off that is not computed: most of a pass would be such errors times 0."""
     value, quant = graph[name], graph[name].quant
     assert quant is not None
     step = 2.0**quant.exponent
     nodes: list[onnx.NodeProto] = []
 
-    def node(kind: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        out = out or f"{PREFIX}{len(nodes)}/{name}"
+    def node(kind: str, *inputs: str, **attributes: Any) -> str:
+        out = f"{PREFIX}{len(nodes)}/{name}"
         nodes.append(helper.make_node(kind, inputs, [out], **attributes))
         return out
 
@@ -157,5 +157,16 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
     if centred and len(value.shape) == 4 and value.shape[1] * value.shape[2] >= POSITIONS:
         error = node("Sub", error, node("ReduceMean", error, const([1, 2]), keepdims=1))
     error = node("Add", error, node("Sub", held, name))
-    node("Add", name, node("Mul", error, port), out=_noisy(name))
-    return nodes
+    node("Add", name, error)
+    same = [helper.make_node("Identity", [name], [f"{PREFIX}same/{name}"])]
+    on, off = (_branch(some) for some in (nodes, same))
+    is_on = f"{PREFIX}on/{name}"
+    return [
+        helper.make_node("Cast", [port], [is_on], to=TensorProto.BOOL),
+        helper.make_node("If", [is_on], [_noisy(name)], then_branch=on, else_branch=off),
+    ]
+
+
+def _branch(nodes: Sequence[onnx.NodeProto]) -> onnx.GraphProto:
+    """Of an If: what the last node makes."""
+    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])

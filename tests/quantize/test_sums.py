@@ -126,6 +126,16 @@ def test_error_integrals(limits: tuple[int, int], saturated: float) -> None:
     assert np.array_equal(sums.error_integrals(x, steps, limits, saturated), expected)
 
 
+def test_points_are_spread_evenly() -> None:
+    """As numpy does it, step by step."""
+    rng = np.random.default_rng(3)
+    many = rng.integers(0, 9, 500)
+    start, size = np.sort(rng.uniform(0, 4096, 500)), rng.uniform(0, 1, 500)
+    place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
+    wanted = (np.repeat(start, many) + place / np.repeat(many, many) * np.repeat(size, many) - 2048) * 0.3
+    assert np.array_equal(sums.evenly(start, size, many, 2048, 0.3), wanted)
+
+
 @pytest.mark.parametrize("end", [20.0, -20.0])
 def test_error_integrals_are_integrals(end: float) -> None:
     """Summed up in small steps; levels end at 7.75 and -8, half of which counts as rounding."""

@@ -1,0 +1,114 @@
+"""What a float model makes of samples, and what the rounding of float32 makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.calib.engine import Engine, serialized
+from nmpconv.kept import Once
+
+# Operands of these are rounded once more. The exponent of a power has to stay whole.
+ROUNDED = {
+    *("Add", "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Div", "Erf", "Exp", "Gelu", "Gemm"),
+    *("GlobalAveragePool", "GroupNormalization", "HardSigmoid", "HardSwish", "InstanceNormalization", "LRN"),
+    *("LayerNormalization", "Log", "LogSoftmax", "MatMul", "MeanVarianceNormalization", "Mish", "Mul", "Pow"),
+    *("ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Resize", "Sigmoid", "Softmax", "Softplus"),
+    *("Sqrt", "Sub", "Sum", "Tanh", "Upsample"),
+}
+WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: where these cancel, moving x moves both
+FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
+PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
+FAR = 1e30  # a sine's argument stays finite, and the unit of an infinite mask
+MIN_OPSET = 8  # of Min and Max with operands of two shapes
+
+
+class Known:
+    """What a float model makes of samples, and what the rounding of float32 makes of that: each is run once, when it is
+    asked for. model: makes it, with ``names`` as outputs."""
+
+    def __init__(
+        self, model: Callable[[], onnx.ModelProto], names: Sequence[str], feeds: Sequence[Mapping[str, np.ndarray]]
+    ) -> None:
+        def run(*, rounded: bool) -> list[dict[str, np.ndarray]]:
+            engine = Engine(serialized(rounded_more(model()) if rounded else model()), names, optimize=rounded)
+            return [engine.run(feed) for feed in feeds]
+
+        self.plain, self.moved = Once(partial(run, rounded=False)), Once(partial(run, rounded=True))
+
+
+def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which every float operand x of an arithmetic op is x * (1 + sin(c * x) / 2^23): 0 or 1 unit away.
+
+    The sine stands for dice. Each use has another c than the one before, so that two uses of a tensor do not cancel.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _write_out(copy)
+    graph = copy.graph
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    inferred = onnx.shape_inference.infer_shapes(copy).graph
+    for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        types.setdefault(value.name, value.type.tensor_type.elem_type)
+    numbers = {"~unit": 2.0**-23, "~far": FAR, "~-far": -FAR, **{f"~{i}": c for i, c in enumerate(PHASES)}}
+    nodes: list[onnx.NodeProto] = []
+
+    def add(kind: str, *inputs: str) -> str:
+        nodes.append(helper.make_node(kind, inputs, [f"~{len(nodes)}.{kind}"]))
+        return str(nodes[-1].output[0])
+
+    uses = 0
+    for node in graph.node:
+        if node.op_type in ROUNDED:
+            for i, name in enumerate(node.input[:1] if node.op_type in FIRST_ONLY else node.input):
+                if types.get(name) == TensorProto.FLOAT:
+                    uses += 1
+                    near = add("Min", add("Max", name, "~-far"), "~far")
+                    dice = add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
+                    node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in numbers.items())
+    for entry in copy.opset_import:
+        if not entry.domain:
+            entry.version = max(entry.version, MIN_OPSET)
+    return copy
+
+
+def _write_out(model: onnx.ModelProto) -> None:
+    """Replaces normalizations of planes by what they are made of, so that each step is rounded."""
+    graph = model.graph
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*inferred.value_info, *inferred.input)}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type != WRITTEN_OUT or ranks.get(node.input[0], 0) < 3:
+            nodes.append(node)
+            continue
+        x, scale, bias = node.input
+        y = node.output[0]
+        eps = next((attribute.f for attribute in node.attribute if attribute.name == "epsilon"), 1e-5)
+        shape = np.array([-1] + [1] * (ranks[x] - 2), np.int64)
+        constants = {f"{y}~eps": np.float32(eps), f"{y}~shape": shape}
+        graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in constants.items())
+        for kind, inputs, output in (
+            ("GlobalAveragePool", (x,), "~mean"),
+            ("Sub", (x, f"{y}~mean"), "~near"),
+            ("Mul", (f"{y}~near", f"{y}~near"), "~square"),
+            ("GlobalAveragePool", (f"{y}~square",), "~var"),
+            ("Add", (f"{y}~var", f"{y}~eps"), "~sum"),
+            ("Sqrt", (f"{y}~sum",), "~std"),
+            ("Div", (f"{y}~near", f"{y}~std"), "~unit"),
+            ("Reshape", (scale, f"{y}~shape"), "~scale"),
+            ("Mul", (f"{y}~unit", f"{y}~scale"), "~scaled"),
+            ("Reshape", (bias, f"{y}~shape"), "~bias"),
+            ("Add", (f"{y}~scaled", f"{y}~bias"), ""),
+        ):
+            nodes.append(helper.make_node(kind, inputs, [y + output]))
+    del graph.node[:]
+    graph.node.extend(nodes)
