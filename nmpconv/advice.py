@@ -66,6 +66,16 @@ def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[st
     return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
 
 
+def misnamed(graph: Graph) -> tuple[str, ...]:
+    """That there are more or fewer class names than scores, where all outputs are scores of classes."""
+    outputs = [graph[name] for name in graph.outputs]
+    count, sizes = len(graph.labels), {value.size for value in outputs}
+    if not count or count in sizes or any(sum(dim > 1 for dim in value.shape) != 1 for value in outputs):
+        return ()
+    found = " and ".join(f"{value.name!r} has {value.size} classes" for value in outputs)
+    return (f"there are {count} labels, but {found}: no names will be shown",)
+
+
 def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:
     """Asks for --mean and --std, the commonest mistake, where pixels are fed as they are to a classifier: normalized
     pixels tell it more, labels say that it is right more often with them, or it is unsure of all images. Asks for

@@ -262,7 +262,7 @@ def _told(report: Report, found: Calibrated, decided: _Decided, options: Options
     fitter, feeds, score, same = found.fitter, found.feeds, decided.score, found.same()
     told = advice.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head)
     given = next((one for one in map(options.preprocess_of, found.samples) if one is not None), None)
-    told = (*advice.unused(found.samples, given), *told)
+    told = (*advice.unused(found.samples, given), *advice.misnamed(fitter.graph), *told)
     warnings = (*decided.missed, *advice.normalization(fitter.graph, found.samples, feeds), *told)
     notes = (same, *decided.notes) if isinstance(same, str) else decided.notes
     recipe = str(decided.recipe)

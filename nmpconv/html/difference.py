@@ -12,10 +12,10 @@ COLUMNS = ("kind", "shape", "bits", "exponent", "weights", "macs", "isolated", "
 
 
 def totals(a: Subject, b: Subject) -> list[tuple[str, str, str]]:
-    """Facts and options of both, where they differ."""
+    """Results, facts and options of both, where they differ."""
     found = []
-    for left, right in ((page.facts(a), page.facts(b)), (page.options(a.model), page.options(b.model))):
-        ours, theirs = dict(left), dict(right)
+    for about in (page.results, page.facts, lambda subject: page.options(subject.model)):
+        ours, theirs = dict(about(a)), dict(about(b))
         for name in dict.fromkeys((*ours, *theirs)):
             if ours.get(name) != theirs.get(name):
                 found.append((name, ours.get(name, "–"), theirs.get(name, "–")))

@@ -80,7 +80,7 @@ def _span(found: Sequence[int]) -> str:
 
 def facts(subject: Subject) -> list[tuple[str, str]]:
     """What was converted and how."""
-    model, report = subject.model, subject.report
+    model = subject.model
     rows = [
         ("file", f"{subject.name}, {scaled(model.file_bytes)}B"),
         ("sha256", subject.sha256),
@@ -95,16 +95,27 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
     rows += [(key.replace("_", " "), value) for key, value in sorted(metadata.items())]
     calibration = _json(model.metadata.get("calibration"))
     rows += [(f"calibration {key}", str(value)) for key, value in sorted(calibration.items())]
-    if report is not None:
-        heads = report.sqnr_by_head.items()
-        rows += [(f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads]
-        shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
-        rows.append(("most noise", "; ".join(shares) or report.noise.skipped))
-        if report.bias_rule_cost_db is not None:
-            rows.append(("bias rule", f"costs {report.bias_rule_cost_db:.2f} dB against biases on s_x*s_w"))
-        if report.float_db is not None:
-            rows.append(("float graph", f"{number(report.float_db)} dB against the ONNX model"))
     return [(name, value) for name, value in rows if value]
+
+
+def results(subject: Subject) -> Iterator[tuple[str, str]]:
+    """What a conversion measured, and where that comes from."""
+    report = subject.report
+    if report is None:
+        return
+    heads = report.sqnr_by_head.items()
+    yield from ((f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads)
+    if report.held_out is not None:
+        agreed = report.held_out.agreement
+        told = "" if agreed is None else f", {agreed:.1f} % agreement"
+        yield "held out", f"{number(report.held_out.db)} dB{told}, on images that nothing was fitted to"
+    shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
+    if noise := "; ".join(shares) or report.noise.skipped:
+        yield "most noise", noise
+    if report.bias_rule_cost_db is not None:
+        yield "bias rule", f"costs {round(report.bias_rule_cost_db, 2) + 0.0:.2f} dB against biases on s_x*s_w"
+    if report.float_db is not None:
+        yield "float graph", f"{number(report.float_db)} dB against the ONNX model"
 
 
 def options(model: Model) -> list[tuple[str, str]]:

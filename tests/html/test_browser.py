@@ -1,8 +1,13 @@
-"""Reports in a real browser: no error in its console, the search finds, the buttons do, a phone is wide enough."""
+"""Reports in a real browser: no error in its console, the search finds, the buttons do, a phone is wide enough.
+
+Text can be read in light and dark, and the keyboard reaches all that scrolls. Pictures of the pages of large nets are
+left in the folder that NMP_PICTURES names, to be looked at.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,8 +15,10 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
+from PIL import Image
 from zoo_quick import HARNESS
 
 import nmpconv
@@ -19,6 +26,11 @@ import nmpconv
 pytestmark = pytest.mark.slow
 LONG = "StatefulPartitionedCall/functional_1/expanded_conv_13/project/batch_normalization_"
 ZOO = ("mlperf_kws_dscnn", "cifar10_resnet20")
+LARGE = ("mobilenetv2_100_224_ptqdeq", "yolox_nano_416")
+LOOK = ("mean", "std", "channel_order", "resize", "crop")
+WIDE, PHONE, TALL = 1280, 390, 3600  # pixels of a picture
+DARK = "--blink-settings=preferredColorScheme=0"
+READABLE = 4.5  # the least contrast of text by WCAG 2, AA
 # What a reader would do; the page then holds what came of it.
 DRIVER = """
 <pre id="outcome"></pre><script>
@@ -33,6 +45,35 @@ const begins = [...document.querySelectorAll(".graph")].every((frame) => inside(
 const cut = [...document.querySelectorAll("h1, h2, h3, p, caption, figcaption")]
   .filter((e) => !inside(e, e.closest("section, header") || document.body) || e.scrollWidth > e.clientWidth + 1)
   .map((e) => e.textContent.slice(0, 60));
+const numbers = (colour) => {
+  const found = colour.match(/[0-9.]+/g).map(Number);
+  return colour.startsWith("color(") ? found.map((x, i) => (i < 3 ? 255 * x : x)) : found;
+};
+const light = ([r, g, b]) => {
+  const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+};
+const behind = (element) => {
+  const box = element.closest("g")?.querySelector("rect");
+  if (box) return numbers(getComputedStyle(box).fill);
+  for (let e = element; e; e = e.parentElement) {
+    const found = numbers(getComputedStyle(e).backgroundColor);
+    if (found.length < 4 || found[3] === 1) return found;
+  }
+};
+const contrast = (element) => {
+  const style = getComputedStyle(element);
+  const pair = [numbers(element.closest("svg") ? style.fill : style.color), behind(element)].map(light);
+  return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+};
+const kinds = "a, h1, h2, h3, p, th, td, li, caption, figcaption, label, summary, text, b";
+const texts = [...document.querySelectorAll(kinds)];
+const pale = texts.filter((e) => contrast(e) < %s).map((e) => `${contrast(e).toFixed(1)} ${e.textContent}`);
+const scrolls = (e) => e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1;
+const unreached = [...document.querySelectorAll(".graph, .wide")].filter((e) => scrolls(e) && e.tabIndex < 0);
+const named = (e) => e.ariaLabel || e.textContent.trim() || e.labels?.length || e.getAttribute("aria-labelledby");
+const told = "button, input, a, svg[role], [role=region], [role=group]";
+const nameless = [...document.querySelectorAll(told)].filter((e) => !named(e));
 folds.forEach((fold) => { fold.open = false; });
 const zoomed = document.querySelector(".graph svg").getBoundingClientRect().width;
 document.querySelector("[data-zoom='1.25']").click();
@@ -51,32 +92,44 @@ document.getElementById("outcome").textContent = JSON.stringify({
   pictures: [...document.images].every((image) => image.complete && image.naturalWidth > 0),
   begins,
   cut,
+  pale,
+  dark: matchMedia("(prefers-color-scheme: dark)").matches,
+  unreached: unreached.map((e) => e.outerHTML.slice(0, 80)),
+  nameless: nameless.map((e) => e.outerHTML.slice(0, 80)),
   wide: document.documentElement.scrollWidth,
   window: innerWidth,
 });
 </script></body>"""
 
 
-def opened(chromium: str, page: Path, find: str, folder: Path, width: int) -> dict[str, Any]:
+def browsed(chromium: str, folder: Path, page: Path, *more: str) -> str:
+    """What the browser prints; nothing on the page's console."""
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", *more, page.as_uri()]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
+    return ran.stdout
+
+
+def opened(chromium: str, page: Path, find: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
     """The outcome of the driver on a page."""
     text = page.read_text()
     driven = folder / f"driven-{width}.html"
-    driven.write_text(text.replace("</body>", DRIVER % json.dumps(find)))
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", f"--window-size={width},900"]
-    ran = subprocess.run(
-        [*command, "--dump-dom", driven.as_uri()], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
-    found = re.search(r'<pre id="outcome">(.*?)</pre>', ran.stdout, re.DOTALL)
+    driven.write_text(text.replace("</body>", DRIVER % (READABLE, json.dumps(find))))
+    printed = browsed(chromium, folder, driven, f"--window-size={width},900", *more, "--dump-dom")
+    found = re.search(r'<pre id="outcome">(.*?)</pre>', printed, re.DOTALL)
     assert found is not None
     outcome: dict[str, Any] = json.loads(unescape(found[1]))
     return outcome
 
 
 def check(chromium: str, page: Path, find: str, folder: Path) -> None:
-    for width in (1280, 500):
-        outcome = opened(chromium, page, find, folder, width)
+    for width, more in ((1280, ()), (500, ()), (1280, (DARK,))):
+        outcome = opened(chromium, page, find, folder, width, *more)
+        assert outcome["dark"] is bool(more)
+        assert outcome["pale"] == []
+        assert outcome["unreached"] == []  # by the keyboard
+        assert outcome["nameless"] == []  # for who cannot see
         assert outcome["zoom"] == pytest.approx(1.25, rel=0.01)
         assert outcome["colour"] == "exponent"
         assert outcome["hits"] and all(find in name for name in outcome["hits"])
@@ -104,13 +157,47 @@ def test_a_sample(need_tool: Callable[..., str], samples: Path, tmp_path: Path) 
     check(need_tool("chromium", "chromium-browser"), page, "GlobalAveragePool", tmp_path)
 
 
+def pictured(chromium: str, page: Path, folder: Path, width: int, *, dark: bool) -> Path:
+    """The top of a page, in a frame of this width: the browser's own windows are no narrower than 500."""
+    picture = folder / f"{page.stem}-{'wide' if width == WIDE else 'phone'}-{'dark' if dark else 'light'}.png"
+    frame = page.parent / "frame.html"
+    size = f"width: {width}px; height: {TALL}px"
+    inner = f'<iframe src="{page.as_uri()}" style="border: 0; {size}"></iframe>'
+    frame.write_text(f'<body style="margin: 0">{inner}</body>')
+    more = ["--hide-scrollbars", f"--window-size={max(width, 500)},{TALL}", *([DARK] if dark else [])]
+    browsed(chromium, page.parent, frame, *more, f"--screenshot={picture}")
+    with Image.open(picture) as image:
+        image.crop((0, 0, width, TALL)).save(picture)
+    return picture
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", LARGE)
+def test_pictures_of_large_nets(name: str, need_tool: Callable[..., str], zoo: Path, tmp_path: Path) -> None:
+    page, chromium = report_of(name, zoo, tmp_path), need_tool("chromium", "chromium-browser")
+    check(chromium, page, "conv2d", tmp_path)
+    folder = Path(os.environ.get("NMP_PICTURES", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    for width in (WIDE, PHONE):
+        for dark in (False, True):
+            grey = np.asarray(Image.open(pictured(chromium, page, folder, width, dark=dark)).convert("L"))
+            assert grey.shape == (TALL, width)
+            assert np.median(grey) < 64 if dark else np.median(grey) > 192
+            assert all(grey[i : i + 400].std() > 4 for i in range(0, TALL, 400))  # nowhere empty
+
+
 @pytest.mark.zoo
 @pytest.mark.parametrize("name", ZOO)
 def test_models_of_the_zoo(name: str, need_tool: Callable[..., str], zoo: Path, tmp_path: Path) -> None:
+    page = report_of(name, zoo, tmp_path)
+    check(need_tool("chromium", "chromium-browser"), page, "conv2d", tmp_path)
+
+
+def report_of(name: str, zoo: Path, tmp_path: Path) -> Path:
     about = json.loads((zoo / "zoo.json").read_text())[name]
-    data, page = HARNESS.split(zoo, name, about, tmp_path), tmp_path / "page.html"
-    look: dict[str, Any] = {} if data.preprocess is None else {"mean": data.preprocess.mean, "std": data.preprocess.std}
+    data, page = HARNESS.split(zoo, name, about, tmp_path), tmp_path / f"{name}.html"
+    look = {} if data.preprocess is None else {key: getattr(data.preprocess, key) for key in LOOK}
     model = zoo / "models" / f"{name}.onnx"
     nmpconv.convert(model, data.calib, limit=8, rounding="nearest", equalize="none", report=page, **look)
     assert page.stat().st_size < 3e6
-    check(need_tool("chromium", "chromium-browser"), page, "conv2d", tmp_path)
+    return page

@@ -15,11 +15,11 @@ import pytest
 import zoo_quick
 from onnx import helper, numpy_helper
 
-from nmpconv.advice import JUDGED, better, information, luck, normalization, quality, unsure, unused
+from nmpconv.advice import JUDGED, better, information, luck, misnamed, normalization, quality, unsure, unused
 from nmpconv.data.samples import Feeds, open_samples
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
-from nmpconv.ir import Preprocess
+from nmpconv.ir import Graph, Preprocess, Value
 from nmpconv.pipeline import float_passes
 
 # The zoo's classifiers of images that want other numbers than pixels, and whether it shows: in their results, or
@@ -174,3 +174,20 @@ def test_classifiers_that_are_not_fed_right(zoo: Path, name: str, tmp_path: Path
 def test_no_false_alarm(zoo: Path, name: str, tmp_path: Path) -> None:
     """The last four want the pixels as they are, or arrays."""
     assert asked(zoo, name, True, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "shapes", "warns"),
+    [
+        (5, [(1, 8)], True),
+        (8, [(1, 8)], False),
+        (0, [(1, 8)], False),
+        (80, [(1, 85, 10)], False),
+        (3, [(1, 8), (1, 3)], False),
+    ],
+)
+def test_labels_that_are_too_few(labels: int, shapes: list[tuple[int, ...]], warns: bool) -> None:
+    values = {f"y{i}": Value(f"y{i}", shape) for i, shape in enumerate(shapes)}
+    graph = Graph("net", (), tuple(values), (), values, labels=tuple(map(str, range(labels))))
+    wanted = ("there are 5 labels, but 'y0' has 8 classes: no names will be shown",)
+    assert misnamed(graph) == (wanted if warns else ())
