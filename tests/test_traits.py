@@ -70,6 +70,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
     "passes/stream.py": (17, "how ops go along time; builds slice and concat"),
+    "qdq.py": (2, "which layers are matrices: fully_connected, and a conv2d of one place"),
     "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
 }
 
