@@ -52,7 +52,6 @@ from nmpconv.workers import Workers, opened
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
-REPORT_IMAGES = 32
 HELD_MOST = 200  # images that candidates are measured on
 
 
@@ -199,7 +198,7 @@ def _convert(model: Path, calib: Mapping[str, Data], options: Options, progress:
     step = _step(slim, options, trace)
     planned = schedule.planned(step, options.max_ram, options.target, trace)
     progress("quantize", 1, 1)
-    report = measure(decided.prepared, whole, images[:REPORT_IMAGES]).of_file(slim, step, planned)
+    report = measure(decided.prepared, whole, images).of_file(slim, step, planned)
     report = _told(report, found, decided, options)
     if options.levers and len(images) >= HELD_OUT:
         trials = Trials(decided.fitter, decided.recipe, replace(_trial(found, options, those), metadata=metadata))

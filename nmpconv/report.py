@@ -34,6 +34,7 @@ from nmpconv.passes.quantize.weighted import samples
 from nmpconv.scoring import LARGE, TOGETHER, Score, integer_outputs
 from nmpconv.trial import Candidate
 
+REPORT_IMAGES = 32  # that all else is measured on
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 COSTLIEST = 3  # tensors that are named
@@ -194,22 +195,21 @@ class Report:
 
 
 def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
-    """The report of a planned graph, measured on these images (none: without measurements).
+    """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
 
-    They may be those that it was fitted to; what others get is `Report.held_out`.
+    What others get is `Report.held_out`.
     """
     report = Report.of(planned)
     if not len(images):
         return report
-    names = heads(prepared.ranged)
+    names, some = heads(prepared.ranged), images[:REPORT_IMAGES]
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
     tasks: list[Callable[[], Any]] = [
-        partial(_rule_cost, prepared, planned, names),
-        partial(_layers, prepared.ranged, planned, report.layers, images),
-        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, images),
-        partial(_of_heads, prepared.ranged, planned, names, images),
+        partial(_of_heads, prepared, planned, names, images),
+        partial(_layers, prepared.ranged, planned, report.layers, some),
+        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, some),
     ]
-    cost, layers, noise, found = each(lambda make: make(), tasks, 1 if large else TOGETHER)
+    (found, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
     return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
 
 
@@ -218,27 +218,30 @@ def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feed
     return _measured(planned, layers, rows, tables_after(ranged))
 
 
-def _of_heads(ranged: Graph, planned: Graph, names: Sequence[str], images: Feeds) -> dict[str, float]:
-    wanted, got = calibration.outputs(ranged, images, names), integer_outputs(planned, images, names)
-    return {name: sqnr_db(wanted[name], got[name]) for name in names}
-
-
-def _rule_cost(prepared: Prepared, planned: Graph, names: Sequence[str]) -> float | None:
-    """Simulated on images that the biases were fitted on, so both sides are measured there."""
+def _of_heads(
+    prepared: Prepared, planned: Graph, names: Sequence[str], images: Feeds
+) -> tuple[dict[str, float], float | None]:
+    """The SQNR of each head, and what the bias rule costs, if that can be simulated: on images that the biases were
+    fitted on, so both sides are measured there."""
     fitted = prepared.evidence.first(RULE_IMAGES)
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
     simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
-    return _bias_rule_cost(prepared.ranged, fitted, planned, names) if simulated else None
-
-
-def _bias_rule_cost(ranged: Graph, fitted: Evidence, planned: Graph, names: Sequence[str]) -> float:
-    count = len(next(iter(fitted.inputs.values())))
-    feeds = [{name: x[i : i + 1] for name, x in fitted.inputs.items()} for i in range(count)]
-    wanted = calibration.outputs(ranged, feeds, names)
-    ours = integer_outputs(planned, feeds, names)
-    other = bias_rule.outputs(planned, fitted, names, step)
-    costs = []
+    images = images[: RULE_IMAGES if simulated else REPORT_IMAGES]
+    wanted, got = calibration.outputs(prepared.ranged, images, names), integer_outputs(planned, images, names)
+    found = {}
     for name in names:
+        some = slice(min(REPORT_IMAGES, len(images)) * len(wanted[name]) // len(images))
+        found[name] = sqnr_db(wanted[name][some], got[name][some])
+    return found, _bias_rule_cost(planned, fitted, wanted, got) if simulated else None
+
+
+def _bias_rule_cost(
+    planned: Graph, fitted: Evidence, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
+) -> float:
+    """wanted, ours: the heads on the same images."""
+    other = bias_rule.outputs(planned, fitted, list(wanted), step)
+    costs = []
+    for name in wanted:
         quant = _quant(planned, name)
         theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
         costs.append(gain(sqnr_db(wanted[name], theirs), sqnr_db(wanted[name], ours[name])))
