@@ -33,7 +33,6 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.frontend.export import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
-from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.passes.float.fold_input import weights_of
 from nmpconv.passes.quantize import origins
 
@@ -110,13 +109,6 @@ def _grid(value: Value) -> _Grid:
 def _quant(value: Value) -> Quant:
     assert value.quant is not None
     return value.quant
-
-
-def _is_matrix(node: Node, graph: Graph) -> bool:
-    """Whether its weights multiply the last axis, at every place alike."""
-    if node.op == "conv2d":
-        return node.params == Conv2DParams() and graph[node.inputs[1]].shape[1:3] == (1, 1)
-    return node.op == "fully_connected"
 
 
 def _graph(model: Model) -> Graph:
@@ -218,7 +210,7 @@ class _Exporter(Exporter):
             self._table(node)
             return
         node = self._makers[node.outputs[0]]
-        if _is_matrix(node, self.graph) and 16 in (_quant(self.graph[x]).bits for x in (node.inputs[0], *node.outputs)):
+        if self._is_wide_matrix(node):
             self._round(node.outputs[0], self._in_double(node))
             return
         exact = self._exact(node)
@@ -232,6 +224,10 @@ class _Exporter(Exporter):
             if OPS[node.op].grid == "free":
                 raw = self.node("Add", (raw, self.const(_half(exact, self._grids[name].quant))))
             self._round(name, raw)
+
+    def _is_wide_matrix(self, node: Node) -> bool:
+        wide = 16 in (_quant(self.graph[name]).bits for name in (node.inputs[0], *node.outputs))
+        return wide and node.op in WEIGHTED and WEIGHTED[node.op].is_matrix(node.params, self.graph[node.inputs[1]])
 
     def _in_double(self, node: Node) -> str:
         """Case 7."""

@@ -148,6 +148,9 @@ class Conv2D(Weighted):
             pad = np.full(inputs[0].shape[-1], border.value) if border.value != 0 else None
         return bordered(params, border), pad
 
+    def is_matrix(self, params: Conv2DParams, weights: Value) -> bool:
+        return params == Conv2DParams() and weights.shape[1:3] == (1, 1)
+
     def as_convolution(
         self, params: Conv2DParams, x: np.ndarray, weights: Sequence[int]
     ) -> tuple[np.ndarray, tuple[int, ...], Conv2DParams]:

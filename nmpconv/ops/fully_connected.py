@@ -116,6 +116,9 @@ class FullyConnected(Weighted):
         y = output_step(acc, bound, b.q, weight_shifts(x.quant, w.quant, quant, o), quant)
         return [y.reshape(*x.q.shape[:-1], o)]
 
+    def is_matrix(self, params: FullyConnectedParams, weights: Value) -> bool:
+        return True
+
     def as_convolution(
         self, params: FullyConnectedParams, x: np.ndarray, weights: Sequence[int]
     ) -> tuple[np.ndarray, tuple[int, ...], Conv2DParams]:

@@ -70,6 +70,10 @@ class Weighted(Op):
         """
         raise NotImplementedError
 
+    def is_matrix(self, params: Any, weights: Value) -> bool:
+        """Whether weights [O, ..., I] multiply the last axis of x, at every place alike."""
+        return False
+
     def sums(self, params: Any, inputs: Sequence[Value], output: Value) -> Sums:
         """The work of an integer node."""
         x, w = inputs[:2]
