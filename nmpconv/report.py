@@ -27,8 +27,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
-from nmpconv.passes.quantize import bias_rule
-from nmpconv.passes.quantize.exponents import tables_after
+from nmpconv.passes.quantize import bias_rule, tables
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import samples
 from nmpconv.scoring import LARGE, TOGETHER, Score, integer_outputs
@@ -215,7 +214,7 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
 
 def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feeds) -> tuple[Layer, ...]:
     rows = calibration.collect(ranged, images, [node.op for node in ranged.nodes])
-    return _measured(planned, layers, rows, tables_after(ranged))
+    return _measured(planned, layers, rows, tables.after(ranged))
 
 
 def _of_heads(

@@ -40,7 +40,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/channels.py": (3, "products have one factor of two; tables have one for all channels"),
     "passes/float/cones.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
-    "passes/quantize/exponents.py": (1, "ranges of what only tables read"),
+    "passes/quantize/tables.py": (1, "ranges of what only tables read"),
     "api/choices.py": (1, "resize is a keyword, too"),
     "api/conversion.py": (1, "resize is a keyword, too"),
     "data/images.py": (1, "resize is a field of Preprocess, too"),
@@ -70,7 +70,6 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
     "passes/stream.py": (17, "how ops go along time; builds slice and concat"),
-    "qdq.py": (2, "which layers are matrices: fully_connected, and a conv2d of one place"),
     "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
 }
 

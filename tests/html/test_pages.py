@@ -75,8 +75,8 @@ def converted(folder: Path) -> nmpconv.Converted:
 
 @pytest.fixture(scope="module")
 def narrow(folder: Path) -> nmpconv.Converted:
-    """The same at 8 bits."""
-    return nmpconv.convert(folder / "model.onnx", folder / "images", mean=127.5, std=64)
+    """The same at 8 bits throughout."""
+    return nmpconv.convert(folder / "model.onnx", folder / "images", mean=127.5, std=64, strict=True)
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,8 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.weighted import groups_of
-from nmpconv.passes.quantize import origins
+from nmpconv.passes.quantize import origins, tables, unseen
 from nmpconv.passes.quantize.channels import Channels
-from nmpconv.passes.quantize.exponents import tables_after
 from nmpconv.passes.quantize.weighted import pad_of
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
@@ -118,11 +117,12 @@ def fill(
     """
     channels = Channels(graph, whole_tensors=True, kept=kept)
     fewest = fewest_bits(graph, bits)
-    functions = tables_after(graph)
+    functions = tables.after(graph)
     members: dict[int, list[str]] = {}
     for name, ids in channels.ids.items():
         if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
             members.setdefault(int(ids[0]), []).append(name)
+    expected = unseen.expected(graph, stats, bits, [name for names in members.values() for name in names])
     chosen: dict[int, float] = {}
     for root, names in members.items():
         clamps = [
@@ -136,7 +136,7 @@ def fill(
         candidates = 2.0 ** (np.arange(STEPS) / STEPS)
         limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
         able = {n for n in names if n in free and fewest == 8}
-        rounded = {n: Rounded(stats[n], saturated) for n in names}
+        rounded = {n: Rounded(expected[n], saturated) for n in names}
         gains = [
             sum(_best_db(rounded[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
             for f in candidates

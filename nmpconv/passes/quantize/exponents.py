@@ -3,9 +3,10 @@
 1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
    their own, and so has what only moves their data, unless it brings constants that lie beyond. Whole numbers that are
    computed from indices have room for all that they can be, and so have elements of a constant at computed places.
-2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics.
+2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics, with what is
+   expected of samples that were not seen (`unseen`).
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
-   they are measured after the tables, each on what it reads.
+   they are measured after the tables, each on what it reads (`tables`).
 
 An exponent or a method that was chosen by name goes before these.
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import SATURATED, Function, Range, Table, choose, span
+from nmpconv.calib.exponent import SATURATED, Range, Table, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
@@ -33,6 +34,7 @@ from nmpconv.fixed import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.bounds import whole
+from nmpconv.passes.quantize import tables, unseen
 from nmpconv.passes.quantize.choices import NOTHING, Choices, Said
 from nmpconv.passes.quantize.grids import grid_groups
 from nmpconv.passes.quantize.weighted import pad_of
@@ -54,6 +56,11 @@ class Method:
         return "mse" if self.name in SATURATED else self.name
 
     @property
+    def searches(self) -> bool:
+        """Whether it weighs what saturates against what is rounded."""
+        return self.name == "mse" or self.name in SATURATED
+
+    @property
     def saturated(self) -> float:
         """How often the square of an error of saturation counts."""
         return SATURATED.get(self.name, 1.0)
@@ -68,47 +75,57 @@ def run(
 ) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
-    read = _tables(graph)
+    read = tables.alone(graph)
     padded = _padded(graph, stats)
-    moved = {out for node in graph.nodes if _moves(node) for out in node.outputs}
+    moved = {out for node in graph.nodes if tables.moves(node) for out in node.outputs}
     values: list[Value] = []
     numbers, chosen = whole(graph), _chosen(graph)
+    expected = unseen.expected(graph, stats, bits)
     for group in grid_groups(graph):
         width, origin = bits[group[0]], graph[group[0]].origin
-        merged = TensorStats()
-        for part in (*(less(stats[n], origin) for n in group), *(p for name in group for p in padded.get(name, ()))):
-            merged.merge(part)
+        merged = _merged(group, stats, padded, origin)
         sources = {fixed.get(name) for name in group if name not in moved}
         known = sources.pop() if len(sources) == 1 else None
         pixels = any(name in graph.pixels for name in group)
         if known is not None and (pixels or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
             exponent, how = known, "fixed"
         else:
+            by = _method(group, method, choices)
+            seen = expected if by.searches else stats
+            merged = _merged(group, seen, padded, origin)
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
-            ends = [_span(graph[n], stats[n], width) for n in group if n not in moved or n in graph.inputs]
+            ends = [_span(graph[n], seen[n], width) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             ends += [numbers[name] for name in group if name in numbers]
             ends += [chosen[name] for name in group if name in chosen]
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
-            tables = [
-                Table(function, less(stats[n], origin), _span(graph[n], stats[n], width))
+            after = [
+                Table(function, less(seen[n], origin), _span(graph[n], seen[n], width))
                 for n in group
                 for function in read.get(n, ())
             ]
-            if not tables:
+            if not after:
                 _check_reach(group, stats, width)
-            by = _method(group, method, choices)
-            choice = choose(merged, width, by.name, percentile=by.percentile, tables=tables, limits=limits)
+            choice = choose(merged, width, by.name, percentile=by.percentile, tables=after, limits=limits)
             exponent = choice.exponent
             how = "max" if width == 16 else by.spoken  # 16 bits have headroom instead of a search
         if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
             _check_given(group, said, graph)
             exponent, how = said.value, BY_NAME
         for name in group:
-            seen = Observed(float(stats[name].min), float(stats[name].max), how)
+            observed = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)
-            values.append(replace(graph[name], observed=seen, quant=quant))
+            values.append(replace(graph[name], observed=observed, quant=quant))
     return graph.with_values(*values)
+
+
+def _merged(
+    group: Sequence[str], stats: Mapping[str, TensorStats], padded: Mapping[str, Sequence[TensorStats]], origin: float
+) -> TensorStats:
+    merged = TensorStats()
+    for part in (*(less(stats[name], origin) for name in group), *(p for name in group for p in padded.get(name, ()))):
+        merged.merge(part)
+    return merged
 
 
 def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:
@@ -156,38 +173,6 @@ def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: i
             )
 
 
-def tables_after(graph: Graph) -> dict[str, tuple[Function, ...]]:
-    """Case 3: the functions of the tables that read a tensor, or what its data is moved to; of no others.
-
-    Their results are the float model's own numbers.
-    """
-    found = {name: dict.fromkeys(functions) for name, functions in _tables(graph).items()}
-    for node in reversed(graph.nodes):
-        for name in OPS[node.op].moved(node.inputs) if _moves(node) else ():
-            if name in found:
-                found[name] |= found.get(node.outputs[0], {})
-    return {name: tuple(functions) for name, functions in found.items() if functions}
-
-
-def _tables(graph: Graph) -> dict[str, list[Function]]:
-    """Of every tensor of the groups that nothing but tables reads: the functions of those that read itself."""
-    consumers = graph.consumers()
-    found: dict[str, list[Function]] = {}
-    for group in grid_groups(graph):
-        users = {
-            name: [user for user in consumers[name] if not _moves(user) or name not in OPS[user.op].moved(user.inputs)]
-            for name in group
-        }
-        every = [user for one in users.values() for user in one]
-        if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
-            found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
-    return found
-
-
-def _moves(node: Node) -> bool:
-    return OPS[node.op].grid == "same"
-
-
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:
     """Widths without exponents, for planning memory before calibration; names not in bits get 8."""
     found = []
@@ -231,7 +216,7 @@ def _chosen(graph: Graph) -> dict[str, Range]:
     found = {}
     for node in graph.nodes:
         data = graph[node.inputs[0]].data
-        if _moves(node) and OPS[node.op].places is not None and data is not None:
+        if tables.moves(node) and OPS[node.op].places is not None and data is not None:
             found[node.outputs[0]] = float(data.min()), float(data.max())
     return found
 

@@ -33,8 +33,9 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.traits import Origins
+from nmpconv.passes.quantize import tables, unseen
 from nmpconv.passes.quantize.choices import NOTHING, Choices, Said, contradiction
-from nmpconv.passes.quantize.exponents import padding, tables_after
+from nmpconv.passes.quantize.exponents import padding
 
 LEAST_DB = 0.5
 ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
@@ -182,7 +183,7 @@ def _chosen(
 ) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
     rows = _rows(graph, stats, choices)
-    functions, users = tables_after(graph), graph.consumers()
+    functions, users = tables.after(graph), graph.consumers()
     tied: dict[str, list[str]] = {}
     for name, row in rows.items():
         if bits[name] == 8 and stats[name].peak > 0:
@@ -190,7 +191,8 @@ def _chosen(
                 tied.setdefault(number, []).append(name)
     tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
     measured = dict.fromkeys(name for names in tied.values() for name in names)
-    seen = {name: Rounded(_with_padding(graph, stats[name], users[name]), saturated) for name in measured}
+    expected = unseen.expected(graph, stats, bits, measured)
+    seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
 
