@@ -43,6 +43,11 @@ def test_a_sample_more_goes_farther_as_peaks_vary() -> None:
     assert (more.samples, more.count) == (stats.samples, stats.count)
 
 
+def test_many_samples_leave_less_to_expect() -> None:
+    few, many = (unseen.farther(seen(*peaks), -np.inf, np.inf) for peaks in ((1, 3) * 50, (1, 3) * 200))
+    assert few.max - 3 == pytest.approx(4 * (many.max - 3), rel=0.01)
+
+
 def test_nothing_goes_beyond_what_is_known() -> None:
     more = unseen.farther(seen(1, 2, 3), 0.0, 3.25)
     assert more.max == 3.25

@@ -4,7 +4,7 @@ A grid that ends where the samples end costs nothing on these samples, and satur
 of channels vary from sample to sample, another one may go beyond what was seen.
 
 1. The sample more has the values of a mean sample times 1 + VARIES * v, v being the root mean square over channels of
-   deviation / mean of their peaks, each at most MOST.
+   deviation / mean of their peaks, each at most MOST. Beyond MANY samples it goes less far, in proportion.
 2. Nothing goes beyond what is known of a tensor (`passes.bounds`).
 3. Tensors that only tables read stay as they are: most tables are flat where their input goes far. So do grids of the
    ONNX model, tensors of 16 bits, which have room, and those whose peaks are not known.
@@ -27,6 +27,7 @@ from nmpconv.passes.quantize import tables
 
 VARIES = 0.5
 MOST = 2.0
+MANY = 100  # samples
 LEAST = 0.01  # of r - 1, from which on it is worth the work
 
 
@@ -45,7 +46,7 @@ def expected(
 
 def farther(stats: TensorStats, low: float, high: float) -> TensorStats:
     """Cases 1 and 2. low, high: what is known of all values."""
-    r = 1 + VARIES * _variation(stats)
+    r = 1 + VARIES * _variation(stats) * min(1.0, MANY / max(stats.samples, 1))
     if r < 1 + LEAST:
         return stats
     least, most = max(stats.min * r, min(low, stats.min)), min(stats.max * r, max(high, stats.max))
