@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnx_text import build, feeds
 from test_lowering import run
 
-from nmpconv.errors import UnsupportedModel
+from nmpconv.errors import InvalidModel, UnsupportedModel
 from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
 
@@ -80,6 +80,23 @@ POOLS = [
     ),
     ("AveragePool/dilated", 19, f"{IMAGE} {{ y = AveragePool<kernel_shape=[2,2],dilations=[2,2]>(x) }}"),
     ("InstanceNormalization/large", 13, f"{LARGE} {{ y = InstanceNormalization(x, s, b) }}"),
+    ("Col2Im", 18, "(float[1,12,9] x) => (y) <int64[2] s = {4,4}, int64[2] b = {2,2}> { y = Col2Im(x, s, b) }"),
+    (
+        "Col2Im/strides",
+        18,
+        "(float[1,27,16] x) => (y) <int64[2] s = {7,8}, int64[2] b = {3,3}> "
+        "{ y = Col2Im<strides=[2,2],pads=[1,1,1,1]>(x, s, b) }",
+    ),
+    (
+        "Col2Im/dilated",
+        18,
+        "(float[1,12,9] x) => (y) <int64[2] s = {5,5}, int64[2] b = {2,3}> { y = Col2Im<dilations=[2,1]>(x, s, b) }",
+    ),
+    (
+        "Col2Im/3d",
+        18,
+        "(float[1,16,12] x) => (y) <int64[3] s = {3,4,3}, int64[3] b = {2,2,2}> { y = Col2Im(x, s, b) }",
+    ),
     (
         "Conv/3d",
         13,
@@ -340,6 +357,13 @@ def test_a_refusal_names_the_node_itself(tmp_path):
 def test_refused(text, why, tmp_path):
     onnx.save(build(text, 20), tmp_path / "model.onnx")
     with pytest.raises(UnsupportedModel, match=why):
+        load(tmp_path / "model.onnx")
+
+
+def test_blocks_that_do_not_fit(tmp_path):
+    text = "(float[1,12,8] x) => (float[n,c,h,w] y) <int64[2] s = {4,4}, int64[2] b = {2,2}> { y = Col2Im(x, s, b) }"
+    onnx.save(build(text, 18), tmp_path / "model.onnx")
+    with pytest.raises(InvalidModel, match=r"blocks \[2, 2\] of \[4, 4\] for x \[1, 12, 8\]"):
         load(tmp_path / "model.onnx")
 
 
