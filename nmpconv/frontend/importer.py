@@ -73,6 +73,7 @@ class Importer:
         self._elements = dict(elements)  # ONNX tensor -> its type in the model
         self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
         self._bounds: dict[str, Bounds] = {}  # value -> what it lies between
+        self._whole: set[str] = set()  # values of whole numbers
         self._current: tuple[OnnxNode, Op] | None = None
         self._budget = Budget(sum(array.size for array in constants.values()))
 
@@ -194,6 +195,20 @@ class Importer:
         """What the elements of a value of the graph lie between, as far as that is known."""
         data = self._values[value].data
         return self._bounds.get(value, ANY) if data is None else (float(data.min()), float(data.max()))
+
+    def is_whole(self, value: str) -> bool:
+        """Whether a value of the graph is known to be of whole numbers that an index, or truth, became."""
+        return value in self._whole
+
+    def beyond(self, value: str, low: float, high: float) -> str | None:
+        """The first outside [low, high] of a value of whole numbers and those that it is computed from."""
+        left = [value] if value in self._whole else []
+        for name in left:
+            ends, maker = self.reach(name), self.maker(name)
+            if ends[0] < low or ends[1] > high:
+                return name
+            left += [x for x in (maker.inputs if maker else ()) if x in self._whole and x not in left]
+        return None
 
     def maker(self, value: str) -> Node | None:
         """The node of the graph that computes a value; None for inputs and constants."""
@@ -414,6 +429,8 @@ class Importer:
         ins = [self._values[x] for x in node.inputs]
         made = OPS[node.op].reach(node, ins, [self.reach(x) for x in node.inputs])
         self._bounds[value.name] = within_clamp(made, value.clamp)
+        if OPS[node.op].is_whole(node, ins, value, self._whole):
+            self._whole.add(value.name)
         self._values[value.name] = value
 
 

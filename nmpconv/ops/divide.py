@@ -54,7 +54,8 @@ class Divide(Op):
     joins = True
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """Dividing by a constant is multiplying by its reciprocal; integers are divided to integers."""
+        """Dividing by a constant is multiplying by its reciprocal; integers are divided to integers, and so are whole
+        numbers whose quotient is rounded down next."""
         x, divisor = to.value(node.input(0)), node.input(1)
         if to.is_integer(node.input(0)):
             _lower_whole(node, to, x, to.value(divisor))
@@ -65,6 +66,9 @@ class Divide(Op):
         numbers = to.array(divisor, "divisor").astype(np.float64)
         if not numbers.all():
             raise Unsupported(f"its divisor '{divisor}' holds a zero")
+        if to.is_whole(x) and to.only_read_by(node.outputs[0], "Floor") and _are_positive(numbers):
+            to.emit("divide", to.aligned(x, to.value(divisor)), DivideParams(True), node.outputs[0])
+            return
         to.emit("mul", to.aligned(x, to.const(1.0 / numbers, divisor)), MulParams(), node.outputs[0])
 
     def infer(self, params: DivideParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
@@ -148,6 +152,10 @@ class Divide(Op):
             to.node("Floor", (to.node("Div", node.inputs),), node.outputs[0])
         else:
             to.node("Div", node.inputs, node.outputs[0])
+
+
+def _are_positive(numbers: np.ndarray) -> bool:
+    return bool((numbers == np.rint(numbers)).all() and (numbers > 0).all())
 
 
 def _floor(a: Int64, b: Int64) -> Int64:

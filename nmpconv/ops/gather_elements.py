@@ -133,10 +133,17 @@ class GatherElements(Op):
 
 
 def choose(to: Importer, x: str, index: str, axis: int, output: str = "") -> str:
-    """The elements of x at these indices, of its rank."""
+    """The elements of x at these indices, of its rank. Unsupported where int16 does not hold all that they are computed
+    from: on a coarser grid they would not be exact."""
     length = to[x].shape[axis]
     if length > INDEX_MAX + 1:
         raise Unsupported(f"computed indices of an axis of {length}", hint=f"at most {INDEX_MAX + 1}")
+    if (wide := to.beyond(index, -INDEX_MAX - 1, INDEX_MAX)) is not None:
+        low, high = to.reach(wide)
+        raise Unsupported(
+            f"indices computed from '{wide}', whole numbers from {low:.0f} to {high:.0f}",
+            hint=f"numbers from {-INDEX_MAX - 1} to {INDEX_MAX}, as int16 holds",
+        )
     return to.emit("gather_elements", (x, index), GatherElementsParams(axis), output)
 
 

@@ -142,6 +142,8 @@ class Lookup(Op):
     def lower(self, node: OnnxNode, to: Importer) -> None:
         """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own."""
         x = to.value(node.input(0))
+        if node.op_type in ("Ceil", "Floor", "Round") and to.is_whole(x):
+            return to.rename(node.outputs[0], x)
         if node.op_type == "Pow":
             return _lower_power(node, to, x)
         if node.op_type == "Mod":

@@ -6,7 +6,7 @@ needs to know of an op is a trait here: a pass names an op only where it builds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -263,6 +263,14 @@ class Op:
         """Whether whole numbers make whole numbers."""
         return self.grid == "same"
 
+    def is_whole(self, node: Node, inputs: Sequence[Value], output: Value, known: Container[str]) -> bool:
+        """Whether an output is of whole numbers, which begin with those that are `counted`. known: such tensors."""
+        same = output.clamp is not None and self.idle(node.params, inputs[0], output)
+        made = (same or self.makes_whole(node.params)) and _are_whole(np.array(output.clamp or ()))
+        parts = self.moved(inputs) if self.grid == "same" else inputs
+        others = [x.data for x in parts if x.name not in known]
+        return self.counted or (made and len(others) < len(parts) and all(map(_are_whole, others)))
+
     def placed_inputs(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
         return [None] * len(inputs)
@@ -278,6 +286,10 @@ class Op:
     def cases(self) -> Iterator[Case]:
         """Test cases: every parameter, every width, extremes."""
         raise NotImplementedError
+
+
+def _are_whole(data: np.ndarray | None) -> bool:
+    return data is not None and bool((data == np.rint(data)).all())
 
 
 def with_constants(node: Node, graph: Graph, data: Mapping[int, tuple[str, np.ndarray]]) -> tuple[Node, list[Value]]:

@@ -145,18 +145,10 @@ def _lower_cast(node: OnnxNode, to: Importer, x: str) -> None:
     if node.integer("to", 1) == _BOOL:
         zero = to.const(np.zeros((1,) * len(to[x].shape)), "")
         opposite(to, to.emit("equal", (x, zero), AlignedParams()), node.outputs[0])
-    elif to.is_integer(node.input(0)) or _is_whole(to, x):
+    elif to.is_integer(node.input(0)) or to.is_whole(x):
         to.rename(node.outputs[0], x)
     else:
         raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
-
-
-def _is_whole(to: Importer, x: str) -> bool:
-    """Indices, truth, and what only moves them."""
-    maker = to.maker(x)
-    while maker is not None and maker.op in ("reshape", "transpose", "slice", "gather"):
-        maker = to.maker(maker.inputs[0])
-    return maker is not None and maker.op in ("arg_max", "greater", "equal")
 
 
 _NEW_SHAPES = {

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from nmpconv.ir import Given, Graph
 from nmpconv.ops import OPS
 from nmpconv.ops.traits import ANY, Bounds, within_clamp
@@ -40,17 +38,10 @@ def whole(graph: Graph) -> dict[str, Bounds]:
     found = known(graph, {})
     names: set[str] = set()
     for node in graph.nodes:
-        op, (out,) = OPS[node.op], node.outputs
-        parts = op.moved(node.inputs) if op.grid == "same" else node.inputs
-        others = [graph[name].data for name in parts if name not in names]
-        made = op.makes_whole(node.params) and len(others) < len(parts) and all(map(_is_whole, others))
-        if (op.counted or made) and is_finite(found[out]):
+        (out,) = node.outputs
+        if is_finite(found[out]) and OPS[node.op].is_whole(node, graph.ins(node), graph[out], names):
             names.add(out)
     return {name: found[name] for name in names}
-
-
-def _is_whole(data: np.ndarray | None) -> bool:
-    return data is not None and bool((data == np.rint(data)).all())
 
 
 def is_finite(bounds: Bounds) -> bool:

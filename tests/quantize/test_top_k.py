@@ -10,6 +10,7 @@ import pytest
 from onnx_text import build
 
 from nmpconv.accuracy import evaluate
+from nmpconv.errors import UnsupportedModel
 from nmpconv.fixed import dequantize
 from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import load
@@ -89,6 +90,79 @@ def test_indices_beside_large_numbers(tmp_path: Path) -> None:
         outputs = net.run({"s": s[None].astype(np.float32), "b": b[None].astype(np.float32)})
         best = np.argsort(-s, kind="stable")[:9]
         np.testing.assert_array_equal(dequantize(outputs[0], net.outputs[0].exponent)[0], b[best])
+
+
+@pytest.mark.parametrize(("bits", "widths"), [("8", "default"), ("8", "strict"), ("16", "default")])
+def test_positions_with_a_constant_column(bits, widths, tmp_path: Path) -> None:
+    """Rows of the best as PyTorch's new exporter takes them: a column of zeros for an axis of length 1 beside indices
+    that 8 bits do not hold, and a column of an axis of 2, which the other one's 99 must not be taken for."""
+    text = """(float[1,200] s, float[1,300,4] b, float[2,200,2] c) => (float[9,4] y, float[9,2] z)
+        <int64[1] k = {9}, int64[1] a = {-1}, int64[9,1] zero = {0,0,0,0,0,0,0,0,0}, int64 o = {100},
+         int64[9,1] one = {1,0,1,0,1,0,1,0,1}>
+        { t = Neg(s) u = Neg(t) d = Neg(b) e = Neg(d) p = Neg(c) q = Neg(p) v, i = TopK(u, k) r = Reshape(i, a)
+          j = Unsqueeze(r, a) m = Add(j, o) at = Concat<axis=1>(zero, m) y = GatherND(e, at)
+          top = Max(j, o) n = Sub(top, o) h = Concat<axis=1>(one, n) z = GatherND(q, h) }"""
+    onnx.save(build(text, 13), tmp_path / "m.onnx")
+    rng, shapes = np.random.default_rng(0), {"s": (1, 200), "b": (1, 300, 4), "c": (2, 200, 2)}
+    data = {
+        name: (rng.integers(-100, 101, (BATCH, *shape)) / 16.0).astype(np.float32) for name, shape in shapes.items()
+    }
+    for name, x in data.items():
+        np.save(tmp_path / f"{name}.npy", x)
+    sources, options = {name: tmp_path / f"{name}.npy" for name in data}, Options(bits=bits, widths=widths)
+    net = load(convert(tmp_path / "m.onnx", sources, options, lambda *_: None).data)
+    for s, b, c in zip(*data.values(), strict=True):
+        outputs = net.run({"s": s, "b": b, "c": c})
+        y, z = (dequantize(one, port.exponent) for one, port in zip(outputs, net.outputs, strict=True))
+        best = np.argsort(-s[0], kind="stable")[:9]
+        np.testing.assert_array_equal(y, b[0][best + 100])
+        np.testing.assert_array_equal(z, c[(np.arange(9) + 1) % 2, np.maximum(best, 100) - 100])
+
+
+def test_what_the_refusal_of_far_indices_leaves(tmp_path: Path) -> None:
+    """j reaches 39999, which int16 holds in steps of 2. What --outputs leaves has no gather; up to 32766 one has."""
+    text = """(float[1,20000] x) => (float[1,5] y) <int64[1] k = {5}, int64 c = {FAR}>
+        { t = Neg(x) u = Neg(t) v, i = TopK(u, k) j = Add(i, c) h = Sub(j, c) y = GatherElements<axis=1>(u, h) }"""
+    x = np.random.default_rng(0).integers(-100, 101, (BATCH, 1, 20000)).astype(np.float32) / 16
+    np.save(tmp_path / "x.npy", x)
+    for c, outputs in ((20000, ("h",)), (12767, ())):
+        onnx.save(build(text.replace("FAR", str(c)), 13), tmp_path / f"{c}.onnx")
+        options = Options(bits="8", widths="strict", outputs=outputs)
+        made = convert(tmp_path / f"{c}.onnx", {"": tmp_path / "x.npy"}, options, lambda *_: None)
+        found = load(made.data)
+        assert [port.name for port in found.outputs] == list(outputs or ("y",))
+        for row in x if not outputs else ():
+            (y,) = found.run({"x": row})
+            np.testing.assert_array_equal(dequantize(y, found.outputs[0].exponent), -np.sort(-row)[:, :5])
+    with pytest.raises(UnsupportedModel, match="indices computed from 'j', whole numbers from 20000 to 39999"):
+        convert(tmp_path / "20000.onnx", {"": tmp_path / "x.npy"}, Options(), lambda *_: None)
+
+
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_indices_that_are_divided_as_floats(bits, tmp_path: Path) -> None:
+    """The row of each of the best scores, as PyTorch's new exporter finds it: Cast(Floor(Cast(i) / 80))."""
+    text = """(float[1,40,80] s, float[1,40,4] b) => (float[1,9,4] y, int64[1,9] q)
+        <int64[1] k = {9}, float n = {80}, int64[1] a = {-1}, int64[3] r = {1,9,4}>
+        { t = Neg(s) u = Neg(t) d = Neg(b) e = Neg(d) f = Flatten(u) v, i = TopK(f, k) g = Cast<to=1>(i)
+          p = Div(g, n) o = Floor(p) q = Cast<to=7>(o) j = Unsqueeze(q, a) x = Expand(j, r)
+          y = GatherElements<axis=1>(e, x) }"""
+    onnx.save(build(text, 13), tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    data = {
+        name: (rng.integers(-100, 101, (BATCH, 1, 40, n)) / 16.0).astype(np.float32)
+        for name, n in (("s", 80), ("b", 4))
+    }
+    for name, x in data.items():
+        np.save(tmp_path / f"{name}.npy", x)
+    sources = {name: tmp_path / f"{name}.npy" for name in data}
+    net = load(convert(tmp_path / "m.onnx", sources, Options(bits=bits), lambda *_: None).data)
+    for s, b in zip(*data.values(), strict=True):
+        y, q = (
+            dequantize(one, port.exponent) for one, port in zip(net.run({"s": s, "b": b}), net.outputs, strict=True)
+        )
+        rows = np.argsort(-s.ravel(), kind="stable")[:9] // 80
+        np.testing.assert_array_equal(q[0], rows)
+        np.testing.assert_array_equal(y[0], b[0][rows])
 
 
 def test_recipes_are_judged_by_what_has_an_error(tmp_path: Path) -> None:

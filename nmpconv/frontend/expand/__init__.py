@@ -29,6 +29,7 @@ from nmpconv.frontend.node import OnnxNode
 ALWAYS: Mapping[str, body.Expansion] = {
     **contrib.ALWAYS,
     **einsum.ALWAYS,
+    **filters.ALWAYS,
     **functions.ALWAYS,
     **grids.ALWAYS,
     **indices.ALWAYS,

@@ -1,4 +1,4 @@
-"""Convolutions whose weights or biases are computed."""
+"""Convolutions whose weights or biases are computed, and sums of blocks as such of constant ones."""
 
 from __future__ import annotations
 
@@ -115,6 +115,29 @@ def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[i
     return body("Concat", *met, axis=2) if len(met) > 1 else met[0], places
 
 
+def col2im(node: OnnxNode, body: Body) -> None:
+    """Sums of blocks that overlap: a transposed convolution of each channel, with a weight of 1 for each place of its
+    block."""
+    x, size, block = node.input(0), *(body.to.integers(node.input(i), what) for i, what in ((1, "size"), (2, "block")))
+    rank, area = len(size), prod(block)
+    n, rows, columns = body.shape(x)
+    strides, dilations = (node.sides(name, 1, rank) for name in ("strides", "dilations"))
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    reach = [
+        length + before + after - dilation * (side - 1) - 1
+        for length, before, after, dilation, side in zip(size, pads[:rank], pads[rank:], dilations, block, strict=True)
+    ]
+    places = [left // stride + 1 for left, stride in zip(reach, strides, strict=True)]
+    if min(reach) < 0 or rows % area or columns != prod(places):
+        raise Invalid(f"blocks {list(block)} of {list(size)} for x {[n, rows, columns]}", hint="[N,C*block,blocks]")
+    spread = body("Reshape", x, np.array([n, rows, *places]))
+    weights = np.tile(np.eye(area, dtype=np.float32).reshape(area, 1, *block), (rows // area, *(1,) * (rank + 1)))
+    rest = [left % stride for left, stride in zip(reach, strides, strict=True)]
+    how = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": rest, "group": rows // area}
+    body("ConvTranspose", spread, weights, output=node.outputs[0], **how)
+
+
+ALWAYS = {"Col2Im": col2im}
 FORMS = {
     "Conv": ((_is_computed, conv), (_has_computed_bias, with_sum)),
     "ConvTranspose": ((_is_computed, conv_transpose), (_has_computed_bias, with_sum)),

@@ -167,15 +167,21 @@ def gather(node: OnnxNode, body: Body) -> None:
 
 
 def _by_positions(body: Body, x: str, index: str, batch: int) -> None:
-    """The axes that positions are of become one; positions are counted from the start."""
+    """The axes that positions are of become one; positions are counted from the start. One of length 1 leaves nothing
+    to choose. No column lies beyond its axis, so that what is computed from all of them has a known end."""
     shape, at = body.shape(x), body.shape(index)
     sizes, rest = shape[batch : batch + at[-1]], shape[batch + at[-1] :]
-    if sizes[1:] and body.to.reach(body.to.value(index))[0] < 0:
+    long = [i for i, size in enumerate(sizes) if size > 1] or [0]
+    low, high = body.to.reach(body.to.value(index))
+    if long[1:] and low < 0:
         raise Unsupported(f"positions '{index}' that may be negative", hint="positions from the start")
     flat = ""
-    for i in range(len(sizes)):
-        column = body("Gather", index, np.array([i]), axis=len(at) - 1) if sizes[1:] else index
-        term = body("Mul", column, np.array(prod(sizes[i + 1 :]))) if sizes[i + 1 :] else column
+    for i in long:
+        term = body("Gather", index, np.array([i]), axis=len(at) - 1) if sizes[1:] else index
+        if long[1:] and high >= sizes[i]:
+            term = body("Clip", term, np.array(0), np.array(sizes[i] - 1))
+        if (step := prod(sizes[i + 1 :])) > 1:
+            term = body("Mul", term, np.array(step))
         flat = body("Add", flat, term) if flat else term
     blocks = prod(shape[:batch]), prod(sizes), prod(rest)
     _rows(body, body("Reshape", x, np.array(blocks)), flat, (*at[:-1], *rest))
