@@ -102,9 +102,11 @@ class Row:
         return found
 
 
-def converted(zoo: Path, net: str, name: str, setting: str, folder: Path, *, reuse: bool) -> Path:
+def converted(
+    zoo: Path, net: str, name: str, setting: str, folder: Path, *, reuse: bool, zero_points: bool = True
+) -> Path:
     """The net's file in ``folder``, converted unless it is there and may be reused. name: in the zoo."""
-    path = folder / f"{net}-{setting}.nmp"
+    path = folder / f"{net}-{setting}{'' if zero_points else '-plain'}.nmp"
     if not (reuse and path.is_file()):
         about = json.loads((zoo / "zoo.json").read_text())[name]
         bits, widths = SETTINGS["strict" if setting == MAX_RAM else setting]
@@ -114,6 +116,7 @@ def converted(zoo: Path, net: str, name: str, setting: str, folder: Path, *, reu
                 bits=bits,
                 widths=widths,
                 preprocess=source.preprocess,
+                zero_points=zero_points,
                 max_ram=MAX_RAM_BYTES if setting == MAX_RAM else None,
             )
             made = convert(
@@ -123,11 +126,13 @@ def converted(zoo: Path, net: str, name: str, setting: str, folder: Path, *, reu
     return path
 
 
-def rows(zoo: Path, nets: Sequence[str], settings: Sequence[str], boards: Sequence[str], reuse: bool) -> Iterator[Row]:
+def rows(
+    zoo: Path, nets: Sequence[str], settings: Sequence[str], boards: Sequence[str], *, reuse: bool, zero_points: bool
+) -> Iterator[Row]:
     out = ROOT / "build" / "mcu"
     out.mkdir(parents=True, exist_ok=True)
     for net, setting in ((net, setting) for net in nets for setting in settings if setting != MAX_RAM or net == "IC"):
-        path = converted(zoo, net, NETS[net], setting, out, reuse=reuse)
+        path = converted(zoo, net, NETS[net], setting, out, reuse=reuse, zero_points=zero_points)
         macs = sum(op.macs for op in load(path).model.ops)
         for board in boards:
             cpu, found = BOARDS[board], measured(board, path, out)
@@ -198,10 +203,11 @@ def zoo_folder(path: str) -> Path:
 def main() -> int:
     parser = parser_of(__doc__, list(NETS), [*WIDTHS, MAX_RAM])
     parser.add_argument("--boards", nargs="+", choices=list(BOARDS), default=list(BOARDS))
+    parser.add_argument("--no-zero-points", action="store_true", help="convert so, to see what they cost")
     parser.add_argument("--json", action="store_true", help="the rows as JSON")
     args = parser.parse_args()
     found = []
-    for row in rows(args.zoo, args.nets, args.bits, args.boards, args.reuse):
+    for row in rows(args.zoo, args.nets, args.bits, args.boards, reuse=args.reuse, zero_points=not args.no_zero_points):
         found.append(row)
         show.say(" ".join(cells(row)))
     if args.json:

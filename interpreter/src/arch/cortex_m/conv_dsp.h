@@ -9,7 +9,7 @@
 
 #ifdef NMP_DSP
 
-/* What is done with the sums of a channel. */
+/* What is done with the sums of a channel. INT8 are all ranges but POSITIVE8's; `nmp_conv_dsp_clip_bytes` follows. */
 enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
 
 /* A constant 0 where a build has no such results. */
@@ -52,8 +52,11 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 /* The result of a sum that started at 0, to an address in y. */
 void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
 
-/* Clips to c's range. */
+/* An int16 result, clipped to c's range. */
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
+
+/* Clips all results to c's range where they are int8 and no mode has: two instructions each. */
+void nmp_conv_dsp_clip_bytes(const nmp_conv *c);
 
 static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
   return (uint8_t *)c->y + ((pixel * c->out + channel) << nmp_y_wide(c));
@@ -81,16 +84,16 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
 #define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
-  if (is_mode(mode, POSITIVE8)) {
-    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
-  } else if (is_mode(mode, INT8)) {
-    DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
-  } else if (is_mode(mode, POSITIVE16)) {
+  if (is_mode(mode, POSITIVE16)) {
     DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
   } else if (is_mode(mode, INT16)) {
     DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
-  } else {
+  } else if (is_mode(mode, OTHER)) {
     DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);
+  } else if (is_mode(mode, POSITIVE8)) {
+    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
+  } else if (NMP_ACTIVATION_BITS != 16) {
+    DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
   }
 #undef TO_POSITIVE8
 #undef TO_INT8

@@ -148,10 +148,15 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
   "\n"                        \
   "smlatt " d ", r1, r5, " d "\n"
 
-/* A pixel of a kernel of three columns, with a table whose shifts are safe. */
-#define THREE_COLUMNS(name, SATURATE)                                                                     \
-  static inline void name(const uint32_t *x, const uint32_t *t, uint8_t *y) {                             \
-    __asm__ volatile("ldmia %[t]!, {r6, r8, r9, r10}\n"                                                 \
+/* The outputs of a row up to `end`, of a kernel of three columns, with a table whose shifts are safe. A function of its
+ * own, since the products take all registers but a few.
+ */
+#define THREE_COLUMNS(name, SATURATE)                                                                        \
+  static void name(const uint32_t *columns, size_t x_step, const uint32_t *table, uint8_t *y, size_t y_step, \
+                   const uint8_t *end) {                                                                     \
+    for (; y < end; columns += x_step, y += y_step) {                                                        \
+      const uint32_t *x = columns, *t = table;                                                               \
+      __asm__ volatile("ldmia %[t]!, {r6, r8, r9, r10}\n"                                                 \
                      TAPS("r6", "r8", "r9", "r10")                                                      \
                      TAPS("r6", "r8", "r9", "r10")                                                      \
                      TAPS("r6", "r8", "r9", "r10")                                                      \
@@ -166,7 +171,8 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
                      "str r6, [%[y]]\n"                                                                 \
                      : [x] "+r"(x), [t] "+r"(t)                                                         \
                      : [y] "r"(y)                                                                       \
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "memory"); \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "memory");  \
+    }                                                                                                        \
   }
 #define TO_INT8(r) "ssat " r ", #8, " r "\n"
 #define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
@@ -254,13 +260,9 @@ static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, con
       any_columns_wide(c, q, x, y);
     }
   } else if (is_mode(mode, INT8)) {
-    for (; y < end; x += x_step, y += y_step) {
-      three_to_int8(x, q->table, y);
-    }
+    three_to_int8(x, x_step, q->table, y, y_step, end);
   } else if (mode == POSITIVE8) {
-    for (; y < end; x += x_step, y += y_step) {
-      three_to_positive8(x, q->table, y);
-    }
+    three_to_positive8(x, x_step, q->table, y, y_step, end);
   } else {
     for (; y < end; x += x_step, y += y_step) {
       any_columns(c, q, x, y);
@@ -312,6 +314,7 @@ static void dsp_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
   for (size_t channel = 0; channel < c->out; channel += lanes) {
     run_quad(c, channel + lanes <= c->out ? channel : c->out - lanes, (quad *)c->scratch);
   }
+  nmp_conv_dsp_clip_bytes(c);
 }
 
 const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {

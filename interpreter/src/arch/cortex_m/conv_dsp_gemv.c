@@ -7,11 +7,10 @@
 #ifdef NMP_DSP
 
 static enum mode mode_of(const nmp_conv *c) {
-  const int32_t most = nmp_y_wide(c) ? 32767 : 127;
-  if (c->hi != most || (c->lo != 0 && c->lo != -most - 1)) {
-    return OTHER;
+  if (!nmp_y_wide(c)) {
+    return c->lo == 0 && c->hi == 127 ? POSITIVE8 : INT8;
   }
-  return nmp_y_wide(c) ? (c->lo ? INT16 : POSITIVE16) : c->lo ? INT8 : POSITIVE8;
+  return c->hi != 32767 ? OTHER : c->lo == 0 ? POSITIVE16 : c->lo == -32768 ? INT16 : OTHER;
 }
 
 /* bits < 32 */
@@ -53,16 +52,30 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 }
 
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
-  value = value < c->lo ? c->lo : value > c->hi ? c->hi : value;
+  *(int16_t *)(void *)y = (int16_t)(value < c->lo ? c->lo : value > c->hi ? c->hi : value);
+}
+
+void nmp_conv_dsp_clip_bytes(const nmp_conv *c) {
+  if (nmp_y_wide(c) || (c->hi == 127 && (c->lo & 127) == 0)) {
+    return;
+  }
+  const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
+  uint8_t *y = c->y, *const end = output(c, nmp_conv_pixels(c), 0);
+  for (; end - y >= 4; y += 4) {
+    dsp_store(y, dsp_clip_bytes(dsp_load(y), lo, hi));
+  }
+  for (; y < end; y++) {
+    *y = (uint8_t)dsp_clip_bytes(*y, lo, hi);
+  }
+}
+
+void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y) {
+  const int32_t value = nmp_sat(nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel), c->lo, c->hi);
   if (nmp_y_wide(c)) {
     *(int16_t *)(void *)y = (int16_t)value;
   } else {
     *(int8_t *)y = (int8_t)value;
   }
-}
-
-void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y) {
-  nmp_conv_dsp_clip(c, nmp_sat(nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel), c->lo, c->hi), y);
 }
 
 void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) {

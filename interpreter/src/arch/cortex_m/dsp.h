@@ -75,6 +75,20 @@ DSP_SATURATE(dsp_positive16, "usat %0, #15, %1")
 
 #undef DSP_SATURATE
 
+/* Four int8 to a range that is four times in lo and in hi. */
+static inline uint32_t dsp_clip_bytes(uint32_t a, uint32_t lo, uint32_t hi) {
+  uint32_t spare;
+  __asm__(
+      "ssub8 %1, %0, %2\n"
+      "sel %0, %0, %2\n"
+      "ssub8 %1, %3, %0\n"
+      "sel %0, %0, %3\n"
+      : "+r"(a), "=&r"(spare)
+      : "r"(lo), "r"(hi)
+      : "cc");
+  return a;
+}
+
 /* The lowest bytes of four, the first in the lowest place. */
 static inline uint32_t dsp_bytes(int32_t a, int32_t b, int32_t c, int32_t d) {
   uint32_t r = (uint32_t)a;
