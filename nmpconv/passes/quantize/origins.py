@@ -191,7 +191,7 @@ def _chosen(
                 tied.setdefault(number, []).append(name)
     tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
     measured = dict.fromkeys(name for names in tied.values() for name in names)
-    expected = unseen.expected(graph, stats, bits, measured)
+    expected = unseen.expected(graph, stats, bits, measured, functions)
     seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
