@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
 
 FINE = 6  # bits of an offset below a step
-OFFSET_MAX = 1 << 14  # with it the first operand fits int16, and so does a product that the result's range holds
+OFFSET_MAX = 1 << 14  # with it the first operand fits int16, and so does a product that the result holds
 
 
 class MulOffset(Mul):
