@@ -87,8 +87,10 @@ class Mul(Op):
         return same_rank(inputs, output)
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
+        """With a factor that is computed, as that of a squeeze-excite."""
         a, b = inputs
-        return Origins.NONE if a.is_const or a is b or a.shape != output.shape else Origins.PRODUCT
+        alone = a.is_const or b.is_const or a is b or a.shape != output.shape
+        return Origins.NONE if alone else Origins.PRODUCT
 
     def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
         """(a - x + x) * b - y: op mul_offset."""
