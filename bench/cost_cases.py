@@ -137,7 +137,7 @@ ALIGNED = ((-6, -5, -5), (-6, -6, -6))
 COMBINED: Mapping[str, Sequence[tuple[int, int, int]]] = {
     **dict.fromkeys(("add", "sub", "maximum", "minimum"), ALIGNED),
     **dict.fromkeys(("equal", "greater"), ((-6, -5, 0),)),
-    "mul": ((-6, -5, -5),),
+    **dict.fromkeys(("mul", "mul_offset"), ((-6, -5, -5),)),
     "divide": ((-6, -5, -4),),
 }
 
@@ -253,7 +253,8 @@ def others(seed: int) -> Ops:
 def pairs(kind: str) -> Graph:
     """An op of two operands."""
     found, op = [], OPS[kind]
-    for i, (bits, (a, b), exponents) in enumerate(product(PAIR_WIDTHS, PAIRS, COMBINED[kind])):
+    widths = ((8, 8, 8), (8, 16, 8)) if kind == "mul_offset" else PAIR_WIDTHS
+    for i, (bits, (a, b), exponents) in enumerate(product(widths, PAIRS, COMBINED[kind])):
         operands = [fed(f"{i}a", a, bits[0], exponents[0]), fed(f"{i}b", b, bits[1], exponents[1])]
         found.append(single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph)
     return _together(kind, found)

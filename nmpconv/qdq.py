@@ -13,6 +13,7 @@ its grid: a power-of-two scale, and a zero point where the file has an origin.
 6. Pixels are made of the model's input: the inverse of the preprocessing.
 7. A matrix at 16 bits is multiplied in double, as its sums are wider than float32. A logit that is off by one would
    move its probability by several steps.
+8. What `mul_offset` rounds to 64ths of a step first is rounded so here, in double, as products have 30 bits.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.frontend.export import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
+from nmpconv.ops.mul import MulOffsetParams
+from nmpconv.ops.mul_offset import FINE
 from nmpconv.passes.float.fold_input import weights_of
 from nmpconv.passes.quantize import origins
 
@@ -209,7 +212,11 @@ class _Exporter(Exporter):
         if _has_table(node):
             self._table(node)
             return
+        rounded_finely = node.op == "mul_offset"
         node = self._makers[node.outputs[0]]
+        if rounded_finely:
+            self._round(node.outputs[0], self._in_64ths(node))
+            return
         if self._is_wide_matrix(node):
             self._round(node.outputs[0], self._in_double(node))
             return
@@ -244,6 +251,18 @@ class _Exporter(Exporter):
         raw = self.node("Mul", (self.node("Floor", (raw,)), self.const(np.float64(step))))
         raw = self.node("Cast", (raw,), to=onnx.TensorProto.FLOAT)
         return self.node("Add", (raw, self.const(np.float32(grid.rest)))) if grid.rest else raw
+
+    def _in_64ths(self, node: Node) -> str:
+        """Case 8. node: with what origins leave of its offsets."""
+        left = node.params if isinstance(node.params, MulOffsetParams) else MulOffsetParams()
+        step = math.ldexp(1.0, self._grids[node.outputs[0]].quant.exponent - FINE)
+        a, b = (self.node("Cast", (name,), to=onnx.TensorProto.DOUBLE) for name in node.inputs)
+        a = self.node("Add", (a, self.const(np.float64(left.offset_a)))) if left.offset_a else a
+        raw = self.node("Mul", (self.node("Mul", (a, b)), self.const(np.float64(1 / step))))
+        raw = self.node("Floor", (self.node("Add", (raw, self.const(np.float64(0.5)))),))
+        raw = self.node("Mul", (raw, self.const(np.float64(step))))
+        raw = self.node("Add", (raw, self.const(np.float64(step / 2 + left.offset_y))))
+        return self.node("Cast", (raw,), to=onnx.TensorProto.FLOAT)
 
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         """Case 2, of an array that is on the grid that is expected of its rank, however the op has turned it."""

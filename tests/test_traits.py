@@ -271,7 +271,8 @@ def is_bounded(case: Case) -> bool:
     for value in ins:
         x = feeds[value.name] if value.data is None else value.data
         spans.append(tuple(float(np.ldexp(float(end), quant_of(value).exponent)) for end in (x.min(), x.max())))
-    low, high = (end * 2.0**-quant.exponent for end in op.bounds(node, spans))
+    real = op.restored(node, case.graph) or node
+    low, high = (end * 2.0**-quant.exponent for end in op.bounds(real, spans))
     y = run(case, feeds).astype(np.int64)
     return bool((((y >= low - 1) | (y == quant.hi)) & ((y <= high + 1) | (y == quant.lo))).all())
 
@@ -281,6 +282,7 @@ ORIGINS = {  # origins of two operands and of the result
     Origins.SUM: (1, 2, 3),
     Origins.DIFFERENCE: (1, 3, -2),
     Origins.NONE: (1, 1, 1),
+    Origins.PRODUCT: (1, 0, 1),
 }
 
 

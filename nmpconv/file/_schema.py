@@ -52,6 +52,7 @@ MEMBERS = (
     "CumSum",
     "GridSample",
     "GatherElements",
+    "MulOffset",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -84,6 +85,7 @@ OP_TABLES = {
     "cum_sum": "CumSum",
     "grid_sample": "GridSample",
     "gather_elements": "GatherElements",
+    "mul_offset": "MulOffset",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -210,6 +212,10 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("align_corners", 2, "scalar", "bool", 0, False),
     ),
     "GatherElements": (Field("axis", 0, "scalar", "int", 0, False),),
+    "MulOffset": (
+        Field("offset_a", 0, "scalar", "int", 0, False),
+        Field("offset_y", 1, "scalar", "int", 0, False),
+    ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),
         Field("params", 2, "union", "Params", 0, True),

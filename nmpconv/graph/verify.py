@@ -151,6 +151,7 @@ def _origins(graph: Graph) -> Broken:
                 Origins.SUM: [*found, sum(found)],
                 Origins.DIFFERENCE: [*found, found[0] - sum(found[1:])],
                 Origins.RESULT: [0.0] * len(found) + [y],
+                Origins.PRODUCT: [*found[:1], *[0.0] * len(found[1:]), y],
                 Origins.ANY: [*found, y],
             }[kind]
             if not all(

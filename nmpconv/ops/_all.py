@@ -22,6 +22,7 @@ from nmpconv.ops.max_pool import MaxPool
 from nmpconv.ops.maximum import Maximum
 from nmpconv.ops.minimum import Minimum
 from nmpconv.ops.mul import Mul
+from nmpconv.ops.mul_offset import MulOffset
 from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import Op
 from nmpconv.ops.pad import Pad
@@ -64,4 +65,5 @@ ALL: tuple[Op, ...] = (
     CumSum(),
     GridSample(),
     GatherElements(),
+    MulOffset(),
 )

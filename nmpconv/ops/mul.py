@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, combined, product_limits, same_rank
+from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.frontend.export import Exporter
@@ -26,13 +26,22 @@ class MulParams:
     pass
 
 
+@dataclass(frozen=True)
+class MulOffsetParams:
+    """What is added to the first operand, and to the product: reals in a float graph, and 64ths of a step of the two
+    tensors' grids in an integer graph."""
+
+    offset_a: float = 0
+    offset_y: float = 0
+
+
 class Mul(Op):
     name = "mul"
-    Params = MulParams
+    Params: ClassVar[type] = MulParams
     clamps = True
     in_place = True
     operands = 2
-    onnx = ("Mul", "Neg")
+    onnx: ClassVar[tuple[str, ...]] = ("Mul", "Neg")
     elementwise = True
     joins = True
 
@@ -43,9 +52,12 @@ class Mul(Op):
             factor = to.const(np.full((1,) * len(to[x].shape), -1.0), "")
         else:
             factor = to.value(node.input(1))
-        to.emit("mul", to.aligned(x, factor), MulParams(), output)
+        operands = to.aligned(x, factor)
+        if not to.is_const(operands[1]) and to[operands[0]].size < to[operands[1]].size:
+            operands = operands[::-1]  # the first one can have an origin
+        to.emit("mul", operands, MulParams(), output)
 
-    def infer(self, params: MulParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
+    def infer(self, params: Any, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
@@ -59,7 +71,7 @@ class Mul(Op):
         """It is linear in each of the two."""
         return tuple(product((0, 1), repeat=inputs))
 
-    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return constant, np.zeros_like(constant)
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
@@ -68,11 +80,25 @@ class Mul(Op):
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return product_limits(node, graph)
 
-    def makes_whole(self, params: MulParams) -> bool:
+    def makes_whole(self, params: Any) -> bool:
         return True
 
-    def keeps_batch(self, params: MulParams, inputs: Sequence[Value], output: Value) -> bool:
+    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
         return same_rank(inputs, output)
+
+    def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
+        """With a factor that is computed, as that of a squeeze-excite."""
+        a, b = inputs
+        alone = a.is_const or b.is_const or a is b or a.shape != output.shape
+        return Origins.NONE if alone else Origins.PRODUCT
+
+    def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
+        """(a - x + x) * b - y: op mul_offset."""
+        p = node.params if isinstance(node.params, MulOffsetParams) else MulOffsetParams()
+        p = MulOffsetParams(float(p.offset_a + x), float(p.offset_y - y))
+        if p.offset_a or p.offset_y:
+            return replace(node, op="mul_offset", params=p), []
+        return replace(node, op="mul", params=MulParams()), []
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value that keeps the shift e_y - e_a - e_b legal."""
@@ -82,10 +108,10 @@ class Mul(Op):
 
         return quantize_constants(node, graph, window)
 
-    def exact_exponent(self, exponents: Sequence[int]) -> int:
+    def exact_exponent(self, exponents: Sequence[int]) -> int | None:
         return sum(exponents)
 
-    def reference(self, params: MulParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
+    def reference(self, params: Any, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y = sat(rsh(a*b, e_y - e_a - e_b))."""
         a, b = inputs
         quant = quant_of(outputs[0])

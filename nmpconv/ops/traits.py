@@ -31,6 +31,7 @@ class Origins(Enum):
     SUM = "the result has that of the first operand plus that of the second one"
     DIFFERENCE = "the result has that of the first operand less that of the second one"
     RESULT = "the operands have 0, the result any: constants take it up"
+    PRODUCT = "the first operand has any, the other one 0, the result any, where both are int8: offsets take them up"
     ANY = "any: constants take them up"
 
 

@@ -160,6 +160,14 @@ def _mul(at: Context, errors: list[Array]) -> Array:
     return np.abs(at.x[0]) * eb + np.abs(at.x[1]) * ea + ea * eb
 
 
+def _mul_offset(at: Context, errors: list[Array]) -> Array:
+    """The offsets are origins, to half of a 64th of a step each, and so is the product before it has its own."""
+    ea, eb = errors
+    step = 2.0 ** quant_of(at.inputs[0]).exponent
+    a, ea = np.abs(at.x[0] + at.node.params.offset_a * step / 64), ea + step / 128
+    return a * eb + np.abs(at.x[1]) * ea + ea * eb + at.step / 64
+
+
 def _matmul(at: Context, errors: list[Array]) -> Array:
     """The same for sums of products, both operands with their last axis."""
     a, b = (np.abs(x) for x in at.x)
@@ -354,6 +362,7 @@ RULES: dict[str, Rule] = {
     "requantize": lambda at, errors: errors[0],
     "lrn": _lrn,
     "mul": _mul,
+    "mul_offset": _mul_offset,
     "batch_matmul": _matmul,
     "normalize": _normalize,
     "lookup": _lookup,

@@ -55,6 +55,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a sum of 4097 channels": ("lrn/5of16/16x16/random", {"size": 4097}),
     "squares that overflow": ("lrn/5of16/16x16/random", {"shift": 28}),
     "squares shifted out of sight": ("lrn/5of16/16x16/random", {"shift": -63}),
+    "an offset that int16 does not hold": ("mul_offset/constant", {"offset_a": 16385}),
+    "an offset far below": ("mul_offset/constant", {"offset_a": -16385}),
+    "a result's offset too large": ("mul_offset/constant", {"offset_y": 16385}),
+    "a result's offset far below": ("mul_offset/constant", {"offset_y": -16385}),
     "no offset": ("lrn/5of16/16x16/random", {"offset": 0}),
     "an offset of 2^62": ("lrn/5of16/16x16/random", {"offset_shift": 31}),
 }

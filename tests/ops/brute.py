@@ -75,6 +75,18 @@ def _elementwise(combine: Callable[[Fraction, Fraction], Fraction]) -> Callable[
     return run
 
 
+def mul_offset(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    """In 64ths of a step, then in steps."""
+    qa, qb, qy = _quants(graph, node)
+    a, b = np.broadcast_arrays(*arrays)
+    y = np.zeros(a.shape, object)
+    for at in np.ndindex(*a.shape):
+        exact = real(64 * int(a[at]) + node.params.offset_a, qa.exponent) * real(b[at], qb.exponent)
+        fine = rounded(exact / Fraction(2) ** qy.exponent) + node.params.offset_y
+        y[at] = saturated(rounded(Fraction(fine, 64)), qy)
+    return y
+
+
 def _quotient(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     qa, qb, qy = _quants(graph, node)
     a, b = np.broadcast_arrays(*arrays)
@@ -355,6 +367,7 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "fully_connected": fully_connected,
     "add": _elementwise(lambda a, b: a + b),
     "mul": _elementwise(lambda a, b: a * b),
+    "mul_offset": mul_offset,
     "average_pool": average_pool,
     "max_pool": max_pool,
     "requantize": requantize,

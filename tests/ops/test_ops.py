@@ -48,7 +48,8 @@ def test_every_op_has_both_widths(name: str) -> None:
     """What the table of `nmpconv ops` says of each."""
     graphs = [case.graph for case in CASES if case.id.startswith(f"{name}/")]
     for side in ("inputs", "outputs"):
-        assert {graph[n].dtype for graph in graphs for n in getattr(graph, side)} == {"int8", "int16"}
+        found = {graph[n].dtype for graph in graphs for n in getattr(graph, side)}
+        assert found == {"int8"} | ({"int16"} if (name, side) != ("mul_offset", "outputs") else set())
 
 
 def test_case_ids_are_unique() -> None:

@@ -131,7 +131,7 @@ def test_fill_never_costs_anything() -> None:
         seen = observed(graph, feeds(graph))
         _, factors = equalize.fill(graph, seen, in_bits(graph, 8))
         assert factors["a"] == factors["b"] == factors["s"]
-        expected = unseen.expected(graph, seen, in_bits(graph, 8))
+        expected = unseen.expected(graph, seen, in_bits(graph, 8), seen, ())
         for members in ("abs", "c"):
             before = sum(choose(expected[name], 8).expected_sqnr_db for name in members)
             after = sum(choose(expected[name].scaled(factors[name]), 8).expected_sqnr_db for name in members)

@@ -18,13 +18,16 @@ from nmpconv.calib.exponent import Rounded, expected_sqnr_db
 from nmpconv.calib.histogram import HALF
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.origin import less
+from nmpconv.errors import InputError
 from nmpconv.fit import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Given, Graph
 from nmpconv.metrics import sqnr_db
 from nmpconv.ops.interpolation import coordinates, linear, table
-from nmpconv.passes.quantize import drop_channels, exponents, origins
+from nmpconv.ops.mul_offset import OFFSET_MAX
+from nmpconv.passes.quantize import drop_channels, exponents, legalize, origins
+from nmpconv.passes.quantize.choices import Choices, Said
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.rounding import run as rounded
@@ -71,6 +74,16 @@ def layers() -> Net:
     net = Net(5)
     net.input("x", 1, 6, 6, 3)
     net.conv("x", "r", 4, 3, clamp=RELU)
+    return net
+
+
+def gated() -> Net:
+    """r times a factor for each channel is p."""
+    net = layers()
+    net.op("average_pool", "r", "m", kernel_h=6, kernel_w=6)
+    net.conv("m", "u", 4)
+    net.op("lookup", "u", "g", function="sigmoid")
+    net.op("mul", "r g", "p", RELU)
     return net
 
 
@@ -133,6 +146,8 @@ def every_row() -> dict[str, Graph]:
     sides = {"rows": places, "columns": places, "row_weights": weights, "column_weights": weights}
     net.op("resize", "r", "z", taps_h=taps, taps_w=taps, **sides)
     end("resize", net, "z", "r", "z")
+    net = gated()
+    end("products", net, "p", "r", "p")
     return nets
 
 
@@ -155,16 +170,75 @@ def test_exactness_can_fail() -> None:
     assert exactness(graph, wrong) < 80
 
 
-@pytest.mark.parametrize("op", ["mul", "softmax", "average_pool", "lrn"])
+@pytest.mark.parametrize("op", ["mul", "mul by a constant", "softmax", "average_pool", "lrn"])
 def test_who_needs_zero(op: str) -> None:
     net = layers()
     params = {"softmax": {"axis": 3}, "lrn": {"size": 3}}.get(op, {})
     if op == "average_pool":
         params = {"kernel_h": 2, "kernel_w": 2, "pad_top": 1, "count_include_pad": True}
-    net.op(op, "r r" if op == "mul" else "r", "z", **params)
+    net.const("k", [2.0])
+    op, _, by = op.partition(" ")
+    net.op(op, f"r {'k' if by else 'r'}" if op == "mul" else "r", "z", **params)
     net.conv("z", "y", 3)
     graph = net.graph("y")
     assert origins.free(graph, observed(graph, feeds(graph))) == {}
+
+
+@pytest.mark.parametrize(("r", "p", "moved"), [(8, 8, "rp"), (8, 16, ""), (16, 8, ""), (16, 16, "")])
+def test_products_of_int8_have_offsets(r: int, p: int, moved: str) -> None:
+    net = gated()
+    net.conv("p", "y", 3)
+    graph = net.graph("y")
+    images = feeds(graph, 12)
+    fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, r=r, p=p), Method(), Rounding(), images)
+    prepared = fitter.prepare("none", images, Trace())
+    assert {name for name in "rp" if prepared.ranged[name].origin} == {*moved}
+    after = fitter.quantize(prepared, True, Trace())
+    (node,) = (node for node in after.nodes if node.outputs == ("p",))
+    steps = [after[name].origin * 2.0 ** (6 - after[name].quant.exponent) for name in "rp"]
+    assert node.op == ("mul_offset" if moved else "mul")
+    assert not moved or np.abs(np.subtract([node.params.offset_a, -node.params.offset_y], steps)).max() <= 0.5
+    assert accuracy(graph, after, feeds(graph, 12, seed=5)) > 25
+
+
+def test_products_gain() -> None:
+    """The grids of what a squeeze-excite multiplies are used whole."""
+    net = gated()
+    net.conv("p", "y", 3)
+    graph = net.graph("y")
+    images, bits = feeds(graph, 24), in_bits(graph, 8, x=16, y=16, m=16, u=16, g=16)
+    found = []
+    for zero_points in (False, True):
+        fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(weight_bits=16), images, zero_points)
+        after = fitter.quantize(fitter.prepare("scalar", images, Trace()), True, Trace())
+        found.append(accuracy(graph, after, feeds(graph, 24, seed=5)))
+    assert found[1] > found[0] + 1
+
+
+def test_a_product_by_name_has_no_origin_at_16_bits() -> None:
+    net = gated()
+    net.conv("p", "y", 3)
+    graph = net.graph("y")
+    stats, bits = observed(graph, feeds(graph)), in_bits(graph, 8, p=16)
+    choices = Choices(tensors={"p": {"origin": Said(0.5, "line 1")}})
+    ranged = exponents.run(origins.run(graph, stats, bits, choices), stats, bits, Method())
+    with pytest.raises(InputError, match="takes up origins of int8 tensors alone, and 'p' has 16 bits"):
+        rounded(ranged, Rounding(gptq=False), Evidence())
+
+
+def test_offsets_that_do_not_fit_raise_exponents() -> None:
+    """Numbers far from 0 that lie close to each other."""
+    net = gated()
+    net.conv("p", "y", 3)
+    graph = net.graph("y")
+    after = origins.store(graph, {"r": 2000.0})
+    ranged = exponents.run(after, observed(after, feeds(after)), in_bits(after, 8), Method())
+    (node,) = (
+        node
+        for node in rounded(legalize.run(ranged), Rounding(gptq=False), Evidence()).nodes
+        if node.op == "mul_offset"
+    )
+    assert abs(node.params.offset_a) <= OFFSET_MAX
 
 
 def test_ports_and_grids_of_their_own_keep_zero() -> None:

@@ -12,7 +12,7 @@ from onnx_text import build
 from nmpconv.accuracy import evaluate
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph
-from nmpconv.passes.quantize import unseen
+from nmpconv.passes.quantize import tables, unseen
 from nmpconv.pipeline import Options, convert
 from nmpconv.run.runtime import load
 
@@ -71,11 +71,11 @@ def test_which_tensors() -> None:
     graph = net()
     images = [{"x": x["x"] * scale} for x, scale in zip(feeds(graph, 6), (1, 2, 4, 8, 16, 32), strict=True)]
     stats = observed(graph, images)
-    found = unseen.expected(graph, stats, in_bits(graph, 8, wide=16))
+    found = unseen.expected(graph, stats, in_bits(graph, 8, wide=16), stats, tables.after(graph))
     assert {name for name in found if found[name] is not stats[name]} == {"x", "clamped", "silu", "plain"}
     assert stats["clamped"].max == 6 == found["clamped"].max
     assert found["silu"].min == pytest.approx(-0.27846, abs=1e-5)  # a SiLU has no smaller result
-    assert unseen.expected(graph, stats, in_bits(graph, 8), ["plain"]).keys() == {"plain"}
+    assert unseen.expected(graph, stats, in_bits(graph, 8), ["plain"], ()).keys() == {"plain"}
 
 
 def test_few_samples_leave_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,3 +205,9 @@ void nmp_gather_elements_decode(const uint8_t *table, union nmp_params *params) 
   nmp_gather_elements_params *p = &params->gather_elements;
   p->axis = fb_i32(table, 0, 0);
 }
+
+void nmp_mul_offset_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_mul_offset_params *p = &params->mul_offset;
+  p->offset_a = fb_i32(table, 0, 0);
+  p->offset_y = fb_i32(table, 1, 0);
+}

@@ -35,7 +35,8 @@
   X(lrn, LRN) \
   X(cum_sum, CUM_SUM) \
   X(grid_sample, GRID_SAMPLE) \
-  X(gather_elements, GATHER_ELEMENTS)
+  X(gather_elements, GATHER_ELEMENTS) \
+  X(mul_offset, MUL_OFFSET)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -68,7 +69,8 @@ enum nmp_op_kind {
   NMP_OP_CUM_SUM = 28,
   NMP_OP_GRID_SAMPLE = 29,
   NMP_OP_GATHER_ELEMENTS = 30,
-  NMP_OP_KINDS = 31
+  NMP_OP_MUL_OFFSET = 31,
+  NMP_OP_KINDS = 32
 };
 
 typedef struct nmp_conv2d_params {
@@ -256,6 +258,11 @@ typedef struct nmp_gather_elements_params {
   int32_t axis;
 } nmp_gather_elements_params;
 
+typedef struct nmp_mul_offset_params {
+  int32_t offset_a;
+  int32_t offset_y;
+} nmp_mul_offset_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -287,6 +294,7 @@ union nmp_params {
   nmp_cum_sum_params cum_sum;
   nmp_grid_sample_params grid_sample;
   nmp_gather_elements_params gather_elements;
+  nmp_mul_offset_params mul_offset;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -321,5 +329,6 @@ nmp_decode_fn nmp_lrn_decode;
 nmp_decode_fn nmp_cum_sum_decode;
 nmp_decode_fn nmp_grid_sample_decode;
 nmp_decode_fn nmp_gather_elements_decode;
+nmp_decode_fn nmp_mul_offset_decode;
 
 #endif

@@ -74,6 +74,8 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* GridSample.padding */
     {FB_KIND_SCALAR, 1}, /* GridSample.align_corners */
     {FB_KIND_SCALAR, 4}, /* GatherElements.axis */
+    {FB_KIND_SCALAR, 4}, /* MulOffset.offset_a */
+    {FB_KIND_SCALAR, 4}, /* MulOffset.offset_y */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -91,7 +93,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 30}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 31}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -161,15 +163,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     65, /* CumSum */
     68, /* GridSample */
     71, /* GatherElements */
-    72, /* Tensor */
-    87, /* Op */
-    94, /* Preprocess */
-    102, /* Port */
-    109, /* Bytes */
-    110, /* TestVector */
-    112, /* Entry */
-    114, /* Model */
-    126, /* the end */
+    72, /* MulOffset */
+    74, /* Tensor */
+    89, /* Op */
+    96, /* Preprocess */
+    104, /* Port */
+    111, /* Bytes */
+    112, /* TestVector */
+    114, /* Entry */
+    116, /* Model */
+    128, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

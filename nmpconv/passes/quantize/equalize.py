@@ -122,7 +122,8 @@ def fill(
     for name, ids in channels.ids.items():
         if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
             members.setdefault(int(ids[0]), []).append(name)
-    expected = unseen.expected(graph, stats, bits, [name for names in members.values() for name in names])
+    measured = [name for names in members.values() for name in names]
+    expected = unseen.expected(graph, stats, bits, measured, functions)
     chosen: dict[int, float] = {}
     for root, names in members.items():
         clamps = [

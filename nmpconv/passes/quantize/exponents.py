@@ -80,8 +80,10 @@ def run(
     moved = {out for node in graph.nodes if tables.moves(node) for out in node.outputs}
     values: list[Value] = []
     numbers, chosen = whole(graph), _chosen(graph)
-    expected = unseen.expected(graph, stats, bits)
-    for group in grid_groups(graph):
+    groups = grid_groups(graph)
+    searched = [name for group in groups if _method(group, method, choices).searches for name in group]
+    expected = {**stats, **unseen.expected(graph, stats, bits, searched, tables.after(graph))}
+    for group in groups:
         width, origin = bits[group[0]], graph[group[0]].origin
         merged = _merged(group, stats, padded, origin)
         sources = {fixed.get(name) for name in group if name not in moved}
@@ -91,16 +93,15 @@ def run(
             exponent, how = known, "fixed"
         else:
             by = _method(group, method, choices)
-            seen = expected if by.searches else stats
-            merged = _merged(group, seen, padded, origin)
+            merged = _merged(group, expected, padded, origin)
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
-            ends = [_span(graph[n], seen[n], width) for n in group if n not in moved or n in graph.inputs]
+            ends = [_span(graph[n], expected[n], width) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             ends += [numbers[name] for name in group if name in numbers]
             ends += [chosen[name] for name in group if name in chosen]
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
             after = [
-                Table(function, less(seen[n], origin), _span(graph[n], seen[n], width))
+                Table(function, less(expected[n], origin), _span(graph[n], expected[n], width))
                 for n in group
                 for function in read.get(n, ())
             ]

@@ -101,7 +101,10 @@ class _Equations:
         if kind in (Origins.NONE, Origins.RESULT):
             for name in names:
                 self._zero(self.rows[name])
-        if kind in (Origins.ANY, Origins.RESULT) and op.own_exponent(node, 8) is None:
+        if kind is Origins.PRODUCT:
+            for name in names[1:]:
+                self._zero(self.rows[name])
+        if kind in (Origins.ANY, Origins.RESULT, Origins.PRODUCT) and op.own_exponent(node, 8) is None:
             self._age[out.name] = len(self._age)
             row = {out.name: 1.0}
         elif kind is Origins.ALIKE:
@@ -183,15 +186,16 @@ def _chosen(
 ) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
     rows = _rows(graph, stats, choices)
+    wide = {number for pair in _products(graph, bits) for name in pair for number in rows.get(name, ())}
     functions, users = tables.after(graph), graph.consumers()
     tied: dict[str, list[str]] = {}
     for name, row in rows.items():
         if bits[name] == 8 and stats[name].peak > 0:
-            for number in (free for free in row if free != ONE):
+            for number in (free for free in row if free != ONE and free not in wide):
                 tied.setdefault(number, []).append(name)
     tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
     measured = dict.fromkeys(name for names in tied.values() for name in names)
-    expected = unseen.expected(graph, stats, bits, measured)
+    expected = unseen.expected(graph, stats, bits, measured, functions)
     seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
@@ -210,6 +214,15 @@ def _chosen(
             for name, row in rows.items():
                 origins[name] += best * row.get(number, 0.0)
     return {name: origin for name, origin in origins.items() if origin}
+
+
+def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The first operand and the result of products that have no offset, since one of them is wide."""
+    for node in graph.nodes:
+        pair = node.inputs[0], node.outputs[0]
+        kind = OPS[node.op].origins(node.params, graph.ins(node), graph[pair[1]])
+        if kind is Origins.PRODUCT and any(bits[name] != 8 for name in pair):
+            yield pair
 
 
 def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> TensorStats:

@@ -14,7 +14,7 @@ Decision 030 has what it brings.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,6 @@ from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph
 from nmpconv.passes.bounds import known
-from nmpconv.passes.quantize import tables
 
 VARIES = 0.5
 MOST = 2.0
@@ -32,11 +31,15 @@ LEAST = 0.01  # of r - 1, from which on it is worth the work
 
 
 def expected(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], names: Collection[str] | None = None
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    names: Iterable[str],
+    tabled: Container[str],
 ) -> dict[str, TensorStats]:
-    """Of these activations, None for all; in the float model's own numbers, as stats."""
-    limits, tabled = known(graph, graph.given), tables.after(graph)
-    found = {name: stats[name] for name in (stats if names is None else names)}
+    """Of these activations, in the float model's own numbers, as stats. tabled: those that only tables read."""
+    found = {name: stats[name] for name in names}
+    limits = known(graph, graph.given) if found else {}
     for name, seen in found.items():
         if name in limits and bits.get(name) == 8 and name not in tabled and name not in graph.given:
             origin = graph[name].origin
