@@ -89,7 +89,7 @@ FLOORS: dict[str, dict[str, Floor]] = {
     "ultraface_rfb_320": _outputs(Floor(36.5), Floor(63)),
     "yunet_n_320": _outputs(Floor(17), Floor(52)),
     "yolox_nano_416": _outputs(Floor(13.3), Floor(45)),
-    "fastestdet_352": _outputs(Floor(14.8), Floor(45)),
+    "fastestdet_352": _outputs(Floor(17), Floor(45)),
     "deeplabv3_mnv2_dm05_513_qatdeq": _outputs(Floor(29), Floor(60)),
     "super_resolution_224": _outputs(Floor(45.5), Floor(70)),
     "fsrcnn_x2": _outputs(Floor(32), Floor(63)),

@@ -191,10 +191,11 @@ class Fitter:
         notes: tuple[str, ...] = ()
         free = tuple(origins.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            stored = trace(origins.run(graph, stats, bits, self.choices, self._method.saturated), "FLOAT", "origins")
+            found = origins.run(graph, stats, bits, self.choices, self._method.saturated)
+            trace(found[0], "FLOAT", "origins")
             try:
-                self._guard("zero points", stored, self.images[:GUARD_IMAGES])
-                graph = stored
+                self._guard("zero points", found[0], self.images[:GUARD_IMAGES])
+                graph, stats, bits = found
             except Unequal as error:
                 notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = untie.run(graph, stats, bits)

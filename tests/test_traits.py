@@ -55,6 +55,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/squares.py": (26, "the ops that a norm is written with"),
     "passes/float/fuse_pointwise.py": (9, "steps of formulas, named as ops"),
     "passes/float/fuse_table.py": (2, "about lookup"),
+    "passes/quantize/borders.py": (2, "builds pad"),
     "passes/quantize/gates.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
     "passes/float/layout.py": (27, "about transpose and reshape, and the weights of fully_connected"),

@@ -105,8 +105,14 @@ class AveragePool(Op):
         return hull((*inputs, (0.0, 0.0))) if node.params.count_include_pad else inputs[0]
 
     def origins(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> Origins:
-        """Padding that counts is 0."""
-        return Origins.NONE if params.count_include_pad and is_padded(params) else Origins.ALIKE
+        return Origins.ALIKE
+
+    def without_zeros(self, params: AveragePoolParams) -> tuple[tuple[int, ...], AveragePoolParams] | None:
+        if not params.count_include_pad or not is_padded(params):
+            return None
+        sides = params.pad_top, params.pad_bottom, params.pad_left, params.pad_right
+        bare = replace(params, pad_top=0, pad_bottom=0, pad_left=0, pad_right=0, count_include_pad=False)
+        return (0, 0, *sides, 0, 0), bare
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
         return inputs[0]

@@ -219,6 +219,11 @@ class Op:
         }
         return with_constants(node, graph, moved if y else {})
 
+    def without_zeros(self, params: Any) -> tuple[tuple[int, ...], Any] | None:
+        """(pads, params) of an op whose results depend on a border of zeros: the border as `PadParams.pads`, and what
+        is left of the op behind it. Where the operand has an origin, a Pad takes the border over."""
+        return None
+
     def corners(self, inputs: int) -> Sequence[Sequence[int]]:
         """Which ends (0 low, 1 high) of the inputs' intervals the output has its extremes at; (): it is not known."""
         return ((0,) * inputs, (1,) * inputs) if self.monotone else ()

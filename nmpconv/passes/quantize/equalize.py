@@ -24,8 +24,9 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.weighted import groups_of
-from nmpconv.passes.quantize import origins, tables, unseen
+from nmpconv.passes.quantize import levels, origins, tables, unseen
 from nmpconv.passes.quantize.channels import Channels
+from nmpconv.passes.quantize.grids import grid_groups, joins_grids
 from nmpconv.passes.quantize.weighted import pad_of
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
@@ -50,10 +51,11 @@ class Balance:
         demand = np.zeros(channels.total)
         dense = np.zeros(channels.total, dtype=bool)
         narrow = np.zeros(channels.total, dtype=bool)
-        for name, ids in channels.ids.items():
-            if name in stats:
-                np.maximum.at(self._reach, ids, _reach(stats[name], len(ids), fewest))
-                narrow[ids] |= bits[name] == fewest
+        reach = {name: _reach(stats[name], len(ids), fewest) for name, ids in channels.ids.items() if name in stats}
+        layers: list[levels.Layer] = []
+        for name, seen in reach.items():
+            np.maximum.at(self._reach, channels.ids[name], seen)
+            narrow[channels.ids[name]] |= bits[name] == fewest
         for node in graph.nodes:
             if (pad := pad_of(graph, node)) is not None:
                 np.maximum.at(self._reach, channels.ids[node.inputs[0]], np.abs(pad))
@@ -61,7 +63,8 @@ class Balance:
             if node.op not in WEIGHTED or (groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1):
                 continue
             ids = channels.ids[node.inputs[0]]
-            np.maximum.at(demand, ids, _demand(graph, node.inputs[1], groups_of(node)))
+            layers.append(levels.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node))))
+            np.maximum.at(demand, ids, layers[-1].demand)
             dense[ids] = True
         free = ~channels.frozen & narrow & (self._reach > 0)
         both = free & dense & (demand > 0)
@@ -74,6 +77,14 @@ class Balance:
             if used.size:
                 middle = float(np.median(factor[used]))
                 factor[used] = np.clip(factor[used], middle / LIMIT, middle * (LIMIT if fewest == 8 else LIMIT_16))
+        if fewest == 8:
+            joined = {node.outputs[0] for node in graph.nodes if joins_grids(node)}
+            tied = [
+                group
+                for group in grid_groups(graph)
+                if joined.intersection(group) and all(bits.get(name) == 8 and name in reach for name in group)
+            ]
+            factor = levels.lowered(tied, layers, levels.Classes(channels.ids, reach, free), factor)
         self._free, self._factor = free, factor
         self._demand = np.where(dense, demand, factor)
 

@@ -5,7 +5,8 @@ anyway: the bias of the layer that makes the tensor, the biases and the padding 
 sides. Kernels know nothing of it, and in float nothing changes.
 
 1. What an op does with origins is one linear equation or more (`Op.origins`); graph inputs and outputs have 0. What is
-   left free is one number for each set of tensors that the equations tie together.
+   left free is one number for each set of tensors that the equations tie together. Zeros that a pool counts around such
+   a tensor become a Pad (`borders`).
 2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
    and the sum is one-sided, the smaller one carries what the sum has.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
@@ -33,7 +34,7 @@ from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.traits import Origins
-from nmpconv.passes.quantize import tables, unseen
+from nmpconv.passes.quantize import borders, tables, unseen
 from nmpconv.passes.quantize.choices import NOTHING, Choices, Said, contradiction
 from nmpconv.passes.quantize.exponents import padding
 
@@ -58,9 +59,18 @@ def run(
     bits: Mapping[str, int],
     choices: Choices = NOTHING,
     saturated: float = 1.0,
-) -> Graph:
-    """The graph with origins. stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`."""
-    return store(graph, _chosen(graph, stats, bits, choices, saturated))
+) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+    """The graph with origins, and statistics and widths with those of its `borders`.
+
+    stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`.
+    """
+    stored = store(graph, _chosen(graph, stats, bits, choices, saturated))
+    around = {node.outputs[0]: node.inputs[0] for node in stored.nodes if node.outputs[0] not in graph.values}
+    return (
+        stored,
+        {**stats, **{name: stats[x].reaching(np.zeros(1)) for name, x in around.items()}},
+        {**bits, **{name: bits[x] for name, x in around.items()}},
+    )
 
 
 def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
@@ -281,6 +291,8 @@ def store(graph: Graph, origins: Mapping[str, float]) -> Graph:
     """The graph in which these activations are less their origins, with other constants where that takes them up."""
     if not origins:
         return graph
+    graph, around = borders.split(graph, {name for name, origin in origins.items() if origin})
+    origins = {**origins, **{name: origins[x] for name, x in around.items()}}
     values: dict[str, Value] = dict(graph.values)
     for name, origin in origins.items():
         value = values[name]
