@@ -212,7 +212,7 @@ class _Exporter(Exporter):
         if _has_table(node):
             self._table(node)
             return
-        rounded_finely = node.op == "mul_offset"
+        rounded_finely = isinstance(node.params, MulOffsetParams)
         node = self._makers[node.outputs[0]]
         if rounded_finely:
             self._round(node.outputs[0], self._in_64ths(node))

@@ -223,7 +223,7 @@ def test_a_product_by_name_has_no_origin_at_16_bits() -> None:
     graph = net.graph("y")
     stats, bits = observed(graph, feeds(graph)), in_bits(graph, 8, p=16)
     choices = Choices(tensors={"p": {"origin": Said(0.5, "line 1")}})
-    ranged = exponents.run(origins.run(graph, stats, bits, choices), stats, bits, Method())
+    ranged = exponents.run(*origins.run(graph, stats, bits, choices), Method())
     with pytest.raises(InputError, match="takes up origins of int8 tensors alone, and 'p' has 16 bits"):
         rounded(ranged, Rounding(gptq=False), Evidence())
 
