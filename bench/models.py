@@ -79,9 +79,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Files:
+    """keep: what the model is converted to is written beside it, NAME_EXPORTER.STEP.nmp."""
+
     model: Path
     calib: Path
     test: Path
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ def attempt(files: Files, step: str, blank: Result, one_recipe: bool, outputs: t
         return replace(blank, nodes=plan(files.model, Options(outputs=outputs)).report.total_nodes)
     options = Options(bits=step, outputs=outputs, **(ONE_RECIPE if one_recipe else {}))
     done = convert(files.model, {"": files.calib}, options, lambda *_: None)
+    if files.keep:
+        files.model.with_suffix(f".{step}.nmp").write_bytes(done.data)
     found = evaluate(load(done.data), {"": files.test}, reference=files.model)
     worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
@@ -167,14 +172,14 @@ def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
 class Exports:
     """The ONNX files of a folder; those that are missing are exported by a process that stays for the next ones."""
 
-    def __init__(self, python: Path, folder: Path, limits: Limits) -> None:
-        self._python, self._folder, self._limits = python, folder, limits
+    def __init__(self, python: Path, folder: Path, limits: Limits, keep: bool = False) -> None:
+        self._python, self._folder, self._limits, self._keep = python, folder, limits, keep
         self._process: subprocess.Popen[str] | None = None
 
     def files(self, row: Row, exporter: str) -> Files | str:
         """The files, or why there are none."""
         paths = (f"{row.name}_{exporter}.onnx", f"{row.name}.calib.npy", f"{row.name}.test.npy")
-        files = Files(*(self._folder / path for path in paths))
+        files = Files(*(self._folder / path for path in paths), keep=self._keep)
         if not files.model.exists():
             error = self._export(row, exporter)
             if error is not None:
@@ -268,6 +273,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=300, help="for one export or conversion")
     parser.add_argument("--gib", type=float, default=6, help="of memory for one export or conversion")
     parser.add_argument("--one-recipe", action="store_true", help="as convert --equalize none --rounding nearest")
+    parser.add_argument("--keep", action="store_true", help="keep what models are converted to, for models_cost.py")
     parser.add_argument("--folder", type=Path, default=BENCH.parent / "build" / "models")
     parser.add_argument("--torch-python", type=Path, default=BENCH.parent / "build" / "models-venv" / "bin" / "python")
     parser.add_argument("--markdown", type=Path, help="write the table of all results to this file")
@@ -286,7 +292,7 @@ def main() -> int:
         for step in ((r.step,) if r.outcome in ("accepted", "cut") else (IMPORT, *STEPS))
     }
     limits = Limits(args.seconds, args.gib, args.one_recipe)
-    exports = Exports(args.torch_python, args.folder, limits)
+    exports = Exports(args.torch_python, args.folder, limits, args.keep)
     for exporter in args.exporters:
         for row in rows[: args.limit]:
             steps = [step for step in args.steps if (row.name, exporter, step) not in done]

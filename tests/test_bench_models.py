@@ -15,6 +15,7 @@ from onnx_net import Net
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
 import models
+import models_cost
 from models import IMPORT, Exports, Files, Limits, Result, measure, run, saved
 from models_export import described
 from models_list import PACKAGES, Row, read
@@ -144,3 +145,16 @@ def test_the_reason_of_a_failed_export() -> None:
     last.__cause__ = first
     assert described(last) == "ValueError: no such op"
     assert described(KeyError()) == "KeyError: "
+
+
+def test_what_a_kept_file_takes(folder: Path) -> None:
+    exports = Exports(Path("none"), folder, LIMITS, keep=True)
+    [result] = run(Row("timm", "net", 32), "old", ("16",), exports, LIMITS)
+    path = folder / "timm.net_old.16.nmp"
+    found = models_cost.Cost(1e-3, None, models_cost.needs(path.read_bytes(), "cortex-m4").arena, path.stat().st_size)
+    assert 6 * 6 * 4 * 2 < found.arena < found.size < 10_000
+    assert models_cost.cells(found, result.worst)[:3] == [f"{result.worst:.1f}", "1.00", "-"]
+
+
+def test_room_of_the_board() -> None:
+    assert models_cost.room() == (16 << 20, 4032 << 10)
