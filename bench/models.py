@@ -54,9 +54,10 @@ REASON = 300  # characters of a reason that are kept
 class Result:
     """What one step (of ORDER; EXPORT only where it failed) of one model came to.
 
-    sqnr: dB by output, at the input of a final Softmax. costliest: the layer at which the cumulative SQNR falls most.
-    seconds: of the processor, in all threads; by the clock where a limit was reached. mib: the most memory that the
-    process had. recipe: what weights were rounded by.
+    sqnr: dB by output, at the input of a final Softmax. equal: percent of the values that are the float model's, by
+    output of integers, such as classes. costliest: the layer at which the cumulative SQNR falls most. seconds: of the
+    processor, in all threads; by the clock where a limit was reached. mib: the most memory that the process had.
+    recipe: what weights were rounded by.
     """
 
     model: str
@@ -66,6 +67,7 @@ class Result:
     reason: str = ""
     outputs: list[str] = field(default_factory=list)
     sqnr: dict[str, float] = field(default_factory=dict)
+    equal: dict[str, float] = field(default_factory=dict)
     costliest: str = ""
     nodes: int = 0
     seconds: float = 0.0
@@ -109,7 +111,8 @@ def attempt(files: Files, step: str, blank: Result, one_recipe: bool, outputs: t
     worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
     recipe = str(done.report.recipe)
-    return replace(blank, sqnr=dict(found.sqnr), costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
+    blank = replace(blank, sqnr=dict(found.sqnr), equal=dict(found.equal))
+    return replace(blank, costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
 
 
 def judge(files: Files, step: str, blank: Result, one_recipe: bool = False) -> Result:
@@ -259,7 +262,10 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _db(result: Result | None) -> str:
-    return "-" if result is None or result.worst is None else f"{result.worst:.1f}"
+    """Of a model whose outputs are all integers percent, not dB."""
+    if result is not None and result.worst is not None:
+        return f"{result.worst:.1f}"
+    return f"{min(result.equal.values()):.1f} %" if result is not None and result.equal else "-"
 
 
 def _arguments() -> argparse.Namespace:

@@ -139,6 +139,16 @@ def test_table() -> None:
     ]
 
 
+def test_a_model_whose_output_is_classes(folder: Path) -> None:
+    net = Net((1, 2, 6, 6))
+    model = net.model([net.add("ArgMax", net.conv("x", 3), axis=1)])
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    onnx.save(model, folder / "timm.net_new.onnx")
+    result = measure(files(folder, "new"), "16", BLANK, LIMITS)
+    assert result.sqnr == {} and 99 < min(result.equal.values()) <= 100
+    assert "| own.net | old | accepted | 100.0 % | - |" in models.table([result])
+
+
 def test_the_reason_of_a_failed_export() -> None:
     """The first error of a chain, its first line."""
     first, last = ValueError("no such op\nand more"), RuntimeError("failed to convert")
