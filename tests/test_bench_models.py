@@ -69,8 +69,8 @@ def test_a_row_that_is_there_twice(tmp_path: Path) -> None:
     path.write_text("timm a 64\ntimm b 64 frames=8 img_size=64\ntimm a 32\n")
     with pytest.raises(ValueError, match=r"models\.txt:3: timm\.a is there twice"):
         read(path)
-    path.write_text("timm b 64 frames=8 img_size=64\n")
-    assert read(path) == [Row("timm", "b", 64, 8, {"img_size": 64})]
+    path.write_text("timm b 64 frames=8 img_size=64 floor=10\n")
+    assert read(path) == [Row("timm", "b", 64, 8, {"img_size": 64}, floor=10)]
 
 
 def test_steps_of_a_model(folder: Path) -> None:
