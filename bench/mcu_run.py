@@ -26,7 +26,7 @@ from nmpconv.run.runtime import load
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "interpreter" / "firmware"
 
-SECONDS = 120
+SECONDS = 600
 # Objects of the program that are not the bundle's.
 RIM = re.compile(r"/(measure|boards/\w[\w/-]*)\.o$")
 PLACED = re.compile(r"^ (\.[\w.$-]+)\s+0x[0-9a-f]+\s+(0x[0-9a-f]+)\s+(\S+)$")

@@ -54,9 +54,10 @@ REASON = 300  # characters of a reason that are kept
 class Result:
     """What one step (of ORDER; EXPORT only where it failed) of one model came to.
 
-    sqnr: dB by output, at the input of a final Softmax. costliest: the layer at which the cumulative SQNR falls most.
-    seconds: of the processor, in all threads; by the clock where a limit was reached. mib: the most memory that the
-    process had. recipe: what weights were rounded by.
+    sqnr: dB by output, at the input of a final Softmax. equal: percent of the values that are the float model's, by
+    output of integers, such as classes. costliest: the layer at which the cumulative SQNR falls most. seconds: of the
+    processor, in all threads; by the clock where a limit was reached. mib: the most memory that the process had.
+    recipe: what weights were rounded by.
     """
 
     model: str
@@ -66,6 +67,7 @@ class Result:
     reason: str = ""
     outputs: list[str] = field(default_factory=list)
     sqnr: dict[str, float] = field(default_factory=dict)
+    equal: dict[str, float] = field(default_factory=dict)
     costliest: str = ""
     nodes: int = 0
     seconds: float = 0.0
@@ -79,9 +81,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Files:
+    """keep: what the model is converted to is written beside it, NAME_EXPORTER.STEP.nmp."""
+
     model: Path
     calib: Path
     test: Path
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,14 @@ def attempt(files: Files, step: str, blank: Result, one_recipe: bool, outputs: t
         return replace(blank, nodes=plan(files.model, Options(outputs=outputs)).report.total_nodes)
     options = Options(bits=step, outputs=outputs, **(ONE_RECIPE if one_recipe else {}))
     done = convert(files.model, {"": files.calib}, options, lambda *_: None)
+    if files.keep:
+        files.model.with_suffix(f".{step}.nmp").write_bytes(done.data)
     found = evaluate(load(done.data), {"": files.test}, reference=files.model)
     worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
     recipe = str(done.report.recipe)
-    return replace(blank, sqnr=dict(found.sqnr), costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
+    blank = replace(blank, sqnr=dict(found.sqnr), equal=dict(found.equal))
+    return replace(blank, costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
 
 
 def judge(files: Files, step: str, blank: Result, one_recipe: bool = False) -> Result:
@@ -167,14 +175,14 @@ def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
 class Exports:
     """The ONNX files of a folder; those that are missing are exported by a process that stays for the next ones."""
 
-    def __init__(self, python: Path, folder: Path, limits: Limits) -> None:
-        self._python, self._folder, self._limits = python, folder, limits
+    def __init__(self, python: Path, folder: Path, limits: Limits, keep: bool = False) -> None:
+        self._python, self._folder, self._limits, self._keep = python, folder, limits, keep
         self._process: subprocess.Popen[str] | None = None
 
     def files(self, row: Row, exporter: str) -> Files | str:
         """The files, or why there are none."""
         paths = (f"{row.name}_{exporter}.onnx", f"{row.name}.calib.npy", f"{row.name}.test.npy")
-        files = Files(*(self._folder / path for path in paths))
+        files = Files(*(self._folder / path for path in paths), keep=self._keep)
         if not files.model.exists():
             error = self._export(row, exporter)
             if error is not None:
@@ -254,7 +262,10 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _db(result: Result | None) -> str:
-    return "-" if result is None or result.worst is None else f"{result.worst:.1f}"
+    """Of a model whose outputs are all integers percent, not dB."""
+    if result is not None and result.worst is not None:
+        return f"{result.worst:.1f}"
+    return f"{min(result.equal.values()):.1f} %" if result is not None and result.equal else "-"
 
 
 def _arguments() -> argparse.Namespace:
@@ -268,6 +279,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=300, help="for one export or conversion")
     parser.add_argument("--gib", type=float, default=6, help="of memory for one export or conversion")
     parser.add_argument("--one-recipe", action="store_true", help="as convert --equalize none --rounding nearest")
+    parser.add_argument("--keep", action="store_true", help="keep what models are converted to, for models_cost.py")
     parser.add_argument("--folder", type=Path, default=BENCH.parent / "build" / "models")
     parser.add_argument("--torch-python", type=Path, default=BENCH.parent / "build" / "models-venv" / "bin" / "python")
     parser.add_argument("--markdown", type=Path, help="write the table of all results to this file")
@@ -286,7 +298,7 @@ def main() -> int:
         for step in ((r.step,) if r.outcome in ("accepted", "cut") else (IMPORT, *STEPS))
     }
     limits = Limits(args.seconds, args.gib, args.one_recipe)
-    exports = Exports(args.torch_python, args.folder, limits)
+    exports = Exports(args.torch_python, args.folder, limits, args.keep)
     for exporter in args.exporters:
         for row in rows[: args.limit]:
             steps = [step for step in args.steps if (row.name, exporter, step) not in done]

@@ -46,12 +46,13 @@ def images(count: int, frames: int, side: int, seed: int) -> Any:
     return pixels.reshape(count, 3, frames, side, side) if frames else pixels
 
 
-def settle(model: Any, x: Any) -> None:
+def settle(model: Any, x: Any, floor: int) -> None:
     """Makes a fresh model one that depends on all of its parameters and amplifies errors little.
 
     What initialization leaves constant (norms, gates that are 0 or 1e-6) gets seeded noise. The statistics of
     BatchNorm are those of ``x``. Its shifts are about 1: centred at 0, a ReLU cuts half of a random signal's values,
     which takes away 1.7 dB more of the variance than of an error's (1.47 = (1/2) / (1/2 - 1/(2 pi))), in every layer.
+    floor: see `Row`. A BatchNorm after a ReLU amplifies a channel that is nearly 0 in ``x`` by up to 316.
     """
     import torch
 
@@ -70,6 +71,8 @@ def settle(model: Any, x: Any) -> None:
             norm.train()
         if norms:
             model(x)
+        for norm in norms:
+            norm.running_var.clamp_(min=float(norm.running_var.mean()) * floor / 100)
         model.eval()
 
 
@@ -126,7 +129,7 @@ def export(row: Row, exporter: str, folder: Path) -> None:
         np.save(folder / f"{row.name}.{part}.npy", data.numpy())
     path = folder / f"{row.name}_{exporter}.onnx"
     yolo, model = model, model.model if row.package == "ultralytics" else with_values(model)
-    settle(model, calib[:FIT])
+    settle(model, calib[:FIT], row.floor)
     if row.package == "ultralytics" and exporter == "old":
         shutil.move(yolo.export(format="onnx", imgsz=row.side, simplify=False), path)
         return

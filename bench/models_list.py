@@ -13,7 +13,8 @@ PACKAGES = ("timm", "torchvision", "smp", "ultralytics")
 class Row:
     """package: of PACKAGES. model: its name there; for smp ARCHITECTURE-ENCODER. side: of the square images, in pixels.
 
-    frames: of a video, 0 for images. options: for the function that builds the model.
+    frames: of a video, 0 for images. options: for the function that builds the model. floor: the least variance that a
+    BatchNorm gives a channel, in percent of the mean of its channels.
     """
 
     package: str
@@ -21,6 +22,7 @@ class Row:
     side: int
     frames: int = 0
     options: dict[str, int] = field(default_factory=dict)
+    floor: int = 0
 
     @property
     def name(self) -> str:
@@ -49,4 +51,5 @@ def _row(words: list[str]) -> Row:
     if package not in PACKAGES:
         raise ValueError(f"the package '{package}' is none of {', '.join(PACKAGES)}")
     options = {key: int(number) for key, _, number in (word.partition("=") for word in others)}
-    return Row(package, model, int(side), options.pop("frames", 0), options)
+    frames, floor = (options.pop(key, 0) for key in ("frames", "floor"))
+    return Row(package, model, int(side), frames, options, floor)

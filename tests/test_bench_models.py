@@ -15,6 +15,7 @@ from onnx_net import Net
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
 import models
+import models_cost
 from models import IMPORT, Exports, Files, Limits, Result, measure, run, saved
 from models_export import described
 from models_list import PACKAGES, Row, read
@@ -68,8 +69,8 @@ def test_a_row_that_is_there_twice(tmp_path: Path) -> None:
     path.write_text("timm a 64\ntimm b 64 frames=8 img_size=64\ntimm a 32\n")
     with pytest.raises(ValueError, match=r"models\.txt:3: timm\.a is there twice"):
         read(path)
-    path.write_text("timm b 64 frames=8 img_size=64\n")
-    assert read(path) == [Row("timm", "b", 64, 8, {"img_size": 64})]
+    path.write_text("timm b 64 frames=8 img_size=64 floor=10\n")
+    assert read(path) == [Row("timm", "b", 64, 8, {"img_size": 64}, floor=10)]
 
 
 def test_steps_of_a_model(folder: Path) -> None:
@@ -138,9 +139,32 @@ def test_table() -> None:
     ]
 
 
+def test_a_model_whose_output_is_classes(folder: Path) -> None:
+    net = Net((1, 2, 6, 6))
+    model = net.model([net.add("ArgMax", net.conv("x", 3), axis=1)])
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    onnx.save(model, folder / "timm.net_new.onnx")
+    result = measure(files(folder, "new"), "16", BLANK, LIMITS)
+    assert result.sqnr == {} and 99 < min(result.equal.values()) <= 100
+    assert "| own.net | old | accepted | 100.0 % | - |" in models.table([result])
+
+
 def test_the_reason_of_a_failed_export() -> None:
     """The first error of a chain, its first line."""
     first, last = ValueError("no such op\nand more"), RuntimeError("failed to convert")
     last.__cause__ = first
     assert described(last) == "ValueError: no such op"
     assert described(KeyError()) == "KeyError: "
+
+
+def test_what_a_kept_file_takes(folder: Path) -> None:
+    exports = Exports(Path("none"), folder, LIMITS, keep=True)
+    [result] = run(Row("timm", "net", 32), "old", ("16",), exports, LIMITS)
+    path = folder / "timm.net_old.16.nmp"
+    found = models_cost.Cost(1e-3, None, models_cost.needs(path.read_bytes(), "cortex-m4").arena, path.stat().st_size)
+    assert 6 * 6 * 4 * 2 < found.arena < found.size < 10_000
+    assert models_cost.cells(found, result.worst)[:3] == [f"{result.worst:.1f}", "1.00", "-"]
+
+
+def test_room_of_the_board() -> None:
+    assert models_cost.room() == (16 << 20, 4032 << 10)

@@ -65,7 +65,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/parts.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
-    "passes/float/slices.py": (3, "is about slice, which it builds"),
+    "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),
     "passes/quantize/masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
     "passes/quantize/steps.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),

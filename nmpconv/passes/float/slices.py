@@ -2,7 +2,9 @@
 
 1. Where the one reader of a tensor is a slice that takes half of an axis or less, the op that makes the tensor makes
    these indices alone (`Op.part`): the slice goes before it. Transformers for classes read one token of the last block.
-2. On the way, slices of slices, slices of Concats and equal slices are dealt with as in `prune`. What is left of a
+2. Where only slices read a sum, and take no more of an axis together than there is, each of them goes before it. They
+   need not share a grid then: a class token is small beside those of patches.
+3. On the way, slices of slices, slices of Concats and equal slices are dealt with as in `prune`. What is left of a
    Concat need not share a grid with the rest.
 """
 
@@ -21,18 +23,25 @@ def run(graph: Graph) -> Graph:
     return apply(graph, partial(_earlier, graph), *prune.SLICES)
 
 
-def _earlier(graph: Graph, editor: Editor, node: Node) -> bool:  # case 1
+def _earlier(graph: Graph, editor: Editor, node: Node) -> bool:  # cases 1 and 2
     x = node.inputs[0]
     maker = editor.producer(x)
-    if node.op != "slice" or maker is None or editor.only_user(x) is None:
+    if node.op != "slice" or maker is None or x in editor.outputs:
+        return False
+    readers, values, out = editor.users(x), [editor[name] for name in maker.inputs], editor[x]
+    if len(readers) > 1 and not (maker.op == "add" and all(reader.op == "slice" for reader in readers)):
         return False
     if x in graph.given or any(name in graph.given and editor[name].is_const for name in maker.inputs):
         return False  # new names would have no grids
-    values, out = [editor[name] for name in maker.inputs], editor[x]
-    for axis, (dim, size) in enumerate(zip(out.shape, node.params.sizes, strict=True)):
-        found = OPS[maker.op].part(maker.params, values, out, axis, size) if 2 * size <= dim else None
-        if found is not None:
-            _swap(editor, node, maker, axis, *found)
+    for axis, dim in enumerate(out.shape):
+        sizes = [reader.params.sizes[axis] for reader in readers]
+        if max(sizes) == dim or sum(sizes) > (dim if readers[1:] else dim // 2):
+            continue
+        made = (OPS[maker.op].part(maker.params, values, out, axis, size) for size in sizes)
+        found = [part for part in made if part is not None]
+        if len(found) == len(readers):
+            for reader, part in zip(readers, found, strict=True):
+                _swap(editor, reader, maker, axis, *part)
             return True
     return False
 
@@ -41,7 +50,8 @@ def _swap(editor: Editor, node: Node, maker: Node, axis: int, params: object, ax
     """Along one axis the slice is done by slices of the maker's inputs; along the others it stays where it is."""
     p, whole, result = node.params, editor[node.inputs[0]], node.outputs[0]
     editor.remove(node)
-    editor.remove(maker)
+    if not editor.users(node.inputs[0]):
+        editor.remove(maker)
     inputs = [
         name if of is None else _taken(editor, maker, name, of, p.starts[axis], p.steps[axis], p.sizes[axis])
         for name, of in zip(maker.inputs, axes, strict=True)
@@ -51,9 +61,8 @@ def _swap(editor: Editor, node: Node, maker: Node, axis: int, params: object, ax
     shape = (*whole.shape[:axis], p.sizes[axis], *whole.shape[axis + 1 :])
     rest = SliceParams(starts, steps, p.sizes)
     done = shape == p.sizes and set(steps) == {1}
-    made = editor.emit(
-        maker.op, inputs, params, at=maker, name=maker.name, out=result if done else "", clamp=whole.clamp
-    )
+    out = result if done else ""
+    made = editor.emit(maker.op, inputs, params, at=maker, name=maker.name, out=out, clamp=whole.clamp)
     if not done:
         editor.emit("slice", (made,), rest, at=node, name=node.name, out=result)
 
