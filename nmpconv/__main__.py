@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader
+from types import FrameType
 
 from nmpconv.errors import INTERRUPTED
+
+AGAIN_SECONDS = 0.02
 
 
 def main() -> int:
     """Runs the command of the process's arguments and returns its exit code."""
     try:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupt)
         _open_streams()
         from nmpconv.cli import main as run
 
-        return run()
+        code = run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _leave(code)
+    return code
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C. The start of a library in C (onnx's, for one) may crash where an exception reaches it: then later."""
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            again = threading.Timer(AGAIN_SECONDS, signal.raise_signal, (number,))
+            again.daemon = True
+            again.start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _leave(code: int) -> None:
+    """Ends the process while threads may still compute: Python's own end would abort in the C++ that they run."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _open_streams() -> None:

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
 import cli_files
 import onnx
 import pytest
+
+from nmpconv import __main__ as program
 
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as most shells are
 PROGRAM = [sys.executable, "-m", "nmpconv"]
@@ -52,7 +55,7 @@ def test_closed_and_full_streams(folder: Path, command: str, streams: str, code:
         assert (folder / "m.nmp").read_bytes()[4:8] == b"NMP1"
 
 
-@pytest.mark.parametrize("seconds", [0.15, 0.4, 0.8])
+@pytest.mark.parametrize("seconds", [0.15, 0.25, 0.4, 0.5, 0.8])
 def test_interrupted_while_it_starts(folder: Path, seconds: float) -> None:
     """Before nmpconv's first line Python itself says that it was interrupted."""
     process = subprocess.Popen(
@@ -70,3 +73,25 @@ def test_interrupted_while_it_starts(folder: Path, seconds: float) -> None:
     assert process.returncode in (130, -signal.SIGINT, 0) or before_runpy, told
     assert "Traceback" not in told or "nmpconv/" not in told, told
     assert "bug of nmpconv" not in told
+
+
+def test_an_interrupt_waits_for_a_library_to_start() -> None:
+    """In onnx's start an exception was a crash."""
+    reached = []
+
+    class Loader(ExtensionFileLoader):
+        def create_module(self, spec: object) -> None:  # type: ignore[override]
+            signal.raise_signal(signal.SIGINT)
+            reached.append(spec)
+
+    def start() -> None:
+        Loader("name", "path").create_module("spec")
+        time.sleep(10)
+
+    before = signal.signal(signal.SIGINT, program._interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert reached == ["spec"]

@@ -87,6 +87,12 @@ def gated() -> Net:
     return net
 
 
+def product() -> Graph:
+    net = gated()
+    net.conv("p", "y", 3)
+    return net.graph("y")
+
+
 def every_row() -> dict[str, Graph]:
     """A net for each row of the table of ops: what it reads has an origin, and so has what it makes, where it may."""
     nets = {}
@@ -188,9 +194,7 @@ def test_who_needs_zero(op: str) -> None:
 
 @pytest.mark.parametrize(("r", "p", "moved"), [(8, 8, "rp"), (8, 16, ""), (16, 8, ""), (16, 16, "")])
 def test_products_of_int8_have_offsets(r: int, p: int, moved: str) -> None:
-    net = gated()
-    net.conv("p", "y", 3)
-    graph = net.graph("y")
+    graph = product()
     images = feeds(graph, 12)
     fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, r=r, p=p), Method(), Rounding(), images)
     prepared = fitter.prepare("none", images, Trace())
@@ -205,9 +209,7 @@ def test_products_of_int8_have_offsets(r: int, p: int, moved: str) -> None:
 
 def test_products_gain() -> None:
     """The grids of what a squeeze-excite multiplies are used whole."""
-    net = gated()
-    net.conv("p", "y", 3)
-    graph = net.graph("y")
+    graph = product()
     images, bits = feeds(graph, 24), in_bits(graph, 8, x=16, y=16, m=16, u=16, g=16)
     found = []
     for zero_points in (False, True):
@@ -218,9 +220,7 @@ def test_products_gain() -> None:
 
 
 def test_a_product_by_name_has_no_origin_at_16_bits() -> None:
-    net = gated()
-    net.conv("p", "y", 3)
-    graph = net.graph("y")
+    graph = product()
     stats, bits = observed(graph, feeds(graph)), in_bits(graph, 8, p=16)
     choices = Choices(tensors={"p": {"origin": Said(0.5, "line 1")}})
     ranged = exponents.run(*origins.run(graph, stats, bits, choices), Method())
@@ -230,16 +230,11 @@ def test_a_product_by_name_has_no_origin_at_16_bits() -> None:
 
 def test_offsets_that_do_not_fit_raise_exponents() -> None:
     """Numbers far from 0 that lie close to each other."""
-    net = gated()
-    net.conv("p", "y", 3)
-    graph = net.graph("y")
+    graph = product()
     after = origins.store(graph, {"r": 2000.0})
     ranged = exponents.run(after, observed(after, feeds(after)), in_bits(after, 8), Method())
-    (node,) = (
-        node
-        for node in rounded(legalize.run(ranged), Rounding(gptq=False), Evidence()).nodes
-        if node.op == "mul_offset"
-    )
+    nodes = rounded(legalize.run(ranged), Rounding(gptq=False), Evidence()).nodes
+    (node,) = (node for node in nodes if node.op == "mul_offset")
     assert abs(node.params.offset_a) <= OFFSET_MAX
 
 
