@@ -254,7 +254,13 @@ def _preprocess(about: Mapping[str, Any]) -> Preprocess:
 
 
 def measure(
-    zoo: Path, name: str, settings: Sequence[str], limit: int | None, max_images: int | None = None
+    zoo: Path,
+    name: str,
+    settings: Sequence[str],
+    limit: int | None,
+    max_images: int | None = None,
+    *,
+    zero_points: bool = True,
 ) -> Iterator[Row]:
     """One row per setting. limit: of the images measured; max_images: of those that calibrate."""
     about = json.loads((zoo / "zoo.json").read_text())[name]
@@ -269,6 +275,7 @@ def measure(
                 preprocess=data.preprocess,
                 input_shapes=shapes(zoo, name, about),
                 max_images=max_images,
+                zero_points=zero_points,
             )
             start = time.perf_counter()
             result = convert(model, {"": data.calib}, options, lambda stage, done, total: None)
@@ -359,6 +366,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], help="models whose name has this in it; repeatable")
     parser.add_argument("--bits", nargs="+", choices=list(SETTINGS), help="default: those with floors")
     parser.add_argument("--limit", type=int, help="measure at most so many images")
+    parser.add_argument("--no-zero-points", action="store_true", help="convert so, to see what they bring")
     parser.add_argument("--floors", action="store_true", help="exit with 1 where a floor is missed")
     parser.add_argument("--json", type=Path, help="write the rows to this file, too")
     return parser.parse_args()
@@ -373,7 +381,8 @@ def main() -> int:
     print(_line(HEADER), flush=True)
     rows, missed = [], []
     for name in names:
-        for row in measure(args.zoo, name, args.bits or list(FLOORS[name]), args.limit):
+        settings = args.bits or list(FLOORS[name])
+        for row in measure(args.zoo, name, settings, args.limit, zero_points=not args.no_zero_points):
             rows.append(row)
             print(_line(_cells(row)), *_details(row), sep="\n", flush=True)
             misses = row.misses(FLOORS[name].get(row.bits, Floor()))
