@@ -173,6 +173,9 @@ static void step(agent *a, unsigned long i) {
     if (pick(4) == 0) { /* what is kept of an upload, or the file itself, is harmed */
       uint8_t *harmed = pick(2) ? a->board.model : file;
       const uint32_t at = pick(2) ? pick(20) : pick(1024);
+      if (harmed == a->board.model) { /* while it is off: no frame reaches the memory of a loaded model */
+        agent_init(a, &same);
+      }
       harmed[at] ^= (uint8_t)(1 + pick(255));
       if (harmed == a->board.model && pick(2)) { /* and the upload goes on, or is loaded */
         return;

@@ -49,8 +49,8 @@ static inline void end_bytes(const ends *e, const uint8_t *shift, int32_t a, int
 /* room: NMP_DSP_ENDS_BYTES(count) bytes. */
 void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e);
 
-/* The result of a sum that started at 0, to an address in y. */
-void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
+/* The result of a sum that started at 0, to an address in y. Rare, so it is compiled for size. */
+__attribute__((cold)) void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
 
 /* An int16 result, clipped to c's range. */
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
