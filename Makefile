@@ -194,7 +194,7 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
 
-costs: $(VENV)/installed  ## nmpconv/costs.json: what kernels cost on microcontrollers, fitted to instructions that QEMU counts
+costs: $(VENV)/installed  ## nmpconv/runtime/costs.json: what kernels cost on microcontrollers, fitted to instructions that QEMU counts
 	$(BIN)/python bench/costs.py $(ARGS)
 
 bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its window on simulated microcontrollers

@@ -24,7 +24,7 @@ import mcu
 from aarch64_cycles import Counts, counts_of
 from aarch64_peers import CPUS, ENGINES, Cpu, Peers
 
-from nmpconv.cli import show
+from nmpconv.cli import console
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "aarch64"
@@ -113,10 +113,10 @@ def main() -> int:
     for key, counts in counted(args, files, peers):
         about[" ".join(key)] = {engine: vars(count) for engine, count in counts.items() if count}
         found.append((*key, *map(cell, counts.values()), *map(cycles_cell, counts.values())))
-        show.say(" ".join(found[-1]))
+        console.say(" ".join(found[-1]))
     engines = ("nmpconv", *args.engines)
     names = [*(f">{engine}, M insn" for engine in engines), *(f">{engine}, M cycles" for engine in engines)]
-    show.table(("net", "bits", "cpu", *names), found)
+    console.table(("net", "bits", "cpu", *names), found)
     (OUT / "results.json").write_text(json.dumps(about, indent=1) + "\n")
     return 0
 

@@ -1,9 +1,9 @@
-"""What each count of `nmpconv.costs` costs on each target: instructions that QEMU counts, and a fit to them.
+"""What each count of `nmpconv.runtime.costs` costs on each target: instructions that QEMU counts, and a fit to them.
 
 Of the models of cost_cases.py each op is counted alone, at every choice of widths, on the board that stands for the
 target, by interpreter/firmware/measure.c with the whole interpreter. Figures are never negative and least in squares of
-relative errors: a count whose figure would be negative, or comes to nothing, is left out. nmpconv/costs.json is the
-table.
+relative errors: a count whose figure would be negative, or comes to nothing, is left out. nmpconv/runtime/costs.json is
+the table.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 import onnx
 from mcu_run import FIRMWARE, ROOT, counts_of_ops
 
-from nmpconv.cli import show
-from nmpconv.costs import TABLE, Counted, counted
+from nmpconv.cli import console
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.pipeline import plan
 from nmpconv.device.simulator import COUNTED_ON
 from nmpconv.file.writer import to_bytes
-from nmpconv.options import Options
 from nmpconv.passes.memory import plan_memory
-from nmpconv.pipeline import plan
-from nmpconv.targets import MICROCONTROLLERS
+from nmpconv.runtime.costs import TABLE, Counted, counted
+from nmpconv.runtime.targets import MICROCONTROLLERS
 
 OUT = ROOT / "build" / "costs"
 LEAST = 0.01  # of an op's instructions, which a count has to make in one of them
@@ -122,7 +122,7 @@ def table(target: str, models: Sequence[tuple[str, bytes]], reuse: bool) -> dict
     for kernel in sorted(rows):
         found[kernel], errors = fitted(rows[kernel])
         worst, typical = 100 * np.abs(errors).max(), 100 * np.sqrt(np.mean(errors**2))
-        show.say(f"{target:10} {kernel:30} {len(errors):4} counted, {typical:5.1f} % off, {worst:5.1f} % at most")
+        console.say(f"{target:10} {kernel:30} {len(errors):4} counted, {typical:5.1f} % off, {worst:5.1f} % at most")
     return found
 
 

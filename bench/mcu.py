@@ -24,10 +24,10 @@ from pathlib import Path
 from mcu_run import measured
 from zoo import SETTINGS, split
 
-from nmpconv.cli import show
-from nmpconv.pipeline import Options, convert
-from nmpconv.run.ondevice import cases
-from nmpconv.run.runtime import load
+from nmpconv.cli import console
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.runtime.interpreter import load
+from nmpconv.runtime.on_device import cases
 
 ROOT = Path(__file__).resolve().parent.parent
 NETS = {
@@ -168,8 +168,8 @@ def cells(row: Row) -> list[str]:
         row.bits,
         row.cpu,
         f"{row.instructions / 1e6:.4f}",
-        f"{peer / 1e6:.3f}" if peer else show.NOTHING,
-        f"{row.instructions / peer:.2f}" if peer else show.NOTHING,
+        f"{peer / 1e6:.3f}" if peer else console.NOTHING,
+        f"{row.instructions / peer:.2f}" if peer else console.NOTHING,
         f"{row.instructions / row.macs:.2f}",
         str(row.stack_bytes),
         str(row.stack_create_bytes),
@@ -177,9 +177,9 @@ def cells(row: Row) -> list[str]:
         str(row.lower_bound),
         str(row.peer_arena_bytes),
         str(row.flash_bytes),
-        str(row.peer_flash_bytes or show.NOTHING),
+        str(row.peer_flash_bytes or console.NOTHING),
         str(row.model_bytes),
-        " ".join(name if met else f"{name} MISSED" for name, met in row.targets.items()) or show.NOTHING,
+        " ".join(name if met else f"{name} MISSED" for name, met in row.targets.items()) or console.NOTHING,
     ]
 
 
@@ -209,11 +209,11 @@ def main() -> int:
     found = []
     for row in rows(args.zoo, args.nets, args.bits, args.boards, reuse=args.reuse, zero_points=not args.no_zero_points):
         found.append(row)
-        show.say(" ".join(cells(row)))
+        console.say(" ".join(cells(row)))
     if args.json:
-        show.as_json({"rows": [{**asdict(row), "targets": row.targets} for row in found]})
+        console.as_json({"rows": [{**asdict(row), "targets": row.targets} for row in found]})
     else:
-        show.table(COLUMNS, [cells(row) for row in found])
+        console.table(COLUMNS, [cells(row) for row in found])
         banded(found)
     return 0
 
@@ -232,7 +232,7 @@ def banded(found: Sequence[Row]) -> None:
                 if outputs(folder / f"{row.net}-{MAX_RAM}.nmp") != outputs(folder / f"{row.net}-strict.nmp"):
                     raise RuntimeError(f"{row.net}: other outputs with --max-ram")
                 more = (row.instructions / plain.instructions - 1) * 100
-                show.say(
+                console.say(
                     f"{row.net} on {row.cpu} with --max-ram {MAX_RAM_BYTES}: "
                     f"arena {row.arena_bytes} instead of {plain.arena_bytes} bytes, "
                     f"{row.instructions} instead of {plain.instructions} instructions ({more:+.1f} %), same outputs"

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpconv.csources import bundle
 from nmpconv.device.simulator import MACHINES
-from nmpconv.run.ondevice import cases
-from nmpconv.run.runtime import load
+from nmpconv.exporters.c_sources import bundle
+from nmpconv.runtime.interpreter import load
+from nmpconv.runtime.on_device import cases
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "interpreter" / "firmware"

@@ -33,10 +33,10 @@ from textwrap import shorten
 
 from models_list import Row, read
 
-from nmpconv.accuracy import evaluate
+from nmpconv.conversion.pipeline import Options, convert, plan
 from nmpconv.errors import ExitCode, NmpError, UnsupportedModel
-from nmpconv.pipeline import Options, convert, plan
-from nmpconv.run.runtime import load
+from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.runtime.interpreter import load
 
 BENCH = Path(__file__).parent
 EXPORTERS = ("old", "new")
@@ -154,7 +154,7 @@ def _work(sender: Connection, files: Files, step: str, blank: Result, limits: Li
 def measure(files: Files, step: str, blank: Result, limits: Limits) -> Result:
     """`judge` in a process of its own."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["nmpconv.pipeline", "nmpconv.accuracy"])
+    context.set_forkserver_preload(["nmpconv.conversion.pipeline", "nmpconv.evaluation.accuracy"])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(sender, files, step, blank, limits))
     process.start()

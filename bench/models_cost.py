@@ -19,8 +19,8 @@ from mcu_run import FIRMWARE, measured
 from models import BENCH, STEPS, saved
 
 import nmpconv
-from nmpconv.cli import show
-from nmpconv.targets import needs
+from nmpconv.cli import console
+from nmpconv.runtime.targets import needs
 
 BOARD, TARGET = "mps2-an386", "cortex-m4"
 FIGURES = ("dB", "ms", "M insn", "kB of RAM", "file, MB")
@@ -56,9 +56,9 @@ def cost(path: Path, out: Path) -> Cost:
 
 def cells(found: Cost, sqnr: float | None) -> list[str]:
     """The text of `FIGURES`."""
-    insn = show.NOTHING if found.instructions is None else f"{found.instructions / 1e6:.1f}"
+    insn = console.NOTHING if found.instructions is None else f"{found.instructions / 1e6:.1f}"
     numbers = [f"{1e3 * found.seconds:.2f}", insn, f"{found.arena / 1e3:.0f}", f"{found.size / 1e6:.1f}"]
-    return [show.NOTHING if sqnr is None else f"{sqnr:.1f}", *numbers]
+    return [console.NOTHING if sqnr is None else f"{sqnr:.1f}", *numbers]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

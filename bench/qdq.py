@@ -23,10 +23,10 @@ import onnx
 import onnxruntime as ort
 import zoo
 
-from nmpconv import qdq
-from nmpconv.pipeline import Options, convert
-from nmpconv.run.feed import Feed
-from nmpconv.run.runtime import Net, load
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.exporters import qdq
+from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.interpreter import Net, load
 
 CLASSIFIERS = (
     "mnist_cntk",

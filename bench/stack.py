@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "interpreter" / "firmware"
@@ -234,8 +234,8 @@ def deepest() -> int:
 
     @cache
     def below(name: str) -> int:
-        kinds = [flat.MEMBERS if one.kind == "union" else (one.type,) for one in flat.TABLES[name]]
-        return 1 + max((below(kind) for kind in chain(*kinds) if kind in flat.TABLES), default=0)
+        kinds = [flatbuffer.MEMBERS if one.kind == "union" else (one.type,) for one in flatbuffer.TABLES[name]]
+        return 1 + max((below(kind) for kind in chain(*kinds) if kind in flatbuffer.TABLES), default=0)
 
     return below("Model")
 

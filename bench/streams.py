@@ -17,11 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import nmpconv
 from nmpconv.api.conversion import Converted
-from nmpconv.calib.evidence import integers
-from nmpconv.cli import show
+from nmpconv.calib.activation_cache import integers
+from nmpconv.cli import console
 from nmpconv.graph.reference import steps
-from nmpconv.run.feed import given
-from nmpconv.run.runtime import load
+from nmpconv.runtime.feed import given
+from nmpconv.runtime.interpreter import load
 
 FRAMES, BANDS, HOP, CHANNELS, CLASSES = 50, 10, 2, 64, 12
 BOARDS = {"mps2-an386": "M4", "mps2-an500": "M7", "mps3-an547": "M55", "rv32": "rv32"}
@@ -99,8 +99,8 @@ def main() -> int:
             cells = [f"{count / 1e6:.3f}" for count in counts]
             arenas = [f"{found.loaded.arena_bytes}" for found in (window, hop)]
             rows.append([bits, BOARDS[board], *cells, f"{counts[0] / counts[1]:.1f}", *arenas, str(hop.verified)])
-            show.say(" ".join(rows[-1]))
-    show.table(("bits", "CPU", ">M insn window", ">hop", ">ratio", ">arena", ">hop", ">calls"), rows)
+            console.say(" ".join(rows[-1]))
+    console.table(("bits", "CPU", ">M insn window", ">hop", ">ratio", ">arena", ">hop", ">calls"), rows)
     return 0
 
 

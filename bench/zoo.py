@@ -36,10 +36,10 @@ import numpy as np
 import onnx
 from PIL import Image
 
-from nmpconv.accuracy import evaluate
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.evaluation.accuracy import evaluate
 from nmpconv.ir import Preprocess
-from nmpconv.pipeline import Options, convert
-from nmpconv.run.runtime import load
+from nmpconv.runtime.interpreter import load
 
 SETTINGS = {
     "8": ("8", "default"),

@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from nmpconv.api.building import Built, build
     from nmpconv.api.conversion import Converted, convert
     from nmpconv.api.evaluation import evaluate
-    from nmpconv.api.files import bench, bundle, export, inspect
+    from nmpconv.api.file_commands import bench, bundle, export, inspect
     from nmpconv.api.pages import html_report
     from nmpconv.api.searching import Bisected, bisect
     from nmpconv.api.template import init
-    from nmpconv.run.runtime import load
+    from nmpconv.runtime.interpreter import load
 else:
     _HOMES = {
         "convert": "nmpconv.api.conversion",
         "Converted": "nmpconv.api.conversion",
         "evaluate": "nmpconv.api.evaluation",
-        "bench": "nmpconv.api.files",
+        "bench": "nmpconv.api.file_commands",
         "bisect": "nmpconv.api.searching",
         "Bisected": "nmpconv.api.searching",
         "build": "nmpconv.api.building",
         "Built": "nmpconv.api.building",
-        "bundle": "nmpconv.api.files",
-        "export": "nmpconv.api.files",
+        "bundle": "nmpconv.api.file_commands",
+        "export": "nmpconv.api.file_commands",
         "html_report": "nmpconv.api.pages",
         "init": "nmpconv.api.template",
-        "inspect": "nmpconv.api.files",
-        "load": "nmpconv.run.runtime",
+        "inspect": "nmpconv.api.file_commands",
+        "load": "nmpconv.runtime.interpreter",
     }
 
     def __getattr__(name: str) -> object:

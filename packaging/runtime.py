@@ -19,8 +19,17 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 NAME, NEEDS = "nmpconv-runtime", "numpy"
-MODULES = ("__init__", "errors", "files", "fixed", "ir", "run/__init__", "run/runtime")
-MODULES += ("file/__init__", "file/_schema", "file/flat", "file/reader")
+MODULES = (
+    "__init__",
+    "errors",
+    "base/__init__",
+    "base/files",
+    "base/fixed_point",
+    "ir",
+    "runtime/__init__",
+    "runtime/interpreter",
+)
+MODULES += ("file/__init__", "file/_schema", "file/flatbuffer", "file/reader")
 KEPT = re.compile(rf"nmpconv/(({'|'.join(MODULES)})\.py|py\.typed|_nmp\..*)$")
 ABOUT = """\
 Runs `.nmp` files, which nmpconv makes from ONNX models, with the same bits everywhere.

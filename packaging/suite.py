@@ -2,7 +2,7 @@
 
     python packaging/suite.py --python python3.10 --python python3.12     # all quick tests, on this machine
     python packaging/suite.py --arch aarch64                              # those of PARTS, under qemu-user
-    python packaging/suite.py --arch aarch64 -- tests/format -k "not zoo"
+    python packaging/suite.py --arch aarch64 -- tests/file tests/runtime -k "not zoo"
 
 Words behind -- are pytest's, in place of the tests named here. For AArch64 the Python is that of the Debian whose apt
 this is: packages are unpacked into --work, nothing is installed. APT_CONFIG may name another Debian.
@@ -156,7 +156,7 @@ def passes(place: Path, tests: list[object], tools: Path, here: Path) -> bool:
 
 def wheel_of(place: Path, here: Path, env: dict[str, str]) -> str:
     """What was installed, and where the tests find it: no checkout."""
-    code = "import nmpconv, platform; from nmpconv import _nmp; from nmpconv.run.runtime import *; "
+    code = "import nmpconv, platform; from nmpconv import _nmp; from nmpconv.runtime.interpreter import *; "
     code += "print(nmpconv.__version__, platform.machine(), platform.python_version(), nmpconv.__file__)"
     said = run([place / "bin" / "python", "-c", code], capture_output=True, cwd=here, env=env).stdout.strip()
     if str(place) not in said:

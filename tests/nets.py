@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
 from nmpconv.ops import OPS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpconv.csources import ON_PCS
+from nmpconv.exporters.c_sources import ON_PCS
 from nmpconv.file._schema import OP_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,166 +24,117 @@ C_CORE = ROOT / "interpreter"
 # parts know each other.
 PARTS: dict[str, set[str]] = {
     "errors": set(),
-    "fixed": set(),
     "ir": set(),
-    "metrics": set(),
-    "progress": set(),
-    "cores": set(),
-    "kept": set(),
-    "sums": set(),
-    "workers": {"cores", "errors"},
-    "files": {"errors"},
-    "detection": {"errors"},
-    "streams": {"errors"},
-    "measures": {"detection", "errors"},
-    "ops": {"errors", "fixed", "ir"},
-    "graph": {"errors", "fixed", "ir", "ops"},
-    "frontend": {"errors", "files", "fixed", "ir", "ops"},
-    "data": {"errors", "files", "ir"},
-    "calib": {
-        "cores",
+    "base": {"errors"},
+    "ops": {"base", "errors", "ir"},
+    "graph": {"base", "errors", "ir", "ops"},
+    "frontend": {"base", "errors", "ir", "ops"},
+    "data": {"base", "errors", "ir"},
+    "calib": {"base", "errors", "frontend", "graph", "ir", "ops"},
+    "passes": {"base", "errors", "ir", "ops"},
+    "passes/float": {"base", "errors", "ir", "ops", "passes"},
+    "passes/quantize": {"base", "calib", "errors", "graph", "ir", "ops", "passes"},
+    "passes/memory": {"errors", "ir", "ops", "passes"},
+    "file": {"base", "errors", "ir", "ops"},
+    "device": {"base", "errors"},
+    "runtime": {"base", "data", "device", "errors", "file", "ir", "ops"},
+    "evaluation": {"base", "calib", "data", "errors", "frontend", "runtime"},
+    "conversion": {
+        "base",
+        "calib",
+        "data",
         "errors",
-        "files",
-        "fixed",
+        "evaluation",
+        "file",
         "frontend",
         "graph",
         "ir",
-        "kept",
-        "metrics",
         "ops",
-        "progress",
-        "sums",
-    },
-    "passes": {"errors", "fixed", "ir", "ops", "streams"},
-    "passes/float": {"errors", "fixed", "ir", "ops", "passes"},
-    "passes/quantize": {"calib", "cores", "errors", "fixed", "graph", "ir", "ops", "passes", "sums"},
-    "passes/memory": {"errors", "ir", "ops", "passes"},
-    "file": {"errors", "files", "fixed", "ir", "ops"},
-    "device": {"errors", "files", "progress"},
-    "run": {"data", "device", "errors", "file", "files", "fixed", "ir", "progress", "streams"},
-    "beside": {"calib", "errors", "run"},
-    "targets": {"run"},
-    "costs": {"file", "ir", "ops", "run", "targets"},
-    "recipes": {"calib", "errors", "files", "fixed", "ir", "ops", "passes/quantize"},
-    "options": {"errors", "ir", "recipes"},
-    "schedule": {"errors", "file", "ir", "passes/memory", "targets"},
-    "interpreted": {"beside", "cores", "file", "graph", "ir", "ops", "passes/memory", "run"},
-    "fit": {
-        *("calib", "errors", "frontend", "graph", "interpreted", "ir", "kept", "metrics", "ops"),
+        "passes",
+        "passes/float",
+        "passes/memory",
         "passes/quantize",
-    },
-    "scoring": {"calib", "cores", "fit", "graph", "interpreted", "ir", "metrics", "workers"},
-    "choose": {"fit", "graph", "passes/quantize", "progress", "scoring", "workers"},
-    "accuracy": {"beside", "data", "errors", "frontend", "measures", "metrics", "progress", "run", "workers"},
-    "inputs": {"calib", "data", "errors", "ir", "passes/quantize", "progress"},
-    "sameness": {"calib", "data", "errors", "frontend", "ir"},
-    "advice": {"calib", "data", "fit", "ir", "metrics", "scoring"},
-    "trial": {
-        *("beside", "calib", "costs", "errors", "file", "fit", "fixed", "ir", "measures", "ops", "passes/memory"),
-        *("passes/quantize", "run", "scoring", "targets", "workers"),
-    },
-    "nearly_free": {"calib", "fit", "ir", "passes/memory", "passes/quantize", "trial", "workers"},
-    "auto": {
-        *("calib", "errors", "files", "fit", "ir", "measures", "passes/memory", "passes/quantize", "progress"),
-        *("targets", "trial", "workers"),
-    },
-    "levers": {"costs", "errors", "metrics", "passes/quantize", "progress", "trial", "workers"},
-    "report": {
-        *(
-            "calib",
-            "cores",
-            "fit",
-            "fixed",
-            "graph",
-            "interpreted",
-            "ir",
-            "levers",
-            "metrics",
-            "ops",
-            "passes/memory",
-            "passes/quantize",
-        ),
-        *("scoring", "trial"),
-    },
-    "pipeline": {
-        *("advice", "auto", "calib", "choose", "data", "detection", "errors", "file", "files", "fit", "frontend"),
-        *(
-            "graph",
-            "inputs",
-            "ir",
-            "levers",
-            "measures",
-            "nearly_free",
-            "options",
-            "passes",
-            "passes/float",
-            "passes/memory",
-            "passes/quantize",
-        ),
-        *("progress", "recipes", "report", "sameness", "schedule", "scoring", "streams", "trial", "workers"),
+        "runtime",
     },
     "bisection": {
-        *("calib", "data", "errors", "file", "files", "fit", "frontend", "graph", "ir", "levers", "measures"),
-        *("metrics", "ops", "options", "passes/quantize", "pipeline", "progress", "recipes", "scoring", "trial"),
+        "base",
+        "calib",
+        "conversion",
+        "data",
+        "errors",
+        "evaluation",
+        "file",
+        "frontend",
+        "graph",
+        "ir",
+        "ops",
+        "passes/quantize",
     },
-    "qdq": {"errors", "file", "fixed", "frontend", "ir", "ops", "passes/float", "passes/quantize"},
-    "csources": {"file", "files", "ops", "targets"},
-    "html": {
-        *("calib", "data", "errors", "file", "frontend", "metrics", "ops", "progress", "report", "run", "targets"),
+    "exporters": {
+        "base",
+        "calib",
+        "conversion",
+        "data",
+        "errors",
+        "file",
+        "frontend",
+        "ir",
+        "ops",
+        "passes/float",
+        "passes/quantize",
+        "runtime",
     },
-    "explorer": {"errors", "file", "files", "run"},
-    "project": {"data", "errors", "files"},
+    "explorer": {"base", "errors", "file", "runtime"},
     "api": {
-        *(
-            "accuracy",
-            "bisection",
-            "calib",
-            "costs",
-            "csources",
-            "data",
-            "device",
-            "errors",
-            "file",
-            "files",
-            "frontend",
-            "html",
-        ),
-        *("html", "ir", "options", "pipeline", "progress", "project", "qdq", "report", "run", "targets"),
-        "workers",
+        "base",
+        "bisection",
+        "calib",
+        "conversion",
+        "data",
+        "device",
+        "errors",
+        "evaluation",
+        "exporters",
+        "file",
+        "frontend",
+        "ir",
+        "runtime",
     },
     "cli": {
-        *("accuracy", "bisection", "costs", "device", "errors", "file", "files", "frontend", "ir", "levers"),
-        "metrics",
-        *("ops", "report", "run", "targets", "trial"),
+        "base",
+        "bisection",
+        "conversion",
+        "device",
+        "errors",
+        "evaluation",
+        "file",
+        "frontend",
+        "ir",
+        "ops",
+        "runtime",
     },
     "__main__": {"cli", "errors"},
-    "__init__": {"api", "run"},
+    "__init__": {"api", "runtime"},
 }
 # Named in signatures only.
 TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
-    "accuracy": {"onnx"},
-    "auto": {"threadpoolctl"},
-    "beside": {"onnx"},
-    "api": {"onnx", "torch"},
-    "bisection": {"onnx", "threadpoolctl"},
-    "calib": {"onnx", "onnxruntime"},
-    "cli": {"rich", "typer"},
-    "data": {"PIL"},
-    "device": {"cobs", "serial"},
-    "explorer": {"model_explorer"},
-    "file": {"flatbuffers"},
-    "files": {"tomli", "tomllib"},  # the latter is in the standard library from Python 3.11
-    "frontend": {"onnx"},
-    "html": {"PIL", "jinja2", "markupsafe"},
+    "base": {"distributed", "tomli", "tomllib"},  # tomllib is in the standard library from Python 3.11
     "ops": {"onnx"},
-    "pipeline": {"threadpoolctl"},
-    "scoring": {"threadpoolctl"},
-    "trial": {"threadpoolctl"},
-    "qdq": {"onnx"},
-    "workers": {"distributed"},
+    "frontend": {"onnx"},
+    "data": {"PIL"},
+    "calib": {"onnx", "onnxruntime"},
+    "file": {"flatbuffers"},
+    "device": {"cobs", "serial"},
+    "evaluation": {"onnx"},
+    "conversion": {"threadpoolctl"},
+    "bisection": {"onnx", "threadpoolctl"},
+    "exporters": {"PIL", "jinja2", "markupsafe", "onnx"},
+    "explorer": {"model_explorer"},
+    "api": {"onnx", "torch"},
+    "cli": {"rich", "typer"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}
 
@@ -242,7 +193,7 @@ def test_package_imports(part: str) -> None:
                 used.add(target)
                 allowed = target in {part, "", "__version__"} | PARTS[part]
                 allowed |= for_types and target in TYPES_ONLY.get(part, set())
-                allowed |= part in ("run", "sums") and target == "_nmp"
+                allowed |= part in ("runtime", "calib") and target == "_nmp"
             if not allowed:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {part} may not import {module}")
     assert wrong == []
@@ -362,7 +313,7 @@ def test_names_of_c_files() -> None:
 
 
 def test_folders_that_bundles_leave_out_are_there() -> None:
-    """That nothing else needs them is shown by tests/bundle, which build without."""
+    """That nothing else needs them is shown by tests/exporters, which build bundles without."""
     assert [folder for folder in ON_PCS if not (SRC / folder).is_dir()] == []
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from op_cases import BY_OP
 
-from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.ir import Node, Quant, Value
 from nmpconv.ops import OPS, Case, Op, QArray
 from nmpconv.ops.op import quant_of
@@ -27,21 +27,21 @@ PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
-    "csources/__init__.py": (2, "which kernels a microcontroller needs"),
+    "exporters/c_sources/__init__.py": (2, "which kernels a microcontroller needs"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     "cli/compare.py": (1, "a key of JSON"),
     "cli/eval.py": (2, "a key of JSON"),
-    "metrics.py": (2, "a Softmax at the end, and reshapes behind it"),
+    "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
     "frontend/node.py": (1, "an attribute of ONNX"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
     "passes/memory/separate_pools.py": (1, "is about one op"),
-    "passes/quantize/channels.py": (3, "products have one factor of two; tables have one for all channels"),
-    "passes/float/cones.py": (4, "formulas of pointwise ops; builds lookup"),
+    "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),
+    "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
-    "passes/quantize/tables.py": (1, "ranges of what only tables read"),
-    "api/choices.py": (1, "resize is a keyword, too"),
+    "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
+    "api/literals.py": (1, "resize is a keyword, too"),
     "api/conversion.py": (1, "resize is a keyword, too"),
     "data/images.py": (1, "resize is a field of Preprocess, too"),
     "file/reader.py": (1, "pad is a field of Preprocess, too"),
@@ -55,19 +55,19 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/squares.py": (26, "the ops that a norm is written with"),
     "passes/float/fuse_pointwise.py": (9, "steps of formulas, named as ops"),
     "passes/float/fuse_table.py": (2, "about lookup"),
-    "passes/quantize/borders.py": (2, "builds pad"),
-    "passes/quantize/gates.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
+    "passes/quantize/counted_padding.py": (2, "builds pad"),
+    "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
     "passes/float/layout.py": (27, "about transpose and reshape, and the weights of fully_connected"),
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
     "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),
-    "passes/quantize/parts.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
+    "passes/quantize/slice_scales.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
-    "passes/quantize/powers.py": (5, "writes functions of lookup as lrn and divide"),
+    "passes/quantize/exact_square_roots.py": (5, "writes functions of lookup as lrn and divide"),
     "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),
-    "passes/quantize/masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
-    "passes/quantize/steps.py": (5, "steps of lookup, and the ops that they are"),
+    "passes/quantize/attention_masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
+    "passes/quantize/table_resolution.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
     "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
     "passes/stream.py": (17, "how ops go along time; builds slice and concat"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from nmpconv import _nmp
 from nmpconv.errors import ModelError, Status
-from nmpconv.file import flat, meaning
+from nmpconv.file import flatbuffer, semantics
 
 # What the memory of an implementation allows (FORMAT.md); Python has no kernels, so it does not know.
 OWN = ("bytes of scratch", "bytes of the arena with scratch", "bytes of packed weights")
@@ -30,7 +30,7 @@ def in_c(data: bytes) -> tuple[Status, str]:
 
 def in_python(data: bytes) -> Status:
     try:
-        meaning.verify(flat.unpack(data), data)
+        semantics.verify(flatbuffer.unpack(data), data)
     except ModelError as error:
         return next(status for status in Status if status.in_c == error.status)
     return Status.OK

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nmpconv.pipeline import Options, convert
+from nmpconv.conversion.pipeline import Options, convert
 
 
 def bench_module(name: str) -> ModuleType:

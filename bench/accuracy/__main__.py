@@ -23,12 +23,12 @@ import numpy as np
 import nmpconv
 from accuracy import cases, table
 from accuracy.table import Score
-from nmpconv.beside import infer
-from nmpconv.measures import AveragePrecision
-from nmpconv.metrics import sqnr_db, top_k
-from nmpconv.pipeline import Options, convert
-from nmpconv.run.feed import Feed
-from nmpconv.run.runtime import load
+from nmpconv.base.sqnr import sqnr_db, top_k
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.evaluation.float_reference import infer
+from nmpconv.evaluation.task_metrics import AveragePrecision
+from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.interpreter import load
 
 BENCH = Path(__file__).resolve().parents[1]
 OURS = {"nmpconv": "default", "nmpconv, strict": "strict"}  # column and widths

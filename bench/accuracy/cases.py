@@ -18,13 +18,13 @@ import onnx
 import zoo
 from onnx import version_converter
 
-from nmpconv.accuracy import MOVES
+from nmpconv.base.sqnr import head
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.calib.original import cut
-from nmpconv.data.boxes import read as read_boxes
+from nmpconv.calib.original_model import cut
+from nmpconv.data.box_labels import read as read_boxes
 from nmpconv.data.samples import Samples, open_samples
 from nmpconv.errors import InputError
-from nmpconv.metrics import head
+from nmpconv.evaluation.accuracy import MOVES
 
 OPSET = 13
 CLASSIFIERS = (

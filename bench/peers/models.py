@@ -13,8 +13,8 @@ import onnx
 import zoo
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
+from nmpconv.conversion.pipeline import Options, plan
 from nmpconv.data.samples import open_samples
-from nmpconv.pipeline import Options, plan
 
 OPSET = 13  # the first with scales per channel, which the peers want
 SAMPLES = 16  # that calibrate, and whose outputs are compared

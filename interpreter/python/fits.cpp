@@ -1,5 +1,5 @@
-/* The functions of fits.h for Python. nmpconv/sums.py makes the arrays: of these types, contiguous, of shapes that fit.
- */
+/* The functions of fits.h for Python. nmpconv/calib/native_sums.py makes the arrays: of these types, contiguous, of
+   shapes that fit. */
 #include "fits.h"
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
-/* What quantizing a model asks of many rows of numbers: the sums of nmpconv/sums.py, in its order, so the same bytes.
+/* What quantizing a model asks of many rows of numbers: the sums of nmpconv/calib/native_sums.py, in its order,
+so the same bytes.
 
 Compiled without contraction to fused operations, which round once where numpy rounds twice. Arrays are row-major. */
 #ifndef NMP_PYTHON_FITS_H
@@ -221,7 +222,7 @@ struct Grid {
   double step, cube, lo, hi, saturated;
 };
 
-/* found[i]: the integral from 0 to x[i], see sums.py. */
+/* found[i]: the integral from 0 to x[i], see calib/native_sums.py. */
 INTO void integral(size_t count, const double *x, const Grid &grid, double *found) {
   const double half = grid.step / 2;
   for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* nmpconv._nmp: the C API for Python, thin. Memory is numpy's; nmpconv/run/runtime.py keeps it alive and aligned. */
+/* nmpconv._nmp: the C API for Python, thin. Memory is numpy's; nmpconv/runtime/interpreter.py keeps it alive and
+   aligned. */
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

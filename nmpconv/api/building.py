@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import nmpconv
-from nmpconv import project
+from nmpconv.api import project
+from nmpconv.api.project import Gate, Measured, Project, Target
+from nmpconv.base.files import read_file, read_text, write_file
+from nmpconv.base.progress import Progress, silent
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError
-from nmpconv.files import read_file, read_text, write_file
-from nmpconv.progress import Progress, silent
-from nmpconv.project import Gate, Measured, Project, Target
 
 # Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
 NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report", "workers"}
@@ -162,9 +162,9 @@ def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
 
 
 def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Known:
-    from nmpconv import targets
     from nmpconv.api.conversion import convert
     from nmpconv.api.evaluation import evaluate
+    from nmpconv.runtime import targets
 
     data = _samples(found.calibration)
     try:
@@ -190,7 +190,7 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Kn
 
 def _instructions(file: Path, board: str, progress: Progress) -> int:
     """Of a run on the same data each time; a simulated board counts them exactly."""
-    from nmpconv.api.files import bench
+    from nmpconv.api.file_commands import bench
 
     found = bench(file, device=f"sim:{board}", runs=1, progress=progress)
     return found.counter.count(found.least)

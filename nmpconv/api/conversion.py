@@ -10,19 +10,19 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv import pipeline
-from nmpconv.api import choices
-from nmpconv.api.given import sources
+from nmpconv.api import literals
+from nmpconv.api.file_argument import sources
 from nmpconv.api.keywords import check, renamed
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
+from nmpconv.base.files import write_file
+from nmpconv.base.progress import Progress, silent
+from nmpconv.conversion import pipeline
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.report import Report
 from nmpconv.data.samples import Data
-from nmpconv.files import write_file
 from nmpconv.ir import Graph
-from nmpconv.options import Options
-from nmpconv.progress import Progress, silent
-from nmpconv.report import Report
-from nmpconv.run.runtime import Net, load
+from nmpconv.runtime.interpreter import Net, load
 
 if TYPE_CHECKING:
     import onnx
@@ -78,24 +78,24 @@ def convert(
     *,
     example_inputs: Any = None,
     limit: int | None = None,
-    method: choices.Method = "mse",
+    method: literals.Method = "mse",
     percentile: float = 99.99,
     save_profile: Path | None = None,
     load_profile: Path | None = None,
     recipe: Path | None = None,
     save_recipe: Path | None = None,
-    bits: choices.Bits = "8",
+    bits: literals.Bits = "8",
     goal: str | None = None,
-    decoder: choices.Decoder | None = None,
+    decoder: literals.Decoder | None = None,
     budget: Sequence[str] | None = None,
     journal: Path | None = None,
     strict: bool = False,
     precise: bool = False,
     per_tensor: bool = False,
-    equalize: choices.Equalize = "auto",
-    rounding: choices.Rounding = "auto",
+    equalize: literals.Equalize = "auto",
+    rounding: literals.Rounding = "auto",
     bias_correction: bool = True,
-    bias_bits: choices.BiasBits = "auto",
+    bias_bits: literals.BiasBits = "auto",
     zero_points: bool = True,
     drop_channels: bool = True,
     max_ram: int | None = None,
@@ -104,16 +104,16 @@ def convert(
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
     range: tuple[float, float] | None = None,
-    layout: choices.Layout | None = None,
-    channel_order: choices.ChannelOrder | None = None,
-    resize: choices.Resize | None = None,
+    layout: literals.Layout | None = None,
+    channel_order: literals.ChannelOrder | None = None,
+    resize: literals.Resize | None = None,
     crop: float | None = None,
     max_pixels: int | None = None,
     labels: Path | str | Sequence[str] | None = None,
     test_vectors: int = 0,
     dump_ir: Path | None = None,
     dry_run: bool = False,
-    target: choices.Target | None = None,
+    target: literals.Target | None = None,
     stream: str | None = None,
     state: Sequence[str] | None = None,
     audio: str | None = None,
@@ -154,9 +154,9 @@ def convert(
         bits=width,
         goal=goal,
         decoder=decoder,
-        budget=choices.several(budget),
-        journal=choices.path(journal),
-        widths=choices.widths(width, strict, precise),
+        budget=literals.several(budget),
+        journal=literals.path(journal),
+        widths=literals.widths(width, strict, precise),
         per_tensor=per_tensor,
         method=method,
         percentile=percentile,
@@ -169,18 +169,18 @@ def convert(
         max_ram=max_ram,
         target=target,
         stream=stream,
-        state=choices.several(state),
+        state=literals.several(state),
         audio=audio,
         input_shapes={name: tuple(shape) for name, shape in (input_shape or {}).items()},
-        outputs=choices.several(outputs),
-        preprocess=choices.preprocess(look),
-        labels=choices.labels(labels),
+        outputs=literals.several(outputs),
+        preprocess=literals.preprocess(look),
+        labels=literals.labels(labels),
         test_vectors=test_vectors,
-        dump_ir=choices.path(dump_ir),
-        load_profile=choices.path(load_profile),
-        save_profile=choices.path(save_profile),
-        recipe=choices.path(recipe),
-        save_recipe=choices.path(save_recipe),
+        dump_ir=literals.path(dump_ir),
+        load_profile=literals.path(load_profile),
+        save_profile=literals.path(save_profile),
+        recipe=literals.path(recipe),
+        save_recipe=literals.path(save_recipe),
         levers=report is not None if levers is None else levers,
         workers=None if workers is None else str(workers),
         max_images=limit,
@@ -193,7 +193,7 @@ def convert(
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
             defaults = {name: parameter.default for name, parameter in signature(convert).parameters.items()}
-            command = choices.command(path.name, found, told, defaults)
+            command = literals.command(path.name, found, told, defaults)
             text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, progress)
             write_file(Path(report), text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")

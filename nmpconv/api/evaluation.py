@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv import accuracy
-from nmpconv.accuracy import Evaluation
-from nmpconv.api import choices
-from nmpconv.api.given import NmpFile, net_of, sources
+from nmpconv.api import literals
+from nmpconv.api.file_argument import NmpFile, net_of, sources
 from nmpconv.api.keywords import FREE, check
 from nmpconv.api.models import on_disk
+from nmpconv.base.progress import Progress, silent
+from nmpconv.base.workers import opened
 from nmpconv.data.samples import Data
-from nmpconv.progress import Progress, silent
-from nmpconv.run.runtime import Net
-from nmpconv.workers import opened
+from nmpconv.evaluation import accuracy
+from nmpconv.evaluation.accuracy import Evaluation
+from nmpconv.runtime.interpreter import Net
 
 if TYPE_CHECKING:
     import onnx
@@ -30,7 +30,7 @@ def evaluate(
     label_offset: int = 0,
     max_pixels: int | None = None,
     metric: Sequence[str] | None = None,
-    decoder: choices.Decoder | None = None,
+    decoder: literals.Decoder | None = None,
     boxes: str | Path | None = None,
     cpu: str | None = None,
     threads: int | None = None,
@@ -43,14 +43,14 @@ def evaluate(
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
     `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
     samples. label_offset: added to every label to get the index of its class. metric, decoder: see
-    `nmpconv.measures`. boxes: a file, see `nmpconv.data.boxes`. workers: how many processes run the models, or the
-    address of a dask scheduler; the result is the same.
-    Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources that do not fit.
+    `nmpconv.evaluation.task_metrics`. boxes: a file, see `nmpconv.data.box_labels`. workers: how many processes run the
+    models, or the address of a dask scheduler; the result is the same. Raises ModelError for a refused file, InputError
+    for what cannot be read, UsageError for sources that do not fit.
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
-    options |= {"metrics": choices.several(metric), "decoder": decoder, "boxes": choices.path(boxes)}
+    options |= {"metrics": literals.several(metric), "decoder": decoder, "boxes": literals.path(boxes)}
     with opened(workers) as those:
         options |= {"workers": those, "progress": progress}
         if reference is None:

@@ -7,17 +7,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv import html
-from nmpconv.api.given import NmpFile, data_of, sources
+from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.keywords import check
 from nmpconv.api.models import on_disk
+from nmpconv.base.progress import Progress, silent
 from nmpconv.data.samples import Data
-from nmpconv.html.charts import Bars, rebinned
-from nmpconv.html.samples import Judged, judge
-from nmpconv.html.subject import Subject, of_file
-from nmpconv.progress import Progress, silent
-from nmpconv.run.benchmark import measure
-from nmpconv.run.runtime import load
+from nmpconv.exporters import html
+from nmpconv.exporters.html.charts import Bars, rebinned
+from nmpconv.exporters.html.subject import Subject, of_file
+from nmpconv.exporters.html.worst_samples import Judged, judge
+from nmpconv.runtime.benchmark import measure
+from nmpconv.runtime.interpreter import load
 
 if TYPE_CHECKING:
     import onnx

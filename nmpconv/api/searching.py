@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv import bisection
-from nmpconv.api import choices
-from nmpconv.api.files import bench
-from nmpconv.api.given import NmpFile, data_of, sources
+from nmpconv.api import literals
+from nmpconv.api.file_argument import NmpFile, data_of, sources
+from nmpconv.api.file_commands import bench
 from nmpconv.api.keywords import FREE, check
 from nmpconv.api.models import on_disk
+from nmpconv.base.files import write_folder
+from nmpconv.base.progress import Progress, silent
 from nmpconv.bisection import Bisected
 from nmpconv.data.samples import Data
-from nmpconv.files import write_folder
-from nmpconv.progress import Progress, silent
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +32,7 @@ def bisect(
     example_inputs: Any = None,
     recipe: Path | None = None,
     metric: str | None = None,
-    decoder: choices.Decoder | None = None,
+    decoder: literals.Decoder | None = None,
     device: str | None = None,
     output: Path | None = None,
     progress: Progress = silent,
@@ -40,11 +40,12 @@ def bisect(
     """Which tensors lose most: all of them by what is gained when each alone is float, and what helps, measured.
 
     model, example_inputs, data: what ``file`` was converted from, as for `nmpconv.convert`. recipe: that it was
-    converted by, where this said more than bits and exponents. metric, decoder: see `nmpconv.measures`; the rows are
-    then ordered by its first number, else by the SQNR in dB. device: counts the instructions of what helps, see
-    `nmpconv.bench`. output: a new or empty folder for `Bisected.files`: recipe.toml with the lines that help, and the
-    smallest model that shows the loss of the first row (small.onnx), its inputs (small.npz) and recipe (small.toml).
-    Raises InputError where model or data are not those of the file, ModelError, UsageError, OutputError, DeviceError.
+    converted by, where this said more than bits and exponents. metric, decoder: see `nmpconv.evaluation.task_metrics`;
+    the rows are then ordered by its first number, else by the SQNR in dB. device: counts the instructions of what
+    helps, see `nmpconv.bench`. output: a new or empty folder for `Bisected.files`: recipe.toml with the lines that
+    help, and the smallest model that shows the loss of the first row (small.onnx), its inputs (small.npz) and recipe
+    (small.toml). Raises InputError where model or data are not those of the file, ModelError, UsageError, OutputError,
+    DeviceError.
     """
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
     content, found = data_of(file), sources(data)

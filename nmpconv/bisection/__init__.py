@@ -2,7 +2,8 @@
 
 1. `rebuilt`: the float graph that a file's integers stand for, by the conversion again.
 2. `ranking`: all roundings simulated, and each one left out.
-3. `nmpconv.levers`: for the first of them, and for those that make most of the noise (`nmpconv.calib.noise`), the model
+3. `nmpconv.conversion.sensitivity`: for the first of them, and for those that make most of the noise
+(`nmpconv.calib.noise_budget`), the model
    is converted otherwise and run.
 4. `small`: the part of the model around the first that shows the loss by itself.
 """
@@ -15,23 +16,23 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from nmpconv import recipes
+from nmpconv.base.progress import Progress
+from nmpconv.bisection.minimal_model import Small, smallest
 from nmpconv.bisection.ranking import TENSOR, WEIGHTS, Goal, Row, rank
-from nmpconv.bisection.rebuilt import Rebuilt, rebuild
-from nmpconv.bisection.small import Small, smallest
-from nmpconv.calib.noise import budget
+from nmpconv.bisection.reconversion import Rebuilt, rebuild
+from nmpconv.calib.noise_budget import budget
+from nmpconv.conversion import recipes
+from nmpconv.conversion.candidates import Converted, Trial, Trials
+from nmpconv.conversion.pipeline import finisher, labels_of
+from nmpconv.conversion.quantizer import heads
+from nmpconv.conversion.sensitivity import LEVERS, Lever, Proposal, measured, proposals
+from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import Data, spread
 from nmpconv.errors import InputError
+from nmpconv.evaluation.task_metrics import Measure, open_measure, results
 from nmpconv.file import reader
-from nmpconv.fit import heads
-from nmpconv.levers import LEVERS, Lever, Proposal, measured, proposals
-from nmpconv.measures import Measure, open_measure, results
-from nmpconv.passes.quantize.choices import Choices, Said
-from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.pipeline import finisher, labels_of
-from nmpconv.progress import Progress
-from nmpconv.scoring import Score
-from nmpconv.trial import Converted, Trial, Trials
+from nmpconv.passes.quantize.overrides import Choices, Said
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 __all__ = ["Bisected", "Lever", "Row", "Small", "bisect"]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.bisection.rebuilt import Rebuilt
-from nmpconv.calib.evidence import Feeds
-from nmpconv.calib.noise import rounded
-from nmpconv.calib.switched import Switched, constant_switch
-from nmpconv.fit import heads
+from nmpconv.base.progress import Progress
+from nmpconv.base.sqnr import gain, mean_db, sqnr_db
+from nmpconv.bisection.reconversion import Rebuilt
+from nmpconv.calib.activation_cache import Feeds
+from nmpconv.calib.fake_quantization import Switched, constant_switch
+from nmpconv.calib.noise_budget import rounded
+from nmpconv.conversion.quantizer import heads
+from nmpconv.evaluation.task_metrics import Label, Measure
 from nmpconv.ir import Graph
-from nmpconv.measures import Label, Measure
-from nmpconv.metrics import gain, mean_db, sqnr_db
 from nmpconv.ops import WEIGHTED
-from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.progress import Progress
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is named
 

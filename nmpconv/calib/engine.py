@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from nmpconv.calib.original import axes_from_the_front, cut
-from nmpconv.cores import cpu_count
+from nmpconv.base.thread_pool import cpu_count
+from nmpconv.calib.original_model import axes_from_the_front, cut
 from nmpconv.errors import InputError
-from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
 
 _TYPES = {

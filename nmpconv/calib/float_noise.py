@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from nmpconv.base.memo import Once
 from nmpconv.calib.engine import Engine, serialized
-from nmpconv.kept import Once
 
 # Operands of these are rounded once more. The exponent of a power has to stay whole.
 ROUNDED = {

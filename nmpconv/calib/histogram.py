@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nmpconv import sums
+from nmpconv.calib import native_sums
 
 BINS = 4096
 HALF = BINS // 2
@@ -38,7 +38,7 @@ class Histogram:
         if peak < TINY:
             return cls(None, x.size)
         exponent = int(np.frexp(peak)[1])
-        counts, zeros = sums.binned(x, HALF * 2.0**-exponent, BINS)
+        counts, zeros = native_sums.binned(x, HALF * 2.0**-exponent, BINS)
         counts[HALF] -= zeros
         return cls(exponent, zeros, counts)
 
@@ -97,7 +97,7 @@ class Histogram:
         many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
         beyond = np.abs(start + size / 2 - HALF) * self.width > reach
         many = np.where(beyond, np.minimum(many, PER_STEP), many).astype(np.int64)
-        x = sums.evenly(start, size, many, HALF, self.width)
+        x = native_sums.evenly(start, size, many, HALF, self.width)
         weight = np.repeat(self.counts[bin_] * size / many, many)
         return np.append(x, 0.0), np.append(weight, float(self.zeros))
 

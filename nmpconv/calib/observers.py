@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from nmpconv import sums
+from nmpconv.base.progress import Progress, silent
+from nmpconv.base.thread_pool import each
+from nmpconv.calib import native_sums
 from nmpconv.calib.engine import Engine
 from nmpconv.calib.histogram import Histogram
-from nmpconv.cores import each
 from nmpconv.errors import InputError
-from nmpconv.progress import Progress, silent
 
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
@@ -54,7 +54,7 @@ class TensorStats:
         # Several rows side by side make the inner loops long where channels are few.
         fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
         wide = rows.reshape(n // fold, fold * width)
-        least, largest, total = sums.extremes(wide).reshape(3, fold, width)
+        least, largest, total = native_sums.extremes(wide).reshape(3, fold, width)
         low, high = least.min(0), largest.max(0)
         with np.errstate(over="ignore", invalid="ignore"):  # masks of -3e38
             mean = total.sum(0, dtype=np.float64) / n

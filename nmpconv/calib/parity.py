@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 
-from nmpconv.calib import original
+from nmpconv.base.sqnr import SAME_DB
+from nmpconv.calib import original_model
 from nmpconv.calib.engine import Engine, FloatEngine
 from nmpconv.calib.float_noise import Known, rounded_more
 from nmpconv.ir import Graph
-from nmpconv.metrics import SAME_DB
 from nmpconv.ops.lookup import LookupParams
 
 MARGIN_DB = 20.0  # case 2; SqueezeNet's float graph has 19 dB more: its first layer subtracts the mean of raw pixels
@@ -162,7 +162,7 @@ class _Both:
     def __init__(self, model: onnx.ModelProto, graph: Graph, pairs: Sequence[Pair], outputs: Sequence[str]) -> None:
         self._model, self._graph, self._pairs, self._outputs = model, graph, pairs, frozenset(outputs)
         self._rounded: onnx.ModelProto | None = None
-        self._twins = _twins(graph, original.activations(model.graph))
+        self._twins = _twins(graph, original_model.activations(model.graph))
 
     def saturating(self, outputs: Sequence[str]) -> list[str]:
         """What a last function with a bounded result makes these outputs of, where the graph ends with it, too.
@@ -209,11 +209,11 @@ class _Both:
     def after_jumps(self, names: Sequence[str]) -> dict[str, _Gap]:
         """What case 3 makes of those of these tensors that it is about."""
         graph = self._model.graph
-        jumped = original.behind_jumps(graph)
+        jumped = original_model.behind_jumps(graph)
         late = [name for name in names if name in jumped]
-        moving = original.activations(graph) - jumped
-        jumping = [node for node in original.needed(graph, late) if jumped.intersection(node.output)]
-        edge = dict.fromkeys(name for node in jumping for name in original.reads(node) if name in moving)
+        moving = original_model.activations(graph) - jumped
+        jumping = [node for node in original_model.needed(graph, late) if jumped.intersection(node.output)]
+        edge = dict.fromkeys(name for node in jumping for name in original_model.reads(node) if name in moving)
         common = self._common(list(edge))
         if not late or not all(gap.holds for pair in self._pairs for _, gap in self._inner(pair, common)):
             return {}
@@ -232,7 +232,7 @@ class _Both:
         runs = [(self._run(first, a, names), self._run(second, b, names)) for a, b in self._pairs]
         spare = [_Gap.of(wanted[found.tensor], got[found.tensor]).db for wanted, got in runs]
         pair = self._pairs[int(np.argmin(spare))]
-        order = [name for node in original.needed(self._model.graph, names) for name in node.output]
+        order = [name for node in original_model.needed(self._model.graph, names) for name in node.output]
         gaps = dict(self._inner(pair, self._common(order))) | {found.tensor: _Gap(error=math.inf)}
         above = self._above(gaps)
         agree = {name for name, gap in gaps.items() if gap.holds}
@@ -248,7 +248,7 @@ class _Both:
         sources: dict[str, set[str]] = {}
         found: dict[str, set[str]] = {}
         for node in self._model.graph.node:
-            above = set().union(*(sources.get(name, set()) for name in original.reads(node)))
+            above = set().union(*(sources.get(name, set()) for name in original_model.reads(node)))
             for name in node.output:
                 found[name] = above
                 sources[name] = {name} if name in names else above
@@ -257,15 +257,15 @@ class _Both:
     def _at(self, found: Parity, agree: Collection[str]) -> Parity:
         """agree: tensors of both models that were found to be the same."""
         graph = self._model.graph
-        moving = original.activations(graph)
+        moving = original_model.activations(graph)
         makers = {name: node for node in graph.node for name in node.output if name in moving}
         inside, waiting = [], [found.tensor]
         while waiting:
             node = makers.get(waiting.pop(0))
             if node is not None and node not in inside:
                 inside.append(node)
-                waiting += [name for name in original.reads(node) if name not in agree]
-        read = dict.fromkeys(name for node in inside for name in original.reads(node) if name in agree)
+                waiting += [name for name in original_model.reads(node) if name not in agree]
+        read = dict.fromkeys(name for node in inside for name in original_model.reads(node) if name in agree)
         node, *others = inside
         earlier = ", ".join(_label(other) for other in others[:NAMED]) + (", ..." if others[NAMED:] else "")
         return replace(

@@ -26,10 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nmpconv.base.files import read_text, write_file
 from nmpconv.calib.histogram import BINS, Histogram
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
-from nmpconv.files import read_text, write_file
 from nmpconv.graph.text import graph_hash
 from nmpconv.ir import Graph
 

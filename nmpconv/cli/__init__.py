@@ -19,6 +19,7 @@ from nmpconv.cli import (
     build,
     bundle,
     compare,
+    console,
     convert,
     device,
     eval,
@@ -27,11 +28,10 @@ from nmpconv.cli import (
     init,
     inspect,
     ops,
-    options,
     run,
-    show,
+    shared_flags,
 )
-from nmpconv.cli.talk import reset, talking
+from nmpconv.cli.verbosity import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError, UsageError
 
 PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
@@ -43,7 +43,7 @@ app = typer.Typer(
     "everywhere.",
     epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where an "
     "unexpected error comes from. Every command has its own --help.",
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": options.today},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": shared_flags.today},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -57,7 +57,7 @@ app.add_typer(device.app, name=device.NAME)
 
 def _version(asked: bool) -> None:
     if asked:
-        show.line(f"nmpconv {__version__}")
+        console.line(f"nmpconv {__version__}")
         raise typer.Exit
 
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow encoding must not turn a name into a crash
             stream.reconfigure(errors="replace")
-    drawn = show.decorated(sys.stdout) and show.decorated(sys.stderr) and get_terminal_size().columns >= PANELS
+    drawn = console.decorated(sys.stdout) and console.decorated(sys.stderr) and get_terminal_size().columns >= PANELS
     app.rich_markup_mode = "rich" if drawn else None
     json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     reset()
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
-        show.say("interrupted")
+        console.say("interrupted")
     return code
 
 
@@ -106,7 +106,7 @@ def _run(arguments: Sequence[str] | None, json: bool) -> int:
         if isinstance(wrong, BrokenPipeError):
             raise wrong from None
         if json and wrong is not None and hasattr(wrong, "format_message"):
-            show.as_json({"error": UsageError(wrong.format_message()).to_json()})
+            console.as_json({"error": UsageError(wrong.format_message()).to_json()})
         return end.code if isinstance(end.code, int) else ExitCode.OK
     return ExitCode.OK
 
@@ -133,12 +133,12 @@ def _explain(error: Exception, json: bool) -> int:
         )
     if os.environ.get("NMP_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)
-    show.say(f"error: {known.where}: {known.message}" if known.where else f"error: {known.message}")
+    console.say(f"error: {known.where}: {known.message}" if known.where else f"error: {known.message}")
     if known.hint:
-        show.say(f"hint: {known.hint}")
+        console.say(f"hint: {known.hint}")
     try:
         if json:
-            show.as_json({"error": known.to_json()})
+            console.as_json({"error": known.to_json()})
         sys.stdout.flush()
     except OSError:  # stderr has it
         _unread()

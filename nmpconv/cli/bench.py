@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 
 if TYPE_CHECKING:
-    from nmpconv.run.benchmark import Timing
-    from nmpconv.run.runtime import Net
+    from nmpconv.runtime.benchmark import Timing
+    from nmpconv.runtime.interpreter import Net
 
 NAME = "bench"
 BINS = 10
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     runs: Annotated[
         int | None,
         typer.Option(
@@ -25,10 +25,10 @@ def command(
         ),
     ] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Runs before, that do not count.")] = 3,
-    cpu: options.Cpu = None,
-    threads: options.Threads = None,
-    device: options.DeviceName = None,
-    wait: options.Wait = 10.0,
+    cpu: shared_flags.Cpu = None,
+    threads: shared_flags.Threads = None,
+    device: shared_flags.DeviceName = None,
+    wait: shared_flags.Wait = 10.0,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,7 +38,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Measure a model on this machine: the distribution of its latency, and where the time goes op by op.
 
@@ -55,16 +55,16 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(options.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, json=json)
+        bench(shared_flags.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, json=json)
         return
     import nmpconv  # not loaded for --help
 
-    net = nmpconv.load(options.given(model), cpu=cpu, threads=threads)
-    chosen = options.sources(data or (), "--data") or None
-    with show.progress() as progress:
+    net = nmpconv.load(shared_flags.given(model), cpu=cpu, threads=threads)
+    chosen = shared_flags.sources(data or (), "--data") or None
+    with console.progress() as progress:
         timing = nmpconv.bench(net, runs=runs, warmup=warmup, data=chosen, progress=progress)
     if json:
-        show.as_json(_json(timing, net))
+        console.as_json(_json(timing, net))
     else:
         _show(timing, net)
 
@@ -97,23 +97,23 @@ def _show(timing: Timing, net: Net) -> None:
     _show_ops(timing)
     slices = timing.histogram(BINS)
     most = max(count for _, _, count in slices)
-    show.table(
+    console.table(
         (">from", ">to", ">runs", ""),
-        [[show.duration(a), show.duration(b), str(n), show.bar(n / most)] for a, b, n in slices],
+        [[console.duration(a), console.duration(b), str(n), console.bar(n / most)] for a, b, n in slices],
         title="Latency",
     )
     macs = sum(op.macs for op in timing.ops)
     median = timing.quantile(0.5)
-    show.facts(
+    console.facts(
         [
             ("device", f"host, {net.cpu}, {net.threads} thread{'s' * (net.threads > 1)}"),
             ("runs", str(len(timing.latencies))),
-            ("min", show.duration(timing.quantile(0))),
-            ("median", show.duration(median)),
-            ("p90", show.duration(timing.quantile(0.9))),
-            ("mean", show.duration(timing.mean)),
-            ("work", f"{show.scaled(macs)}MAC, {show.scaled(macs / median)}MAC/s"),
-            ("arena", show.size(net.arena_bytes)),
+            ("min", console.duration(timing.quantile(0))),
+            ("median", console.duration(median)),
+            ("p90", console.duration(timing.quantile(0.9))),
+            ("mean", console.duration(timing.mean)),
+            ("work", f"{console.scaled(macs)}MAC, {console.scaled(macs / median)}MAC/s"),
+            ("arena", console.size(net.arena_bytes)),
         ]
     )
 
@@ -121,18 +121,18 @@ def _show(timing: Timing, net: Net) -> None:
 def _show_ops(timing: Timing) -> None:
     total = sum(op.seconds for op in timing.ops) or 1.0
     longest = max(op.seconds for op in timing.ops) or 1.0
-    show.table(
+    console.table(
         ("#", "op", "name", ">time", ">share", ">MACs", ">MAC/s", "of the time"),
         [
             [
                 str(op.first) if op.count == 1 else f"{op.first}-{op.first + op.count - 1}",
                 op.kind,
                 op.name,
-                show.duration(op.seconds),
-                show.percent(op.seconds / total, 1),
-                show.scaled(op.macs) if op.macs else show.NOTHING,
-                show.scaled(op.macs / op.seconds) if op.macs and op.seconds else show.NOTHING,
-                show.bar(op.seconds / longest),
+                console.duration(op.seconds),
+                console.percent(op.seconds / total, 1),
+                console.scaled(op.macs) if op.macs else console.NOTHING,
+                console.scaled(op.macs / op.seconds) if op.macs and op.seconds else console.NOTHING,
+                console.bar(op.seconds / longest),
             ]
             for op in timing.ops
         ],

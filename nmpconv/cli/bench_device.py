@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpconv.cli import console, shared_flags
 from nmpconv.cli import device as devices
-from nmpconv.cli import options, show
 
 if TYPE_CHECKING:
-    from nmpconv.run.ondevice import Measured
-    from nmpconv.run.runtime import Net
+    from nmpconv.runtime.interpreter import Net
+    from nmpconv.runtime.on_device import Measured
 
 _ONE = {"instructions": "instruction", "cycles": "cycle", "ns": "ns", "ticks": "tick"}
 
@@ -30,11 +30,11 @@ def bench(
     import nmpconv
 
     net = nmpconv.load(model, cpu=cpu)
-    chosen = options.sources(sources, "--data") or None
-    with show.progress() as progress:
+    chosen = shared_flags.sources(sources, "--data") or None
+    with console.progress() as progress:
         found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, wait=wait, data=chosen, progress=progress)
     if json:
-        show.as_json(_json(name, net, found))
+        console.as_json(_json(name, net, found))
     else:
         _show(name, net, found)
 
@@ -74,7 +74,7 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
 def _show(name: str, net: Net, found: Measured) -> None:
     unit, count = found.counter.unit, found.counter.count
     total, most = sum(found.ops) or 1, max(found.ops) or 1
-    show.table(
+    console.table(
         ("#", "op", "name", f">{unit}", ">share", ">MACs", f">MAC/{_ONE[unit]}", ""),
         [
             [
@@ -82,17 +82,17 @@ def _show(name: str, net: Net, found: Measured) -> None:
                 op.kind,
                 op.name,
                 str(count(ticks)),
-                show.percent(ticks / total, 1),
-                show.scaled(op.macs) if op.macs else show.NOTHING,
+                console.percent(ticks / total, 1),
+                console.scaled(op.macs) if op.macs else console.NOTHING,
                 _per(op.macs, count(ticks)),
-                show.bar(ticks / most),
+                console.bar(ticks / most),
             ]
             for i, (op, ticks) in enumerate(zip(net.model.ops, found.ops, strict=True))
         ],
         title="Ops",
     )
     seconds, macs = found.counter.seconds, sum(op.macs for op in net.model.ops)
-    show.facts(
+    console.facts(
         [
             ("device", name),
             *devices.facts(found.hello),
@@ -101,11 +101,11 @@ def _show(name: str, net: Net, found: Measured) -> None:
             (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
             (
                 "latency",
-                f"{show.duration(found.least * seconds)} (min), {show.duration(found.median * seconds)} (median)",
+                f"{console.duration(found.least * seconds)} (min), {console.duration(found.median * seconds)} (median)",
             ),
-            ("work", f"{show.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
-            ("arena", f"{show.size(found.loaded.arena_bytes)} of {show.size(found.hello.arena_bytes)}"),
-            ("model", f"{show.size(found.upload.size)}, {_arrival(found)}"),
+            ("work", f"{console.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
+            ("arena", f"{console.size(found.loaded.arena_bytes)} of {console.size(found.hello.arena_bytes)}"),
+            ("model", f"{console.size(found.upload.size)}, {_arrival(found)}"),
             ("verified", f"{found.verified} input(s): the same bytes as here"),
         ]
     )
@@ -114,7 +114,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
 def _counter(found: Measured) -> str:
     unit, one = found.counter.unit, found.counter.simulated_ns
     what = found.hello.counter if found.hello.counter == unit else f"{found.hello.counter}: {unit}"
-    what += f" of {show.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
+    what += f" of {console.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
     return f"{what}, simulated at {one} ns each: no memory, no pipeline" if one else what
 
 
@@ -123,8 +123,8 @@ def _arrival(found: Measured) -> str:
     if upload.resumed == upload.size:
         return "was there already"
     resumed = f", resumed at {upload.resumed}" if upload.resumed else ""
-    return f"uploaded at {show.scaled(upload.rate)}B/s{resumed}"
+    return f"uploaded at {console.scaled(upload.rate)}B/s{resumed}"
 
 
 def _per(macs: int, count: int) -> str:
-    return f"{macs / count:.3f}" if macs and count else show.NOTHING
+    return f"{macs / count:.3f}" if macs and count else console.NOTHING

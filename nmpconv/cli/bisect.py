@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmpconv.cli import options, show
-from nmpconv.cli.report import show_levers
+from nmpconv.cli import console, shared_flags
+from nmpconv.cli.report_tables import show_levers
 from nmpconv.errors import OutputError
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ def command(
             metavar="NAME|FILE.py:FUNCTION", help="Rank by this, as of eval; default: SQNR.", show_default=False
         ),
     ] = None,
-    decoder: options.DecoderName = None,
+    decoder: shared_flags.DecoderName = None,
     device: Annotated[
         str | None,
         typer.Option(
-            metavar=options.DEVICE_NAME, help="Count the instructions of what helps, too.", show_default=False
+            metavar=shared_flags.DEVICE_NAME, help="Count the instructions of what helps, too.", show_default=False
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A new folder; default: the file's name with .bisect here.")
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Rank tensors by what is gained when each alone is float, and measure what helps at the first of them.
 
@@ -60,26 +60,26 @@ def command(
       nmpconv bisect model.onnx model.nmp --data calib/
       nmpconv bisect model.onnx model.nmp --data calib/ --device sim:mps2-an386
     """
-    path = output or Path(f"{options.stem(file)}.bisect")
+    path = output or Path(f"{shared_flags.stem(file)}.bisect")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise OutputError("is there already", where=str(path), hint="give another -o, or remove it")
 
     import nmpconv  # not loaded for --help
 
-    with show.progress() as progress:
+    with console.progress() as progress:
         found = nmpconv.bisect(
-            options.given(model),
-            options.given(file),
-            options.sources(data, "--data"),
+            shared_flags.given(model),
+            shared_flags.given(file),
+            shared_flags.sources(data, "--data"),
             recipe=recipe,
             metric=metric,
-            decoder=options.value(decoder),
+            decoder=shared_flags.value(decoder),
             device=device,
             output=path,
             progress=progress,
         )
     if json:
-        show.as_json(_json(found, path))
+        console.as_json(_json(found, path))
     else:
         _show(found, path, metric)
 
@@ -101,7 +101,7 @@ def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
 
 
 def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
-    show.table(
+    console.table(
         ("name", ">gain dB", ">metric", "what", ">bits", ">e", ""),
         [
             [
@@ -110,7 +110,7 @@ def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
                 "" if row.metric is None else f"{row.metric:+.4g}",
                 "weights" if row.table == "ops" else "tensor",
                 str(row.bits),
-                show.span(*row.exponents),
+                console.span(*row.exponents),
                 _odd(row),
             ]
             for row in found.rows[:SHOWN]
@@ -119,9 +119,9 @@ def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
     )
     show_levers(found.levers)
     small = found.small
-    show.facts(
+    console.facts(
         [
-            ("SQNR", f"{show.decibels(found.score.db)}, simulated {show.decibels(found.simulated_db)}"),
+            ("SQNR", f"{console.decibels(found.score.db)}, simulated {console.decibels(found.simulated_db)}"),
             (metric or "", "" if found.metric is None else f"{found.metric:.4g}"),
             ("converted anew", "" if found.anew_db is None else f"{found.anew_db:+.2f} dB: the file was changed since"),
             ("shown by", "" if small is None else f"{small.nodes} of {small.of} nodes, {small.db:.2f} dB"),

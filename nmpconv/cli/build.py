@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import ExitCode, GateError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def command(
         typer.Argument(metavar="[FILE]", help="The project file, or its folder; default: the current folder."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Make all targets anew.")] = False,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.
 
@@ -36,18 +36,18 @@ def command(
     """
     import nmpconv  # not loaded for --help
 
-    with show.progress() as progress:
+    with console.progress() as progress:
         found = nmpconv.build(project, force=force, progress=progress)
     missed = [(one.target, gate) for one in found for gate in one.missed]
     words = "; ".join(f"{name}: {gate.name} {gate.allowed:g}, found {gate.found:.6g}" for name, gate in missed)
     error = GateError(f"missed gates: {words}") if missed else None
     if json:
         failed = {} if error is None else {"error": error.to_json()}
-        show.as_json({"targets": [_row(one) for one in found], **failed})
+        console.as_json({"targets": [_row(one) for one in found], **failed})
     else:
         _show(found)
     if error is not None:
-        show.say(f"error: {error.message}")
+        console.say(f"error: {error.message}")
         raise typer.Exit(ExitCode.GATE)
 
 
@@ -71,13 +71,13 @@ def _show(found: list[nmpconv.Built]) -> None:
     for one in found:
         m = one.measured
         gates = f"{len(one.missed)} of {len(one.gates)} missed" if one.missed else "met" if one.gates else ""
-        sqnr = "" if m.sqnr is None else show.decibels(m.sqnr)
+        sqnr = "" if m.sqnr is None else console.decibels(m.sqnr)
         state = "made" if one.fresh else "up to date"
-        rates = [show.rate(m.top1), show.rate(m.agreement)]
+        rates = [console.rate(m.top1), console.rate(m.agreement)]
         count = "" if m.instructions is None else str(m.instructions)
-        sizes = [show.size(m.flash), show.size(m.ram)]
+        sizes = [console.size(m.flash), console.size(m.ram)]
         rows.append([one.target, str(one.path), state, *sizes, *rates, sqnr, count, gates])
-    show.table(columns, rows)
+    console.table(columns, rows)
     for one in found:
         for text in one.warnings:
-            show.line(f"warning: {one.target}: {text}")
+            console.line(f"warning: {one.target}: {text}")

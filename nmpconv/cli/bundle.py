@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 
 NAME = "bundle"
 
@@ -20,7 +20,7 @@ def command(
     tensors: Annotated[
         bool, typer.Option("--tensors", help="In the header, scale, offset and range of all activations, too.")
     ] = False,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, CMakeLists.txt.
 
@@ -34,20 +34,20 @@ def command(
     import nmpconv  # not loaded for --help
 
     sizes = {"model_bytes": 0, "arena_bytes": 0}
-    source = None if model is None else options.given(model)
+    source = None if model is None else shared_flags.given(model)
     files = nmpconv.bundle(source, output=output, tensors=tensors)
     if source is not None:
-        from nmpconv.targets import most
+        from nmpconv.runtime.targets import most
 
-        data = options.content(source)
+        data = shared_flags.content(source)
         sizes = {"model_bytes": len(data), "arena_bytes": most(data)}
     if json:
-        show.as_json({"folder": str(output), "files": sorted(files), **sizes})
+        console.as_json({"folder": str(output), "files": sorted(files), **sizes})
         return
-    show.facts(
+    console.facts(
         [
             ("folder", f"{output}, {len(files)} files"),
-            ("model", show.size(sizes["model_bytes"]) if model else ""),
-            ("arena", f"at most {show.size(sizes['arena_bytes'])}" if model else ""),
+            ("model", console.size(sizes["model_bytes"]) if model else ""),
+            ("arena", f"at most {console.size(sizes['arena_bytes'])}" if model else ""),
         ]
     )

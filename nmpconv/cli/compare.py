@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import MismatchError
 
 if TYPE_CHECKING:
-    from nmpconv.run.ondevice import Difference
-    from nmpconv.run.runtime import Net
+    from nmpconv.runtime.interpreter import Net
+    from nmpconv.runtime.on_device import Difference
 
 NAME = "compare"
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     device: Annotated[
-        str, typer.Option("--device", metavar=options.DEVICE_NAME, help="The device.", show_default=False)
+        str, typer.Option("--device", metavar=shared_flags.DEVICE_NAME, help="The device.", show_default=False)
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."),
     ] = None,
-    wait: options.Wait = 10.0,
-    json: options.Json = False,
+    wait: shared_flags.Wait = 10.0,
+    json: shared_flags.Json = False,
 ) -> None:
     """Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that differs.
 
@@ -35,26 +35,26 @@ def command(
       nmpconv compare model.nmp --device sim:mps2-an386
     """
     from nmpconv.device.connect import opened
-    from nmpconv.run import ondevice
-    from nmpconv.run.feed import given
-    from nmpconv.run.runtime import load
+    from nmpconv.runtime import on_device
+    from nmpconv.runtime.feed import given
+    from nmpconv.runtime.interpreter import load
 
-    source = options.given(model)
+    source = shared_flags.given(model)
     net = load(source)
-    chosen = options.sources(data or (), "--data")
-    cases = [case for calls in given(net, chosen) for case in calls] if data else ondevice.cases(net)
-    with show.progress() as progress, opened(device, progress, wait) as found:
-        ondevice.load(found, net, options.content(source))
+    chosen = shared_flags.sources(data or (), "--data")
+    cases = [case for calls in given(net, chosen) for case in calls] if data else on_device.cases(net)
+    with console.progress() as progress, opened(device, progress, wait) as found:
+        on_device.load(found, net, shared_flags.content(source))
         for i, case in enumerate(cases):
-            first = ondevice.first_difference(found, net, case)
+            first = on_device.first_difference(found, net, case)
             if first is not None:
                 raise _mismatch(net, i, *first, where=device)
             progress("compare", i + 1, len(cases))
     ops = len(net.model.ops)
     if json:
-        show.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": True})
+        console.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": True})
     else:
-        show.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
+        console.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
 
 
 def _mismatch(net: Net, case: int, op: int, difference: Difference, *, where: str) -> MismatchError:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.cli.convert_flags import Calibration, Contents, Expert, Preprocessing, Quantization
 from nmpconv.cli.flags import grouped
-from nmpconv.cli.report import show_needs, show_report
+from nmpconv.cli.report_tables import show_needs, show_report
 from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmpconv.targets import Needs
+    from nmpconv.runtime.targets import Needs
 
 NAME = "convert"
 
@@ -44,7 +44,7 @@ def command(
         ),
     ] = False,
     target: Annotated[
-        options.Target | None,
+        shared_flags.Target | None,
         typer.Option(help="The machine that the memory plan is for: its RAM is shown, the file names it."),
     ] = None,
     input_shape: Annotated[
@@ -80,7 +80,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
     expert: Expert,
 ) -> None:
     """Quantize an ONNX model with calibration data into one .nmp file.
@@ -95,54 +95,54 @@ def command(
       nmpconv convert model.onnx --dry-run
       nmpconv convert model.onnx --data images/ --dry-run --target cortex-m4
     """
-    path = output or Path(f"{options.stem(model)}.nmp")
+    path = output or Path(f"{shared_flags.stem(model)}.nmp")
     if output is None and path == model:
         already = "nmpconv inspect shows it; an ONNX model of such a name needs -o"
         raise UsageError("a .nmp file is converted already", where=str(model), hint=already)
     extra = (expert.save_profile, quantization.save_recipe, contents.report)
     for file in (None if dry_run else path, *extra):
         if file is not None:
-            options.check_output(file, model, json=json)
-    found = options.sources(calibration.data or (), "--data")
+            shared_flags.check_output(file, model, json=json)
+    found = shared_flags.sources(calibration.data or (), "--data")
     given = {
         **calibration.chosen(),
         **quantization.chosen(),
         **expert.chosen(),
         **preprocessing.chosen(),
         **contents.chosen(),
-        "input_shape": options.shapes(input_shape or ()),
-        "outputs": options.names(outputs or ()),
+        "input_shape": shared_flags.shapes(input_shape or ()),
+        "outputs": shared_flags.names(outputs or ()),
         "dry_run": dry_run,
         "target": target and target.value,
         "stream": stream,
         "state": state or (),
         "audio": audio,
     }
-    kept = path if path != options.STREAM else Path(f"{options.stem(model)}.nmp")
-    journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is options.Bits.AUTO else None
+    kept = path if path != shared_flags.STREAM else Path(f"{shared_flags.stem(model)}.nmp")
+    journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is shared_flags.Bits.AUTO else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
 
-    with show.progress() as progress:
-        result = nmpconv.convert(options.given(model), found, **given, journal=journal, progress=progress)
+    with console.progress() as progress:
+        result = nmpconv.convert(shared_flags.given(model), found, **given, journal=journal, progress=progress)
     if not dry_run:
-        options.write(path, result.data)
+        shared_flags.write(path, result.data)
     if journal is not None:
         journal.unlink(missing_ok=True)
     needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
     report, written = result.report, None if dry_run else path
     if json:
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
-        show.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
+        console.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
         return
-    with show.on_stderr(written == options.STREAM):
+    with console.on_stderr(written == shared_flags.STREAM):
         show_report(report, model, written, planned=result.sketch)
         show_needs(needs, len(result.data), planned=result.sketch)
 
 
-def _needs(data: bytes, target: options.Target | None, *, sketch: bool) -> list[Needs]:
+def _needs(data: bytes, target: shared_flags.Target | None, *, sketch: bool) -> list[Needs]:
     """Of one machine or of all. What a sketch's integers decide may come out otherwise: on this machine most."""
-    from nmpconv import targets
+    from nmpconv.runtime import targets
 
     wanted = targets.TARGETS if target is None else (target.value,)
     return [targets.needs(data, name, exact=not sketch) for name in wanted if not (sketch and name == targets.HOST)]

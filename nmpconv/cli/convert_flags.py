@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nmpconv.cli import options
+from nmpconv.cli import shared_flags
 from nmpconv.cli.flags import Group
 
 COUNTS = {"mean": (1, 3), "std": (1, 3), "range": (2,)}  # of the numbers that these flags take
@@ -25,7 +25,7 @@ class Calibration(Group):
         list[str] | None,
         typer.Option(
             metavar="[NAME=]SOURCE",
-            help=f"Calibration data: {options.SOURCE_HELP}. Once per input when there are several.",
+            help=f"Calibration data: {shared_flags.SOURCE_HELP}. Once per input when there are several.",
         ),
     ] = None
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None
@@ -41,12 +41,12 @@ class Quantization(Group):
     PANEL = "Quantization"
 
     bits: Annotated[
-        options.Bits,
+        shared_flags.Bits,
         typer.Option(
             help="8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights; "
             "auto: 8, and int16 where --goal and --budget want it."
         ),
-    ] = options.Bits.INT8
+    ] = shared_flags.Bits.INT8
     goal: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +57,7 @@ class Quantization(Group):
         ),
     ] = None
     decoder: Annotated[
-        options.Decoder | None,
+        shared_flags.Decoder | None,
         typer.Option(help="What --goal ap50 reads the outputs as."),
     ] = None
     budget: Annotated[
@@ -94,7 +94,7 @@ class Quantization(Group):
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        return self.given() | {"budget": options.names(self.budget or ())}
+        return self.given() | {"budget": shared_flags.names(self.budget or ())}
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,14 @@ class Preprocessing(Group):
         typer.Option(metavar="LO,HI", help="What pixels 0 and 255 stand for. [0,255]"),
     ] = None
     layout: Annotated[
-        options.Layout | None,
+        shared_flags.Layout | None,
         typer.Option(help="Of the model's input; default: by its shape."),
     ] = None
-    channel_order: Annotated[options.ChannelOrder | None, typer.Option(help="That the model expects. [rgb]")] = None
+    channel_order: Annotated[shared_flags.ChannelOrder | None, typer.Option(help="That the model expects. [rgb]")] = (
+        None
+    )
     resize: Annotated[
-        options.Resize | None,
+        shared_flags.Resize | None,
         typer.Option(help="shorter side to fit, squash both, letterbox, or none: refuse. [squash]"),
     ] = None
     crop: Annotated[
@@ -124,11 +126,11 @@ class Preprocessing(Group):
         typer.Option(min=0.01, max=1, help="Resize to size / CROP, then cut the centre. [1]"),
     ] = None
 
-    max_pixels: options.MaxPixels = None
+    max_pixels: shared_flags.MaxPixels = None
 
     def chosen(self) -> dict[str, Any]:
         found = self.given()
-        texts = {name: options.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if found[name]}
+        texts = {name: shared_flags.numbers(found[name], f"--{name}", COUNTS[name]) for name in COUNTS if found[name]}
         return found | texts
 
 
@@ -150,7 +152,7 @@ class Contents(Group):
             show_default=False,
         ),
     ] = None
-    workers: options.Workers = None
+    workers: shared_flags.Workers = None
 
     def chosen(self) -> dict[str, Any]:
         return self.given()
@@ -160,19 +162,21 @@ class Contents(Group):
 class Expert(Group):
     PANEL = "For experts"
 
-    method: Annotated[options.Method, typer.Option(help="How ranges are chosen.")] = options.Method.MSE
+    method: Annotated[shared_flags.Method, typer.Option(help="How ranges are chosen.")] = shared_flags.Method.MSE
     percentile: Annotated[float, typer.Option(min=50, max=100, help="For --method percentile.")] = 99.99
     per_tensor: Annotated[
         bool,
         typer.Option("--per-tensor", help="One weight exponent a layer, not one a channel."),
     ] = False
     equalize: Annotated[
-        options.Equalize,
+        shared_flags.Equalize,
         typer.Option(
             help="Cross-layer equalization. One that changes the float model is left out, for the next plainer one."
         ),
-    ] = options.Equalize.AUTO
-    rounding: Annotated[options.Rounding, typer.Option(help="How weights are rounded.")] = options.Rounding.AUTO
+    ] = shared_flags.Equalize.AUTO
+    rounding: Annotated[shared_flags.Rounding, typer.Option(help="How weights are rounded.")] = (
+        shared_flags.Rounding.AUTO
+    )
     bias_correction: Annotated[
         bool,
         typer.Option(
@@ -180,9 +184,9 @@ class Expert(Group):
         ),
     ] = True
     bias_bits: Annotated[
-        options.BiasBits,
+        shared_flags.BiasBits,
         typer.Option(help="Width of all biases; auto: the narrowest that holds them."),
-    ] = options.BiasBits.NARROWEST
+    ] = shared_flags.BiasBits.NARROWEST
     zero_points: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 
 if TYPE_CHECKING:
     from nmpconv.device.protocol import Hello
@@ -18,37 +18,37 @@ app = typer.Typer(help="Look for devices, and at one.", no_args_is_help=True)
 
 def facts(hello: Hello) -> list[tuple[str, str]]:
     return [
-        ("board", f"{hello.board}, {hello.cpu}, {show.scaled(hello.clock_hz)}Hz"),
+        ("board", f"{hello.board}, {hello.cpu}, {console.scaled(hello.clock_hz)}Hz"),
         (
             "firmware",
-            f"nmpconv {hello.version}" + (f", {show.size(hello.program_bytes)}" if hello.program_bytes else ""),
+            f"nmpconv {hello.version}" + (f", {console.size(hello.program_bytes)}" if hello.program_bytes else ""),
         ),
     ]
 
 
 @app.command("info")
 def info(
-    name: Annotated[str, typer.Argument(metavar=options.DEVICE_NAME, help="The device.", show_default=False)],
-    wait: options.Wait = 10.0,
-    json: options.Json = False,
+    name: Annotated[str, typer.Argument(metavar=shared_flags.DEVICE_NAME, help="The device.", show_default=False)],
+    wait: shared_flags.Wait = 10.0,
+    json: shared_flags.Json = False,
 ) -> None:
     """Ask a device what it is."""
     from nmpconv.device.connect import opened  # not loaded for --help
 
-    with show.progress() as progress, opened(name, progress, wait) as device:
+    with console.progress() as progress, opened(name, progress, wait) as device:
         hello = device.hello
     if json:
         found = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}
         sizes = {key: getattr(hello, key) for key in ("program_bytes", "model_bytes", "arena_bytes")}
-        show.as_json({"device": name, **found, **sizes})
+        console.as_json({"device": name, **found, **sizes})
         return
-    memory = f"{show.size(hello.model_bytes)} for models, {show.size(hello.arena_bytes)} for activations"
-    counter = f"{hello.counter}, {show.scaled(hello.counter_hz)}Hz"
-    show.facts([("device", name), *facts(hello), ("memory", memory), ("counter", counter)])
+    memory = f"{console.size(hello.model_bytes)} for models, {console.size(hello.arena_bytes)} for activations"
+    counter = f"{hello.counter}, {console.scaled(hello.counter_hz)}Hz"
+    console.facts([("device", name), *facts(hello), ("memory", memory), ("counter", counter)])
 
 
 @app.command("list")
-def listed(json: options.Json = False) -> None:
+def listed(json: shared_flags.Json = False) -> None:
     """Show the serial ports and the boards that can be simulated here."""
     from nmpconv.device import simulator
     from nmpconv.device.transport import ports
@@ -57,11 +57,11 @@ def listed(json: options.Json = False) -> None:
     if json:
         simulated = [{"device": name, "missing": lacks or None} for name, lacks in boards.items()]
         serial = [{"device": port, "description": what} for port, what in found.items()]
-        show.as_json({"ports": serial, "simulated": simulated})
+        console.as_json({"ports": serial, "simulated": simulated})
         return
     rows = [[port, what or "serial port"] for port, what in found.items()]
     rows += [[name, lacks or "ready"] for name, lacks in boards.items()]
-    show.table(("device", ""), rows)
+    console.table(("device", ""), rows)
 
 
 @app.command("build")
@@ -73,7 +73,7 @@ def build(
             "-o", "--output", help="The file to write; default: where sim:BOARD finds it.", show_default=False
         ),
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Compile nmpconv's firmware for a board, with this machine's make and the board's compiler.
 
@@ -85,9 +85,9 @@ def build(
     from nmpconv.device import firmware  # not loaded for --help
 
     if output is not None:
-        options.check_output(output, json=json)
+        shared_flags.check_output(output, json=json)
     path = firmware.build(board, output)
     if json:
-        show.as_json({"board": board, "output": str(path), "bytes": path.stat().st_size})
+        console.as_json({"board": board, "output": str(path), "bytes": path.stat().st_size})
         return
-    show.facts([("board", board), ("firmware", str(path))])
+    console.facts([("board", board), ("firmware", str(path))])

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 
 if TYPE_CHECKING:
-    from nmpconv.accuracy import Evaluation
+    from nmpconv.evaluation.accuracy import Evaluation
 
 NAME = "eval"
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     data: Annotated[
         list[str],
         typer.Option(
-            metavar="[NAME=]SOURCE", help=f"Test data: {options.SOURCE_HELP}. Once per input.", show_default=False
+            metavar="[NAME=]SOURCE", help=f"Test data: {shared_flags.SOURCE_HELP}. Once per input.", show_default=False
         ),
     ],
     reference: Annotated[
@@ -28,7 +28,7 @@ def command(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
     label_offset: Annotated[int, typer.Option(help="Added to every label to get the index of its class.")] = 0,
-    max_pixels: options.MaxPixels = None,
+    max_pixels: shared_flags.MaxPixels = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,14 +38,14 @@ def command(
             show_default=False,
         ),
     ] = None,
-    decoder: options.DecoderName = None,
+    decoder: shared_flags.DecoderName = None,
     boxes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")
     ] = None,
-    cpu: options.Cpu = None,
-    threads: options.Threads = None,
-    workers: options.Workers = None,
-    json: options.Json = False,
+    cpu: shared_flags.Cpu = None,
+    threads: shared_flags.Threads = None,
+    workers: shared_flags.Workers = None,
+    json: shared_flags.Json = False,
 ) -> None:
     """Measure accuracy on labelled data, and agreement and SQNR against the float model.
 
@@ -61,16 +61,16 @@ def command(
     """
     import nmpconv  # not loaded for --help
 
-    with show.progress() as progress:
+    with console.progress() as progress:
         found = nmpconv.evaluate(
-            options.given(model),
-            options.sources(data, "--data"),
+            shared_flags.given(model),
+            shared_flags.sources(data, "--data"),
             reference=reference,
             limit=limit,
             label_offset=label_offset,
             max_pixels=max_pixels,
             metric=metric,
-            decoder=options.value(decoder),
+            decoder=shared_flags.value(decoder),
             boxes=boxes,
             cpu=cpu,
             threads=threads,
@@ -78,11 +78,11 @@ def command(
             progress=progress,
         )
     if json:
-        show.as_json(_json(found))
+        console.as_json(_json(found))
         return
     _show(found)
     if found.top1 is None and reference is None and not found.metrics:
-        show.note("there are no labels and no --reference: nothing to compare with")
+        console.note("there are no labels and no --reference: nothing to compare with")
 
 
 def _json(found: Evaluation) -> dict[str, object]:
@@ -105,19 +105,22 @@ def _json(found: Evaluation) -> dict[str, object]:
 def _show(found: Evaluation) -> None:
     columns = ("", ">top-1", ">top-5")
     rows = [
-        ["quantized", show.rate(found.top1), show.rate(found.top5)],
-        ["float", show.rate(found.reference_top1), show.rate(found.reference_top5)],
+        ["quantized", console.rate(found.top1), console.rate(found.top5)],
+        ["float", console.rate(found.reference_top1), console.rate(found.reference_top5)],
     ]
     if found.top1 is not None:
-        show.table(columns, rows if found.reference_top1 is not None else rows[:1])
-    show.facts(
+        console.table(columns, rows if found.reference_top1 is not None else rows[:1])
+    console.facts(
         [
             ("samples", str(found.n) if found.sequences is None else ""),
             ("sequences", "" if found.sequences is None else f"{found.sequences}, {found.n} call(s) judged"),
             ("labels", found.labelled),
-            ("agreement", "" if found.agreement is None else show.rate(found.agreement)),
-            ("SQNR", "\n".join(f"{show.decibels(value)}  {name}" for name, value in found.sqnr.items())),
+            ("agreement", "" if found.agreement is None else console.rate(found.agreement)),
+            ("SQNR", "\n".join(f"{console.decibels(value)}  {name}" for name, value in found.sqnr.items())),
             *((name, f"{value:.4g}") for name, value in found.metrics.items()),
-            ("equal", "\n".join(f"{show.rate(value)} of the elements  {name}" for name, value in found.equal.items())),
+            (
+                "equal",
+                "\n".join(f"{console.rate(value)} of the elements  {name}" for name, value in found.equal.items()),
+            ),
         ]
     )

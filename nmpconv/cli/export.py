@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 
 NAME = "export"
 
@@ -18,7 +18,7 @@ class Form(str, Enum):
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -28,7 +28,7 @@ def command(
     to: Annotated[Form, typer.Option(help="onnx: QuantizeLinear and DequantizeLinear around float operators.")] = (
         Form.ONNX
     ),
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Write the model as ONNX with quantized tensors, for onnxruntime and other tools.
 
@@ -40,14 +40,14 @@ def command(
       nmpconv export model.nmp
       nmpconv export model.nmp -o model.qdq.onnx --to onnx
     """
-    path = output or Path(f"{options.stem(model)}.qdq.onnx")
-    options.check_output(path, model, json=json)
+    path = output or Path(f"{shared_flags.stem(model)}.qdq.onnx")
+    shared_flags.check_output(path, model, json=json)
 
     import nmpconv  # not loaded for --help
 
-    data = nmpconv.export(options.given(model), to=to.value)
-    options.write(path, data)
+    data = nmpconv.export(shared_flags.given(model), to=to.value)
+    shared_flags.write(path, data)
     if json:
-        show.as_json({"model": str(model), "output": str(path), "to": to.value, "bytes": len(data)})
-    elif path != options.STREAM:
-        show.line(f"{path}, {show.size(len(data))}")
+        console.as_json({"model": str(model), "output": str(path), "to": to.value, "bytes": len(data)})
+    elif path != shared_flags.STREAM:
+        console.line(f"{path}, {console.size(len(data))}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 
 NAME = "report"
@@ -24,7 +24,7 @@ def command(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]SOURCE", help=f"Samples to run: {options.SOURCE_HELP}. Once per input."),
+        typer.Option(metavar="[NAME=]SOURCE", help=f"Samples to run: {shared_flags.SOURCE_HELP}. Once per input."),
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(metavar="MODEL.onnx", help="The float model: what samples come out worst.")
@@ -33,7 +33,7 @@ def command(
     time: Annotated[
         bool, typer.Option("--time", help="Measure the ops on this machine; the report then differs from run to run.")
     ] = False,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Write one HTML file: layers, graph, memory plan, weights; histograms and worst samples where there is data.
 
@@ -47,23 +47,23 @@ def command(
     """
     if len(models) > 2:
         raise UsageError(f"{len(models)} files; a report is about one, or compares two", where="A.nmp [B.nmp]")
-    path = output or Path(f"{options.stem(models[0])}.html")
-    options.check_output(path, *models, json=json)
+    path = output or Path(f"{shared_flags.stem(models[0])}.html")
+    shared_flags.check_output(path, *models, json=json)
 
     import nmpconv  # not loaded for --help
 
-    found = options.sources(data or (), "--data") or None
-    with show.progress() as progress:
+    found = shared_flags.sources(data or (), "--data") or None
+    with console.progress() as progress:
         text = nmpconv.html_report(
-            [options.given(model) for model in models],
+            [shared_flags.given(model) for model in models],
             data=found,
             reference=reference,
             limit=limit,
             time=time,
             progress=progress,
         )
-    options.write(path, text.encode())
+    shared_flags.write(path, text.encode())
     if json:
-        show.as_json({"models": [str(model) for model in models], "output": str(path), "bytes": len(text.encode())})
-    elif path != options.STREAM:
-        show.line(f"{path}, {show.size(len(text.encode()))}")
+        console.as_json({"models": [str(model) for model in models], "output": str(path), "bytes": len(text.encode())})
+    elif path != shared_flags.STREAM:
+        console.line(f"{path}, {console.size(len(text.encode()))}")

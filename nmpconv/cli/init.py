@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 
 NAME = "init"
@@ -18,7 +18,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The file to write; default: nmpconv.toml beside the model.")
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Write a project file for `nmpconv build`, with comments, and with what can be guessed from the model.
 
@@ -28,14 +28,14 @@ def command(
       nmpconv init model.onnx -o -
     """
     path = output or model.parent / "nmpconv.toml"
-    if path != options.STREAM and path.exists():
+    if path != shared_flags.STREAM and path.exists():
         raise UsageError("is there already", where=str(path), hint="give another -o, or remove it")
 
     import nmpconv  # not loaded for --help
 
-    text = nmpconv.init(model, folder=None if path == options.STREAM else path.parent)
-    options.write(path, text.encode())
+    text = nmpconv.init(model, folder=None if path == shared_flags.STREAM else path.parent)
+    shared_flags.write(path, text.encode())
     if json:
-        show.as_json({"model": str(model), "output": str(path)})
-    elif path != options.STREAM:
-        show.line(f"{path}: see what it says, then run nmpconv build")
+        console.as_json({"model": str(model), "output": str(path)})
+    elif path != shared_flags.STREAM:
+        console.line(f"{path}: see what it says, then run nmpconv build")

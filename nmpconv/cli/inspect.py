@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmpconv.cli import options, show
-from nmpconv.cli.memory import show_memory
-from nmpconv.cli.report import show_ram
+from nmpconv.cli import console, shared_flags
+from nmpconv.cli.memory_tables import show_memory
+from nmpconv.cli.report_tables import show_ram
 
 if TYPE_CHECKING:
     from nmpconv.file.reader import Model, Op, Port, Tensor
@@ -21,16 +21,16 @@ LISTED = 5  # labels that the table names
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list the constants, not only activations.")] = False,
     memory_plan: Annotated[
         bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
     ] = False,
     target: Annotated[
-        options.Target | None,
+        shared_flags.Target | None,
         typer.Option(help="Show RAM and instructions of a run there, and with --memory its scratch."),
     ] = None,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.
 
@@ -40,17 +40,19 @@ def command(
       nmpconv inspect model.nmp --memory --target cortex-m4
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
-    from nmpconv import costs, targets  # not loaded for --help
     from nmpconv.file.reader import read
+    from nmpconv.runtime import costs, targets  # not loaded for --help
 
-    source, machine = options.given(model), target and target.value
-    found, data = read(source), options.content(source)
+    source, machine = shared_flags.given(model), target and target.value
+    found, data = read(source), shared_flags.content(source)
     if json:
         wanted = targets.TARGETS if machine is None else (machine,)
         ram = [asdict(targets.needs(data, name)) for name in wanted]
         counted = {name: costs.estimated(data, name) for name in wanted if name in targets.MICROCONTROLLERS}
         estimates = [{"target": name, "total": sum(ops), "ops": ops} for name, ops in counted.items()]
-        show.as_json({**_json(found, targets.scratch(data, machine)), "ram": ram, "estimated_instructions": estimates})
+        console.as_json(
+            {**_json(found, targets.scratch(data, machine)), "ram": ram, "estimated_instructions": estimates}
+        )
         return
     if memory_plan:
         known = machine in targets.MICROCONTROLLERS
@@ -62,7 +64,7 @@ def command(
 
 
 def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
-    from nmpconv.file.memory import memory, to_json
+    from nmpconv.file.memory_map import memory, to_json
 
     return {
         "format_version": f"{model.version[0]}.{model.version[1]}",
@@ -138,15 +140,18 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     """instructions: of each op on the target; none where they are not known."""
     macs = sum(op.macs for op in model.ops)
     more = ", ..." if len(model.labels) > LISTED else ""
-    show.facts(
+    console.facts(
         [
             ("name", model.name),
             ("format", f"{model.version[0]}.{model.version[1]}"),
-            ("file", show.size(model.file_bytes)),
-            ("constants", show.size(model.weights_bytes)),
-            ("activations", show.size(model.arena_bytes)),
-            ("work", f"{len(model.ops)} ops, {show.scaled(macs)}MAC"),
-            ("instructions", f"about {show.scaled(sum(instructions))} on {target}, estimated" if instructions else ""),
+            ("file", console.size(model.file_bytes)),
+            ("constants", console.size(model.weights_bytes)),
+            ("activations", console.size(model.arena_bytes)),
+            ("work", f"{len(model.ops)} ops, {console.scaled(macs)}MAC"),
+            (
+                "instructions",
+                f"about {console.scaled(sum(instructions))} on {target}, estimated" if instructions else "",
+            ),
             ("labels", f"{len(model.labels)}: {', '.join(model.labels[:LISTED])}{more}" if model.labels else ""),
             ("test vectors", str(len(model.test_vectors) or "")),
             *sorted(model.metadata.items()),
@@ -154,16 +159,16 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     )
     columns = ("port", "name", "type", "shape", ">exponent", "in the ONNX model", "fed with")
     ports = [("input", port) for port in model.inputs] + [("output", port) for port in model.outputs]
-    show.table(columns, [[kind, *_port_row(port, model)] for kind, port in ports], title="Inputs and outputs")
+    console.table(columns, [[kind, *_port_row(port, model)] for kind, port in ports], title="Inputs and outputs")
     about = [[f"{count}"] for count in instructions] or [[]] * len(model.ops)
-    show.table(
+    console.table(
         ("#", "op", "name", "output", "shape", ">MACs", *([">instructions, estimated"] if instructions else [])),
         [[*_op_row(i, op, model), *more] for (i, op), more in zip(enumerate(model.ops), about, strict=True)],
         title="Ops",
     )
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
     in_float = any(tensor.float_exponents for tensor in listed)
-    show.table(
+    console.table(
         (
             *("tensor", "type", "shape", ">exponent", *([">in the float model"] if in_float else [])),
             *(">clip", ">origin", ">observed", "method"),
@@ -171,7 +176,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
         [_tensor_row(tensor, in_float) for tensor in listed],
         title="Tensors" if constants else "Activations",
     )
-    show.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
+    console.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
 
 
 def _port_row(port: Port, model: Model) -> list[str]:
@@ -184,9 +189,9 @@ def _port_row(port: Port, model: Model) -> list[str]:
     return [
         port.name,
         tensor.dtype,
-        show.shape(tensor.shape),
-        show.exponents(tensor.float_exponents or tensor.exponents),
-        show.shape(port.source_shape) if port.source_shape else "",
+        console.shape(tensor.shape),
+        console.exponents(tensor.float_exponents or tensor.exponents),
+        console.shape(port.source_shape) if port.source_shape else "",
         fed,
     ]
 
@@ -200,32 +205,32 @@ def _preprocess(found: Preprocess) -> str:
 
 def _op_row(index: int, op: Op, model: Model) -> list[str]:
     out = model.tensors[op.outputs[0]] if op.outputs else None
-    macs = show.scaled(op.macs) if op.macs else show.NOTHING
+    macs = console.scaled(op.macs) if op.macs else console.NOTHING
     return [
         str(index),
         op.kind,
         op.name,
         out.dtype if out else "",
-        show.shape(out.shape) if out else "",
+        console.shape(out.shape) if out else "",
         macs,
     ]
 
 
 def _tensor_row(tensor: Tensor, in_float: bool) -> list[str]:
     """in_float: there is a column for the exponents of the float model's numbers."""
-    seen = show.NOTHING
+    seen = console.NOTHING
     if tensor.observed_min is not None and tensor.observed_max is not None:
         seen = f"{tensor.observed_min:.4g}..{tensor.observed_max:.4g}"
     return [
         tensor.name,
         tensor.dtype,
-        show.shape(tensor.shape),
-        show.exponents(tensor.exponents),
-        *([show.exponents(tensor.float_exponents or tensor.exponents)] if in_float else []),
-        show.span(tensor.clip_min, tensor.clip_max),
-        f"{tensor.origin:.4g}" if tensor.origin else show.NOTHING,
+        console.shape(tensor.shape),
+        console.exponents(tensor.exponents),
+        *([console.exponents(tensor.float_exponents or tensor.exponents)] if in_float else []),
+        console.span(tensor.clip_min, tensor.clip_max),
+        f"{tensor.origin:.4g}" if tensor.origin else console.NOTHING,
         seen,
-        tensor.method or show.NOTHING,
+        tensor.method or console.NOTHING,
     ]
 
 

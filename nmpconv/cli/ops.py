@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nmpconv.cli import options, show
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 
 NAME = "ops"
@@ -14,7 +14,7 @@ NAME = "ops"
 
 def command(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    json: options.Json = False,
+    json: shared_flags.Json = False,
 ) -> None:
     """List the ops: the ONNX types that become each, the widths it computes in, and its restrictions.
 
@@ -27,7 +27,7 @@ def command(
         raise UsageError("--markdown and --json exclude each other")
 
     from nmpconv.frontend.expand import ALWAYS  # numpy is not loaded for --help
-    from nmpconv.frontend.integers import KINDS
+    from nmpconv.frontend.integer_operators import KINDS
     from nmpconv.ops import OPS
 
     composed = sorted((*ALWAYS, *KINDS), key=lambda kind: (kind.rpartition(".")[0], kind))
@@ -37,7 +37,7 @@ def command(
             {"op": op.name, "onnx": list(op.onnx), "int8": True, "int16": True, "restrictions": op.restrictions}
             for op in OPS.values()
         ]
-        show.as_json({"ops": rows, "composed": composed})
+        console.as_json({"ops": rows, "composed": composed})
         return
     # Every op computes in int8 and in int16: the tests of each op's cases hold it to that.
     table = [
@@ -48,6 +48,6 @@ def command(
     columns = ("op", "ONNX types", "int8", "int16", "restrictions")
     if markdown:
         for row in (columns, ["---"] * len(columns), *table):
-            show.line(f"| {' | '.join(row)} |".replace("|  |", "| |"))
+            console.line(f"| {' | '.join(row)} |".replace("|  |", "| |"))
     else:
-        show.table(columns, table)
+        console.table(columns, table)

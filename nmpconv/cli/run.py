@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nmpconv.cli import options, show
-from nmpconv.files import npz
+from nmpconv.base.files import npz
+from nmpconv.cli import console, shared_flags
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nmpconv.run.feed import Arrays, Feed
-    from nmpconv.run.runtime import Net
+    from nmpconv.runtime.feed import Arrays, Feed
+    from nmpconv.runtime.interpreter import Net
 
 NAME = "run"
 
 
 def command(
-    model: options.ModelFile,
+    model: shared_flags.ModelFile,
     inputs: Annotated[
         list[str],
         typer.Argument(
             metavar="[NAME=]SOURCE...",
-            help=f"What to run on: {options.SOURCE_HELP}, or - for stdin. With several inputs, NAME=SOURCE for each.",
+            help=f"Data to run on: {shared_flags.SOURCE_HELP}, or - for stdin. With several inputs, NAME=SOURCE each.",
             show_default=False,
         ),
     ],
@@ -38,12 +38,12 @@ def command(
         ),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Write integers, not reals.")] = False,
-    max_pixels: options.MaxPixels = None,
-    cpu: options.Cpu = None,
-    threads: options.Threads = None,
-    device: options.DeviceName = None,
-    wait: options.Wait = 10.0,
-    json: options.Json = False,
+    max_pixels: shared_flags.MaxPixels = None,
+    cpu: shared_flags.Cpu = None,
+    threads: shared_flags.Threads = None,
+    device: shared_flags.DeviceName = None,
+    wait: shared_flags.Wait = 10.0,
+    json: shared_flags.Json = False,
 ) -> None:
     """Run a model: the best classes of each image, or all outputs as arrays.
 
@@ -56,31 +56,31 @@ def command(
       nmpconv run model.nmp left=l.npy right=r.npy
       nmpconv run step.nmp speech.wav
     """
-    from nmpconv.run.runtime import load
+    from nmpconv.runtime.interpreter import load
 
-    source = options.given(model)
+    source = shared_flags.given(model)
     net = load(source, cpu=cpu, threads=threads)
     ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
-    path = output if output is not None or ranked else Path(f"{options.stem(model)}.npz")
+    path = output if output is not None or ranked else Path(f"{shared_flags.stem(model)}.npz")
     if path is not None:
-        options.check_output(path, model, json=json)
-    with options.samples(inputs) as values:
+        shared_flags.check_output(path, model, json=json)
+    with shared_flags.samples(inputs) as values:
         feeds = _feeds(net, values, max_pixels)
         sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
         files = [_named(file, values, inputs) for feed in feeds for file, _, _ in feed.sequences]
     results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, sequences)
     if path is not None:
-        options.write(path, _npz(net, results, raw))
+        shared_flags.write(path, _npz(net, results, raw))
     found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
-        show.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
+        console.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
         return
-    with show.on_stderr(path == options.STREAM):
+    with console.on_stderr(path == shared_flags.STREAM):
         for row in found if ranked else ():
             _show(row)
         if path is not None:
             what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
-            show.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
+            console.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
 
 
 def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
@@ -116,21 +116,21 @@ def _show(found: dict[str, Any]) -> None:
             [span, str(s["class"]), s["label"] or "", f"{s['score']:.4f}"] for span, s in zip(spans, heard, strict=True)
         ]
         columns = [">calls", ">class", "label", ">score"]
-    show.table(columns, rows, title=found["file"])
+    console.table(columns, rows, title=found["file"])
 
 
 def _named(file: str, values: Sequence[str], inputs: Sequence[str]) -> str:
     """A sample's name: that of stdin is - whatever file it lay in."""
     read = next((value for value, given in zip(values, inputs, strict=True) if value != given), None)
-    return str(options.STREAM) if read is not None and file == read.rpartition("=")[2] else file
+    return str(shared_flags.STREAM) if read is not None and file == read.rpartition("=")[2] else file
 
 
 def _feeds(net: Net, values: Sequence[str], max_pixels: int | None) -> list[Feed]:
     """With one input, every source is one to run on; with several, each is one input's."""
-    from nmpconv.run.feed import Feed
+    from nmpconv.runtime.feed import Feed
 
     groups = [[value] for value in values] if len(net.inputs) == 1 else [values]
-    return [Feed(net, options.sources(group, "SOURCE"), max_pixels) for group in groups]
+    return [Feed(net, shared_flags.sources(group, "SOURCE"), max_pixels) for group in groups]
 
 
 Results = list[list[list["np.ndarray"]]]  # outputs, by sequence and call
@@ -147,17 +147,17 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
 def _on_device(model: Path | bytes, net: Net, name: str, wait: float, sequences: Sequence[Sequence[Arrays]]) -> Results:
     """The outputs of every sample, computed by a device."""
     from nmpconv.device.connect import opened
-    from nmpconv.run import ondevice
+    from nmpconv.runtime import on_device
 
     results: Results = []
     count, done = sum(map(len, sequences)), 0
-    with show.progress() as progress, opened(name, progress, wait) as device:
-        ondevice.load(device, net, options.content(model))
+    with console.progress() as progress, opened(name, progress, wait) as device:
+        on_device.load(device, net, shared_flags.content(model))
         for sequence in sequences:
-            ondevice.restart(device, net)
+            on_device.restart(device, net)
             results.append([])
             for sample in sequence:
-                results[-1].append(ondevice.run(device, net, [sample[port.name] for port in net.inputs]))
+                results[-1].append(on_device.run(device, net, [sample[port.name] for port in net.inputs]))
                 done += 1
                 progress("run", done, count)
     return results
@@ -165,7 +165,7 @@ def _on_device(model: Path | bytes, net: Net, name: str, wait: float, sequences:
 
 def _best(net: Net, result: Sequence[np.ndarray], count: int) -> list[dict[str, Any]]:
     """The best classes of the only output."""
-    from nmpconv.metrics import top_k
+    from nmpconv.base.sqnr import top_k
 
     port = net.outputs[0]
     scores = port.dequantize(result[0]).ravel()

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nmpconv.base.files import open_file
 from nmpconv.errors import InputError, UsageError
-from nmpconv.files import open_file
 
 SUFFIX = ".wav"
 FORM = "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001; or rate=16000 for samples"

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from nmpconv.base.files import read_file
 from nmpconv.errors import InputError, UsageError
-from nmpconv.files import read_file
 from nmpconv.ir import Preprocess
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

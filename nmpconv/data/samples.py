@@ -12,7 +12,7 @@ from PIL import Image
 
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
-from nmpconv.data.objects import WHERE, gather
+from nmpconv.data.in_memory import WHERE, gather
 from nmpconv.data.sources import Source, open_source
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
@@ -109,7 +109,7 @@ def open_samples(
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
-    data: an iterable (see `nmpconv.data.objects`), an array (one sample or a stack [n, ...]), or a path: a folder of
+    data: an iterable (see `nmpconv.data.in_memory`), an array (one sample or a stack [n, ...]), or a path: a folder of
     images, .npy or .wav files (and one level of folders in it, and maybe `labels.csv`), a .csv with a column `file` and
     maybe `label`, a .txt with one path a line, one image, a .wav, a .npy (one sample or a stack [n, ...]), or a .npz
     (its only array, or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from nmpconv.base.files import BYTES_MAX, open_file, place, read_lines
 from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.images import CHANNELS, SUFFIXES
 from nmpconv.errors import InputError
-from nmpconv.files import BYTES_MAX, open_file, place, read_lines
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LISTED = 5  # problems that one message lists

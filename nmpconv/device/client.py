@@ -8,12 +8,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nmpconv.base.progress import Progress, silent
 from nmpconv.device import protocol
 from nmpconv.device.link import WAIT_MAX, WINDOW, Link, Refused
 from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, Frame, Hello, Loaded, Status, Type
 from nmpconv.device.transport import Transport
 from nmpconv.errors import DeviceError
-from nmpconv.progress import Progress, silent
 
 HELLO_SECONDS = 4.0  # a simulator may notice an opened port only after a second
 FRAME_BYTES = 280  # on the line, at most

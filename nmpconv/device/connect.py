@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nmpconv.base.progress import Progress
 from nmpconv.device import simulator
 from nmpconv.device.client import Device
 from nmpconv.device.link import REOPEN_SECONDS
 from nmpconv.device.transport import Serial, Tcp, Transport
 from nmpconv.errors import UsageError
-from nmpconv.progress import Progress
 
 
 @contextmanager

@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from nmpconv.base.files import interpreter, write_file
 from nmpconv.errors import DeviceError, UsageError
-from nmpconv.files import interpreter, write_file
 
 STOPPED = re.compile(r"\*\*\* (.+?): install (.+?)\.  Stop\.")  # a missing compiler, as the firmware's Makefile says it
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nmpconv import errors
+from nmpconv.base.progress import Progress, silent
 from nmpconv.device import protocol
 from nmpconv.device.protocol import Frame, Parser, Refusal, Status, Type
 from nmpconv.device.transport import LineGone, Transport
 from nmpconv.errors import DeviceError, ExitCode, NmpError
-from nmpconv.progress import Progress, silent
 
 QUIET_SECONDS = 8.0  # without any answer: the device is gone
 WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent again

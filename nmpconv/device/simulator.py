@@ -34,7 +34,7 @@ MACHINES = {
     **{name: Machine(ARM[0], ("-M", name), ARM[1], 6) for name in ("mps2-an386", "mps2-an500", "mps3-an547")},
     "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
 }
-# The board whose instructions are those of a target (`nmpconv.targets`).
+# The board whose instructions are those of a target (`nmpconv.runtime.targets`).
 COUNTED_ON = {"cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547", "rv32": "rv32"}
 HOST = "host"  # the agent as a program on this machine
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from model_explorer.graph_builder import Graph, GraphNode, IncomingEdge, KeyValue, MetadataItem
 
+from nmpconv.base.files import read_text
 from nmpconv.errors import NmpError
 from nmpconv.file.reader import Model, Op, Port, Tensor
-from nmpconv.files import read_text
-from nmpconv.run.runtime import load
+from nmpconv.runtime.interpreter import load
 
 SHOWN = 16  # elements of a constant, where nobody says how many
 # Of a layer in a report: how it is called, with its unit.

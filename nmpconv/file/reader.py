@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpconv import fixed
+from nmpconv.base import fixed_point
+from nmpconv.base.files import read_file
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, TABLES
-from nmpconv.file.flat import KINDS, Table, unpack
-from nmpconv.files import read_file
+from nmpconv.file.flatbuffer import KINDS, Table, unpack
 from nmpconv.ir import Preprocess, Shifts
 
 _DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
@@ -27,7 +27,7 @@ _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
 
 def dequantize(q: np.ndarray, exponent: int, shifts: Shifts | None) -> np.ndarray:
     """What integers [...] are in the float model: float64."""
-    real = fixed.dequantize(q, exponent)
+    real = fixed_point.dequantize(q, exponent)
     return real if shifts is None else real / shifts.factors(q.ndim)
 
 
@@ -144,9 +144,9 @@ def read(source: Path | str | bytes | memoryview, *, verified: bool = False) -> 
     try:
         root = unpack(data)
         if not verified:
-            from nmpconv.file import meaning
+            from nmpconv.file import semantics
 
-            meaning.verify(root, data, unknown=True)
+            semantics.verify(root, data, unknown=True)
         return _model(root, len(data))
     except ModelError as error:
         if data is source:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.file._schema import ENUMS, OP_TABLES, VERSION
-from nmpconv.file.flat import pack
+from nmpconv.file.flatbuffer import pack
 from nmpconv.ir import ARENA_ALIGN, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx
 
 from nmpconv.errors import UsageError
-from nmpconv.frontend.single import REALS
+from nmpconv.frontend.to_float32 import REALS
 
 Dim = int | str
 INTEGERS = (

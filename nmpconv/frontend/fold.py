@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.single import HALVES, single_array, single_node
+from nmpconv.frontend.to_float32 import HALVES, single_array, single_node
 
 _IR_VERSION = 8
 

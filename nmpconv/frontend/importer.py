@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import onnx
 
+from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import InputError, Invalid, Unsupported
-from nmpconv.fixed import RANK_MAX
 from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
-from nmpconv.frontend.check import Tensor
 from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.order import reads
+from nmpconv.frontend.node_check import Tensor
 from nmpconv.frontend.read import DEFAULT_DOMAINS
-from nmpconv.frontend.single import single_array
+from nmpconv.frontend.to_float32 import single_array
+from nmpconv.frontend.toposort import reads
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.reshape import ReshapeParams

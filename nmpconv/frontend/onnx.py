@@ -14,14 +14,14 @@ from onnx import numpy_helper
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real
-from nmpconv.frontend.check import Tensor, check, check_form, check_size, type_name
+from nmpconv.frontend.cut_work import share
 from nmpconv.frontend.expand import expansion_of
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.order import label, reads, subgraphs
+from nmpconv.frontend.node_check import Tensor, check, check_form, check_size, type_name
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
-from nmpconv.frontend.work import share
+from nmpconv.frontend.toposort import label, reads, subgraphs
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.aligned import TERMS_MAX

@@ -11,10 +11,10 @@ import onnx
 import onnx.inliner
 from onnx.external_data_helper import ExternalDataInfo
 
+from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
-from nmpconv.files import BYTES_MAX, read_file
-from nmpconv.frontend import functions, integers
-from nmpconv.frontend.order import sort
+from nmpconv.frontend import integer_operators, local_functions
+from nmpconv.frontend.toposort import sort
 
 OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
@@ -44,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
     if (text := _not_text(model)) is not None:
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
-    functions.check(model, str(path))
+    local_functions.check(model, str(path))
     sort(model, str(path))
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -53,7 +53,7 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
-    integers.rewrite(model.graph, str(path))
+    integer_operators.rewrite(model.graph, str(path))
     return model
 
 

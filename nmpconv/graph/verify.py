@@ -14,8 +14,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.errors import VerifyError
-from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.ir import ARENA_ALIGN, FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.traits import Limit, Origins

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import rsh, sat
 from nmpconv.ir import Quant
 from nmpconv.ops.window import padded, plane_out, tap
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, same_rank, spread_limits
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 TERMS_MAX = 1000  # of a chain: the verifier of a file walks from every read of a tensor back to where it is made

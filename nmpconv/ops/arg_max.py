@@ -17,8 +17,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Rule, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 AXIS_MAX = 32768  # legal length of the axis: indices fit int16
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SPREAD_MAX, div, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import SPREAD_MAX, div, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
@@ -19,8 +19,8 @@ from nmpconv.ops.traits import Border, Bounds, Limit, Origins, Rule, hull
 from nmpconv.ops.window import bordered, is_padded, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 AREA_MAX = 65536  # legal kernel_h * kernel_w
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import K_MAX, check_products, exact_type, magnitude
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
@@ -23,8 +23,8 @@ from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Limit, Rule, product_limits, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.fixed import INT_MAX, INT_MIN
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.op import Case, Op
 

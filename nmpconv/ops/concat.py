@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid
-from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
@@ -17,8 +17,8 @@ from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, quantize
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, quantize
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.op import quant_of
 

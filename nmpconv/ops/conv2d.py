@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.accumulate import (
     K_MAX,
@@ -33,8 +33,8 @@ from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import bordered, is_padded, plane_out
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

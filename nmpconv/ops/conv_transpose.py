@@ -34,8 +34,8 @@ from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import is_padded, plane_out
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

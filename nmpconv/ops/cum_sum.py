@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 AXIS_MAX = 65536  # legal length of the axis: sums of int16 fit 32 bits
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.errors import Unsupported
-from nmpconv.fixed import (
+from nmpconv.base.fixed_point import (
     EXPONENT_MAX,
     EXPONENT_MIN,
     INT_MAX,
@@ -23,6 +22,7 @@ from nmpconv.fixed import (
     rsh,
     sat,
 )
+from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, Operand, by, elementwise, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
@@ -31,8 +31,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import ANY, Bounds, Limit, combined, exponents_of, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

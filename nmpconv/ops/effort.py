@@ -1,4 +1,4 @@
-"""What the instructions of an op grow with on any machine; `nmpconv.costs` knows what each count costs."""
+"""What the instructions of an op grow with on any machine; `nmpconv.runtime.costs` knows what each count costs."""
 
 from __future__ import annotations
 

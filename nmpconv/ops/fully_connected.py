@@ -35,8 +35,8 @@ from nmpconv.ops.traits import Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 # What is summed, as a function of x, and what is taken of the sum.

@@ -16,8 +16,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

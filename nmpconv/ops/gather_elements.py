@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, constant, fed, grid, single
 from nmpconv.ops.gather import take
@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 from nmpconv.ops.traits import Limit, Origins, exponents_of, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 INDEX_MAX = 32767  # int16 holds it
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.compare import Compare, opposite
+from nmpconv.ops.comparison import Compare, opposite
 
 if TYPE_CHECKING:
     from nmpconv.frontend.onnx import Importer, OnnxNode

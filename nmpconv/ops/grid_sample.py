@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, Int64, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, Int64, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
@@ -22,8 +22,8 @@ from nmpconv.ops.requantize import RequantizeParams
 from nmpconv.ops.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 PLACE_BITS = 15  # places are whole numbers of 2^-15 of a pixel, and so are the weights of the pixels around them
 PIXEL = 1 << PLACE_BITS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpconv.base.fixed_point import round_half_up
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import round_half_up
 
 WEIGHT_BITS = 15  # weights are on a grid of 2^-15
 

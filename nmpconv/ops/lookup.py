@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import EXPONENT_MIN, INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import EXPONENT_MIN, INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.add import AddParams
 from nmpconv.ops.aligned import AlignedParams
@@ -25,8 +25,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 _NONE = ("", 0.0)
 # ONNX op: function, attribute and default of alpha, the same of beta.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN, round_half_up, rsh, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import INT_MAX, INT_MIN, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
@@ -23,8 +23,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 SIZE_MAX = 4096  # legal channels of a sum
 BASE_BITS = 61  # the sum and the bias are below 2^61 each

@@ -21,8 +21,8 @@ from nmpconv.ops.traits import Border, Rule
 from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from nmpconv.fixed import SHIFT_MAX, SHIFT_MIN, rsh, sat
+from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
@@ -17,8 +17,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.errors import InputError
-from nmpconv.fixed import rsh, sat
 from nmpconv.ir import FLOAT, Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.mul import Mul, MulOffsetParams
@@ -23,7 +23,7 @@ from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
+    from nmpconv.frontend.to_onnx import Exporter
 
 FINE = 6  # bits of an offset below a step
 OFFSET_MAX = 1 << 14  # with it the first operand fits int16, and so does a product that the result holds

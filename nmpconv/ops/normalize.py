@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import EXPONENT_MIN, INT_MAX, INT_MIN, SHIFT_MAX, quantize, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import EXPONENT_MIN, INT_MAX, INT_MIN, SHIFT_MAX, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
@@ -23,8 +23,8 @@ from nmpconv.ops.rules import within
 from nmpconv.ops.traits import Limit, Rule, computed, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 COUNT_MAX = 65536  # legal elements of a group
 WEIGHT_BITS = 24  # of scale, in int32

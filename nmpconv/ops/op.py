@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.overlap import Lines
 from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 T = TypeVar("T")
 

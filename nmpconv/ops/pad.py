@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import quantize
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 from nmpconv.ops.traits import Rule, channels_of, computed, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 LOWEST = np.finfo(np.float32).min  # stands for -inf until a MaxPool has taken the border

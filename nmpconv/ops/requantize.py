@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams, chained
 from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
@@ -19,8 +19,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 _PAIRS = {"Min": "minimum", "Max": "maximum"}
 FLOAT_MIN, FLOAT_MAX = -3.4028234663852886e38, 3.4028234663852886e38  # what exporters write for "no bound"

@@ -13,13 +13,13 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, by, fed, grid, single
-from nmpconv.ops.compare import opposite
+from nmpconv.ops.comparison import opposite
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

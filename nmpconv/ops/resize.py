@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmpconv.base.fixed_point import SHIFT_MAX, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import SHIFT_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather import take
@@ -20,8 +20,8 @@ from nmpconv.ops.rules import rank
 from nmpconv.ops.traits import Limit, Origins, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 # Legal e_y - e_x: the shift 2 * WEIGHT_BITS + e_y - e_x is never to the left.
 RISE_MIN, RISE_MAX = -2 * WEIGHT_BITS, SHIFT_MAX - 2 * WEIGHT_BITS

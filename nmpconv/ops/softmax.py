@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import div, round_half_up, rsh, sat
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import div, round_half_up, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
@@ -24,8 +24,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import Bounds, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 AXIS_MAX = 65536  # legal length of the axis
 HIDES = -1e3  # numbers up to this one are masks

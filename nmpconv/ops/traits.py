@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmpconv.fixed import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, SHIFT_MAX, SHIFT_MIN, SPREAD_MAX
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, SHIFT_MAX, SHIFT_MIN, SPREAD_MAX
 from nmpconv.ir import Graph, Node, Value
 
 Bounds = tuple[float, float]

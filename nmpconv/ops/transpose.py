@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.fixed import RANK_MAX
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.export import Exporter
     from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.frontend.to_onnx import Exporter
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nmpconv.base.fixed_point import INT_MAX
 from nmpconv.errors import Unsupported
-from nmpconv.fixed import INT_MAX
 from nmpconv.ir import Value
 from nmpconv.ops.rules import rank
 from nmpconv.ops.traits import Border, Rule

@@ -20,14 +20,14 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
+from nmpconv.base.fixed_point import INT_MIN
+from nmpconv.base.stream_spec import Stream, parse
 from nmpconv.errors import Unsupported, UsageError
-from nmpconv.fixed import INT_MIN
 from nmpconv.ir import Graph, Node, State, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.window import is_padded
-from nmpconv.streams import Stream, parse
 
 SIDES = {1: ("h", "top", "bottom"), 2: ("w", "left", "right")}  # axis of [N,H,W,C]: names of parameters
 

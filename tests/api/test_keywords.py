@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 import nmpconv
 from nmpconv.api.keywords import BOUNDS, check, kind_of, renamed
 from nmpconv.cli import app
-from nmpconv.cli.options import OLDER
+from nmpconv.cli.shared_flags import OLDER
 from nmpconv.errors import UsageError
 
 COMMANDS = {

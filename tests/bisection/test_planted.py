@@ -11,13 +11,13 @@ import pytest
 from onnx_net import Net
 
 import nmpconv
+from nmpconv.base.progress import silent
 from nmpconv.bisection import Bisected
-from nmpconv.bisection.rebuilt import rebuild
+from nmpconv.bisection.reconversion import rebuild
 from nmpconv.errors import InputError
 from nmpconv.file import reader
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
-from nmpconv.progress import silent
 
 PLAIN = {"equalize": "none", "rounding": "nearest"}
 FULL = {"equalize": "vector", "rounding": "gptq"}

@@ -18,14 +18,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "frontend"))
 
 from onnx_text import build, feeds
 
+from nmpconv.base.sqnr import SAME_DB
 from nmpconv.calib import parity
-from nmpconv.calib.original import behind_jumps, original
+from nmpconv.calib.original_model import behind_jumps, original
 from nmpconv.calib.parity import Parity
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
-from nmpconv.metrics import SAME_DB
 from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,4,6,5] x) => (y)"

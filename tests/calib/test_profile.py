@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmpconv.calib import profile as profiles
-from nmpconv.calib.exponent import choose
+from nmpconv.calib.exponent_search import choose
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.profile import Profile
 from nmpconv.errors import InputError, OutputError

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from nmpconv.errors import ExitCode
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 
 CONVERT = "convert model.onnx --data images"
 
@@ -58,7 +58,7 @@ def write(path: str, content: str | bytes) -> None:
 
 
 def newer() -> None:
-    write("model.nmp", flat.pack({**flat.unpack(cli_files.nmp_bytes()), "major": 9, "minor": 3}))
+    write("model.nmp", flatbuffer.pack({**flatbuffer.unpack(cli_files.nmp_bytes()), "major": 9, "minor": 3}))
 
 
 def dynamic() -> None:

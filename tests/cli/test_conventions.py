@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from nmpconv.cli import app, show
+from nmpconv.cli import app, console
 from nmpconv.errors import ExitCode
 
 COMMANDS = ("convert", "inspect", "report", "run", "eval", "bench", "compare", "bundle", "ops")
@@ -231,7 +231,7 @@ def test_a_wide_table_is_in_parts_on_a_narrow_terminal(
         monkeypatch.setenv(variable, value)
     columns = ["layer", *(f">column {i}" for i in range(9))]
     rows = [[name.format(r), *(str(10**8 * r + i) for i in range(1, 10))] for r in (1, 2)]
-    show.table(columns, rows, title="wide")
+    console.table(columns, rows, title="wide")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 60
     assert sum("layer" in line for line in lines) == 3
@@ -267,6 +267,6 @@ def test_names_that_are_joined(cli) -> None:
 def test_shortened_names_differ() -> None:
     expected = {"one": "one", "a;bb": "a;*", "b;c": "b;c", "b;c;e": "b;c;e"}
     expected |= {"c/x;d/y;e/z": "c/x;*/z", "c/x;d/y;e/z.transpose": "c/x;*.transpose", "c/x;d/y;e/w": "c/x;*/w"}
-    assert show.shortened([*expected, "a;bb"]) == expected
+    assert console.shortened([*expected, "a;bb"]) == expected
     for name, text in expected.items():
         assert [other for other in expected if fnmatchcase(other, text)] == [name]

@@ -14,14 +14,15 @@ import pytest
 from onnx import helper
 from onnx_text import build
 
-from nmpconv import pipeline, sameness, targets
 from nmpconv.calib.engine import Refused
-from nmpconv.cli import options
+from nmpconv.cli import shared_flags
+from nmpconv.conversion import import_check, pipeline
 from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
-from nmpconv.run.runtime import load
+from nmpconv.runtime import targets
+from nmpconv.runtime.interpreter import load
 
 CONVERT = ("convert", "model.onnx", "--data", "images")
 
@@ -122,7 +123,7 @@ def test_max_ram_of_a_microcontroller_is_all_of_a_run(cli) -> None:
 
 
 def test_targets_of_the_command_are_those_that_are_known() -> None:
-    assert tuple(target.value for target in options.Target) == targets.TARGETS
+    assert tuple(target.value for target in shared_flags.Target) == targets.TARGETS
 
 
 def test_dry_run_lists_every_odd_node(cli) -> None:
@@ -186,7 +187,7 @@ def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise Refused("onnxruntime refuses the model: NOT_IMPLEMENTED")
 
-    monkeypatch.setattr(sameness.parity, "compare", refuse)
+    monkeypatch.setattr(import_check.parity, "compare", refuse)
     plain = ("--equalize", "none", "--no-zero-points")  # what is not compared with another float graph either
     ran = cli(*CONVERT, *plain)
     assert ran.code == 0

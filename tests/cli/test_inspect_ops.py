@@ -12,7 +12,7 @@ import cli_files
 import pytest
 
 from nmpconv import __version__
-from nmpconv.cli import show
+from nmpconv.cli import console
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Node
 from nmpconv.ops import OPS
@@ -168,5 +168,5 @@ class _Terminal(io.StringIO):
 def test_titles_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    show.table(("file",), [["x" * 40]], title="[/x]\x07.png")
+    console.table(("file",), [["x" * 40]], title="[/x]\x07.png")
     assert r"[/x]\x07.png" in terminal.getvalue()

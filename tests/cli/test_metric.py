@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmpconv.errors import ExitCode
-from nmpconv.measures import MeanIou, Psnr
+from nmpconv.evaluation.task_metrics import MeanIou, Psnr
 
 CODE = """
 import numpy as np

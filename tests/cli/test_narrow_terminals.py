@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import nmpconv
-from nmpconv.cli import show
+from nmpconv.cli import console
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Node
 from nmpconv.ops import OPS
@@ -45,7 +45,7 @@ def test_numbers_with_units_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         [LONG.format(i, i, i), "fully_connected", "498 k", "10.00 %", "43.5", f"{i} %", "1x3x224x224", "one two " * 9]
         for i in range(3)
     ]
-    show.table(heads, rows, title="a title that is longer than the table" * 2)
+    console.table(heads, rows, title="a title that is longer than the table" * 2)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= columns
     assert all(sum(cell in line for line in lines) >= 3 for cell in ("498 k", "10.00 %", "43.5"))

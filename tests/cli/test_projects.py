@@ -11,11 +11,11 @@ import onnx
 import pytest
 
 import nmpconv
+from nmpconv.api.project import digest, find, read
 from nmpconv.device.simulator import COUNTED_ON, MACHINES
 from nmpconv.errors import ExitCode
 from nmpconv.frontend.read import external_files
-from nmpconv.project import digest, find, read
-from nmpconv.targets import MICROCONTROLLERS
+from nmpconv.runtime.targets import MICROCONTROLLERS
 
 PROJECT = """
 model = "model.onnx"

@@ -18,12 +18,12 @@ from onnx import TensorProto, helper
 from onnx_text import build
 from PIL import Image
 
-from nmpconv.cli import options, show
+from nmpconv.base.sqnr import Sqnr, sqnr_db, top_k
+from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 from nmpconv.graph import reference
-from nmpconv.metrics import Sqnr, sqnr_db, top_k
-from nmpconv.run import runtime
-from nmpconv.run.benchmark import Timing
+from nmpconv.runtime import interpreter
+from nmpconv.runtime.benchmark import Timing
 
 
 def expected(path: Path) -> np.ndarray:
@@ -154,7 +154,7 @@ def test_eval_limit_and_offset(cli) -> None:
 def test_bench(cli) -> None:
     ran = cli("bench", "model.nmp", "--runs", 7, "--warmup", 1, "--json")
     found = ran.json
-    assert (found["device"], found["cpu"], found["threads"], found["runs"]) == ("host", runtime.cpus()[-1], 1, 7)
+    assert (found["device"], found["cpu"], found["threads"], found["runs"]) == ("host", interpreter.cpus()[-1], 1, 7)
     latency = found["latency_ms"]
     assert 0 < latency["min"] <= latency["median"] <= latency["p90"] <= latency["max"]
     assert [(op["name"], op["kind"], op["macs"]) for op in found["ops"]] == [
@@ -227,25 +227,25 @@ def _read(terminal: int) -> bytes:
 
 
 def test_figures_for_people() -> None:
-    assert [show.size(n) for n in (0, 999, 1000, 95_230, 3_410_000)] == [
+    assert [console.size(n) for n in (0, 999, 1000, 95_230, 3_410_000)] == [
         "0 B",
         "999 B",
         "1.00 kB",
         "95.2 kB",
         "3.41 MB",
     ]
-    assert [show.scaled(n).strip() for n in (576, 999_600, 1.3e9, 4e12)] == ["576", "1.00 M", "1.30 G", "4.00 T"]
-    assert [show.duration(s) for s in (2.4, 0.0341, 9.52e-6, 8.12e-7)] == ["2.40 s", "34.1 ms", "9.52 us", "812 ns"]
-    assert [show.span(-7, -3), show.span(4, 4)] == ["-7..-3", "4"]
-    assert [show.db(v) for v in (None, math.inf, 31.25)] == ["-", "exact", "31.2"]
+    assert [console.scaled(n).strip() for n in (576, 999_600, 1.3e9, 4e12)] == ["576", "1.00 M", "1.30 G", "4.00 T"]
+    assert [console.duration(s) for s in (2.4, 0.0341, 9.52e-6, 8.12e-7)] == ["2.40 s", "34.1 ms", "9.52 us", "812 ns"]
+    assert [console.span(-7, -3), console.span(4, 4)] == ["-7..-3", "4"]
+    assert [console.db(v) for v in (None, math.inf, 31.25)] == ["-", "exact", "31.2"]
 
 
 def test_sources() -> None:
-    assert options.sources(["a/b.csv"], "--data") == {"": Path("a/b.csv")}
-    assert options.sources(["l=a", "r=b=c"], "--data") == {"l": Path("a"), "r": Path("b=c")}
+    assert shared_flags.sources(["a/b.csv"], "--data") == {"": Path("a/b.csv")}
+    assert shared_flags.sources(["l=a", "r=b=c"], "--data") == {"l": Path("a"), "r": Path("b=c")}
     for wrong in (["a", "b"], ["a", "l=b"], ["l=a", "l=b"], ["l="]):
         with pytest.raises(UsageError):
-            options.sources(wrong, "--data")
+            shared_flags.sources(wrong, "--data")
 
 
 def test_compare() -> None:

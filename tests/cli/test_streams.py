@@ -13,13 +13,13 @@ import pytest
 from onnx_text import build
 
 import nmpconv
-from nmpconv.accuracy import evaluate
+from nmpconv.base.sqnr import Sqnr
 from nmpconv.data import audio
 from nmpconv.errors import InputError, UsageError
-from nmpconv.metrics import Sqnr
-from nmpconv.run import ondevice
-from nmpconv.run.feed import given
-from nmpconv.run.runtime import Net, load
+from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.runtime import on_device
+from nmpconv.runtime.feed import given
+from nmpconv.runtime.interpreter import Net, load
 
 SOUNDS = runpy.run_path(str(Path(__file__).parent.parent.parent / "samples" / "sounds" / "sounds.py"))
 FRONT = "rate=8000,window=64,hop=32,bands=6"
@@ -235,4 +235,4 @@ def test_bench_takes_streams(made: Path, cli: Any, tmp_path: Path) -> None:
     [calls] = given(net, {"": path})
     assert len(calls) == 23
     assert cli("bench", made / "gru.nmp", "--data", path, "--runs", 30, "--json").json["runs"] == 30
-    assert [len(sequence) for sequence in ondevice.sequences(net)] == [ondevice.STREAM_CALLS]
+    assert [len(sequence) for sequence in on_device.sequences(net)] == [on_device.STREAM_CALLS]

@@ -12,17 +12,17 @@ import numpy as np
 import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
+from nmpconv.base.fixed_point import dequantize
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.conversion.pipeline import Options, convert, float_passes
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
-from nmpconv.fixed import dequantize
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize import masks, origins, powers, steps
-from nmpconv.pipeline import Options, convert, float_passes
-from nmpconv.run import runtime
+from nmpconv.passes.quantize import attention_masks, exact_square_roots, offsets, table_resolution
+from nmpconv.runtime import interpreter
 
 BITS = (8, 16)
 TINY = 2.0**-100  # so that no error over no bound is none
@@ -88,7 +88,7 @@ def run(case: Variant, bits: int, folder: Path, noise: float = 0.0) -> tuple[flo
     return worst, wrong if worst > 1 else ""
 
 
-def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Graph, Graph]:
+def converted(case: Variant, bits: int, folder: Path) -> tuple[interpreter.Net, Graph, Graph]:
     """(what runs, its integer graph, the float graph that it was made from); ranges are those of the case's own data.
 
     Plain rounding: what --rounding, --equalize and bias correction do to make results better on average has no bound
@@ -116,7 +116,7 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[runtime.Net, Grap
     widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
     seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in result.graph.activations() if v.observed}
     names = [value.name for value in floats.activations()]
-    deep, stats = masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
-    apart, stats, widths = steps.run(deep, stats, widths)
-    exact, _, _ = powers.run(apart, {**stats, **seen}, widths)
-    return runtime.load(result.data), result.graph, origins.store(exact, found)
+    deep, stats = attention_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
+    apart, stats, widths = table_resolution.run(deep, stats, widths)
+    exact, _, _ = exact_square_roots.run(apart, {**stats, **seen}, widths)
+    return interpreter.load(result.data), result.graph, offsets.store(exact, found)

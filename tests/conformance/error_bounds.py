@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.fixed import INT_MAX, INT_MIN, dequantize, quantize
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN, dequantize, quantize
 from nmpconv.graph.reference import step
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, QArray
 from nmpconv.ops.grid_sample import PLACE_BITS
 from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize.weighted import gather, matrix, out_positions
+from nmpconv.passes.quantize.matrix_form import gather, matrix, out_positions
 
 FLOAT_NOISE = 2.0**-21  # of a value: what float32 weights and results of a case may be off
 INTERVAL = np.linspace(-1.0, 1.0, 65)  # where a function is looked at between x - error and x + error

@@ -14,7 +14,7 @@ from c_core import Once
 from nmpconv.device import simulator
 from nmpconv.device.transport import Program
 from nmpconv.file.writer import to_bytes
-from nmpconv.run.runtime import Net, load
+from nmpconv.runtime.interpreter import Net, load
 
 INPUTS, CLASSES = 2000, 12
 

@@ -17,8 +17,8 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import steps
 from nmpconv.ir import Graph, State
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run import ondevice
-from nmpconv.run.runtime import load
+from nmpconv.runtime import on_device
+from nmpconv.runtime.interpreter import load
 
 FRAMES = [np.full((1, 40), value, np.int8) for value in (100, -30, 7, 0, 0, -128)]
 
@@ -48,24 +48,24 @@ WANTED = calls(1)
 def test_from_run_to_run(line: Program) -> None:
     net, device = load(DATA), Device(line)
     for _ in range(2):
-        ondevice.load(device, net, DATA)  # states begin anew
+        on_device.load(device, net, DATA)  # states begin anew
         for x, y in zip(FRAMES, WANTED, strict=True):
-            np.testing.assert_array_equal(ondevice.run(device, net, [x])[0], y)
+            np.testing.assert_array_equal(on_device.run(device, net, [x])[0], y)
 
 
 def test_verified_call_by_call(line: Program) -> None:
     net, device = load(DATA), Device(line)
-    found = ondevice.measure(device, net, DATA, [[[x] for x in FRAMES]] * 2, runs=2)
+    found = on_device.measure(device, net, DATA, [[[x] for x in FRAMES]] * 2, runs=2)
     assert found.verified == 2 * len(FRAMES)
-    assert ondevice.first_difference(device, net, [FRAMES[0]]) is None
+    assert on_device.first_difference(device, net, [FRAMES[0]]) is None
 
 
 def test_a_bad_line_runs_nothing_twice(agent: Path) -> None:
     line = lines.Faulty(Program([agent]), 1, lost=0.002, flipped=0.002)
     net, device = load(DATA), Device(line)
-    ondevice.load(device, net, DATA)
+    on_device.load(device, net, DATA)
     for x, y in zip(FRAMES * 5, calls(5), strict=True):
-        np.testing.assert_array_equal(ondevice.run(device, net, [x])[0], y)
+        np.testing.assert_array_equal(on_device.run(device, net, [x])[0], y)
     assert line.faults > 5
     line.close()
 
@@ -75,11 +75,11 @@ def test_a_reset_loses_them(agent: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("NMP_AGENT_MEMORY", str(tmp_path / "memory"))
     line = Program([agent])
     net, device = load(DATA), Device(line)
-    ondevice.load(device, net, DATA)
-    ondevice.run(device, net, [FRAMES[0]])
+    on_device.load(device, net, DATA)
+    on_device.run(device, net, [FRAMES[0]])
     device.reset()
     with pytest.raises(DeviceError, match="was reset and has lost its states"):
-        ondevice.run(device, net, [FRAMES[1]])
-    ondevice.load(device, net, DATA)
-    np.testing.assert_array_equal(ondevice.run(device, net, [FRAMES[0]])[0], WANTED[0])
+        on_device.run(device, net, [FRAMES[1]])
+    on_device.load(device, net, DATA)
+    np.testing.assert_array_equal(on_device.run(device, net, [FRAMES[0]])[0], WANTED[0])
     line.close()

@@ -27,8 +27,8 @@ from nmpconv.device.link import Link
 from nmpconv.device.protocol import Frame, Type
 from nmpconv.device.transport import Program, Transport
 from nmpconv.errors import DeviceError, NmpError
-from nmpconv.run import ondevice
-from nmpconv.run.runtime import Net
+from nmpconv.runtime import on_device
+from nmpconv.runtime.interpreter import Net
 
 BAD = {"lost": 0.001, "flipped": 0.001}
 Inputs = list[np.ndarray]
@@ -44,8 +44,8 @@ def soon(seconds: float = 10) -> Iterator[None]:
 def upload_and_run(line: Transport, model: bytes, net: Net, inputs: Inputs) -> Upload:
     try:
         device = Device(line)
-        upload, _ = ondevice.load(device, net, model)
-        ondevice.verify(device, net, inputs)
+        upload, _ = on_device.load(device, net, model)
+        on_device.verify(device, net, inputs)
     finally:
         line.close()
     return upload
@@ -81,13 +81,13 @@ def test_resumes_after_a_reset(
     memory = {"NMP_AGENT_MEMORY": str(tmp_path / "memory")}
     line = lines.Cut(Program([agent], memory), 15_000)
     with pytest.raises(DeviceError, match="stopped answering"):
-        ondevice.load(Device(line), net, model)
+        on_device.load(Device(line), net, model)
     line.close()  # the agent ends; its memory stays, as RAM does
     again = Program([agent], memory)
     device = Device(again)
-    upload, _ = ondevice.load(device, net, model)
+    upload, _ = on_device.load(device, net, model)
     assert 10_000 < upload.resumed < 15_000
-    ondevice.verify(device, net, inputs)
+    on_device.verify(device, net, inputs)
     again.close()
 
 
@@ -96,7 +96,7 @@ def test_a_repeated_request_does_not_run_again(
     line: Program, model: bytes, net: Net, inputs: Inputs, kind: Type
 ) -> None:
     device = Device(line)
-    ondevice.load(device, net, model)
+    on_device.load(device, net, model)
     device.set_inputs(inputs[0].tobytes())
     what = (1,) if kind == Type.RUN else (0, net.model.outputs[0].tensor)
     frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *what))
@@ -111,13 +111,13 @@ def test_a_repeated_request_does_not_run_again(
 def test_does_not_resume_on_other_memory(agent: Path, model: bytes, net: Net, tmp_path: Path) -> None:
     path = tmp_path / "memory"
     line = Program([agent], {"NMP_AGENT_MEMORY": str(path)})
-    ondevice.load(Device(line), net, model)
+    on_device.load(Device(line), net, model)
     line.close()
     data = bytearray(path.read_bytes())
     data[5000] ^= 1
     path.write_bytes(data)
     line = Program([agent], {"NMP_AGENT_MEMORY": str(path)})
-    upload, _ = ondevice.load(Device(line), net, model)
+    upload, _ = on_device.load(Device(line), net, model)
     line.close()
     assert upload.resumed == 0
 
@@ -140,8 +140,8 @@ def test_reset_in_the_middle(
         memory = {"NMP_AGENT_MEMORY": str(tmp_path / f"memory{next(sessions)}")}
         line = lines.Reset(lambda: Program([agent], memory), after)
         device = Device(line)
-        ondevice.load(device, net, model)
-        ondevice.verify(device, net, inputs)
+        on_device.load(device, net, model)
+        on_device.verify(device, net, inputs)
         line.close()
         return line.left
 
@@ -155,7 +155,7 @@ def test_reset_in_the_middle(
 
 def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
     device = Device(line)
-    ondevice.load(device, net, model)
+    on_device.load(device, net, model)
     device.set_inputs(inputs[0].tobytes())
     first = device.run().digest
     device.reset()
@@ -181,7 +181,7 @@ def test_no_agent_there(peer: type, message: str, monkeypatch: pytest.MonkeyPatc
 def test_an_upload_that_does_not_move(model: bytes, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Link, "quiet", 0.5)
     with soon(), pytest.raises(DeviceError, match=r"stopped answering; 0 of \d+ bytes of the model had arrived"):
-        ondevice.load(Device(lines.Stuck()), net, model)
+        on_device.load(Device(lines.Stuck()), net, model)
 
 
 @pytest.mark.parametrize("step", [1, -1, 1 << 20])
@@ -203,10 +203,10 @@ def test_answers_that_make_no_sense(
     monkeypatch.setattr(client, "OP_SECONDS", 0.3)
     device = Device(lines.Liar(seed))
     with soon(), pytest.raises(NmpError):
-        ondevice.verify(device, net, inputs)
+        on_device.verify(device, net, inputs)
     for ask in (
-        lambda: ondevice.load(device, net, model),
-        lambda: ondevice.first_difference(device, net, inputs),
+        lambda: on_device.load(device, net, model),
+        lambda: on_device.first_difference(device, net, inputs),
         lambda: device.profile(40),
     ):
         with soon(), suppress(NmpError):  # what can be made sense of is no error
@@ -221,7 +221,7 @@ def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: p
     device = Device(line)
     os.kill(line._process.pid, signal.SIGSTOP)
     with soon(), pytest.raises(DeviceError, match="stopped answering"):
-        ondevice.load(device, net, model)
+        on_device.load(device, net, model)
     monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
 
     def fill() -> None:
@@ -268,8 +268,8 @@ def test_over_tcp(agent: Path, model: bytes, net: Net, inputs: Inputs) -> None:
         with subprocess.Popen([agent], stdin=behind, stdout=behind) as process:
             behind.close()
             device = Device(line)
-            ondevice.load(device, net, model)
-            ondevice.verify(device, net, inputs)
+            on_device.load(device, net, model)
+            on_device.verify(device, net, inputs)
             line.close()
             process.wait(5)
 
@@ -278,4 +278,4 @@ def test_the_program_ends(line: Program, model: bytes, net: Net) -> None:
     device = Device(line)
     line._process.kill()
     with pytest.raises(DeviceError, match="the line is gone"):
-        ondevice.load(device, net, model)
+        on_device.load(device, net, model)

@@ -17,14 +17,14 @@ from zoo_quick import converted
 
 import nmpconv
 from nmpconv.cli import main
-from nmpconv.csources import bundle
 from nmpconv.device import simulator
 from nmpconv.device.client import Device, Upload
 from nmpconv.device.link import Link
 from nmpconv.device.transport import Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, ExitCode
-from nmpconv.run import ondevice
-from nmpconv.run.runtime import load
+from nmpconv.exporters.c_sources import bundle
+from nmpconv.runtime import on_device
+from nmpconv.runtime.interpreter import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.zoo]
 
@@ -187,8 +187,8 @@ def use(line: Transport, path: Path) -> Upload:
     net = load(path)
     try:
         device = Device(line)
-        upload, _ = ondevice.load(device, net, path.read_bytes())
-        ondevice.verify(device, net, *ondevice.cases(net))
+        upload, _ = on_device.load(device, net, path.read_bytes())
+        on_device.verify(device, net, *on_device.cases(net))
     finally:
         line.close()
     return upload

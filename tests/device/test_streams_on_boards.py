@@ -10,12 +10,12 @@ import pytest
 from onnx_text import build
 
 import nmpconv
-from nmpconv.calib.evidence import integers
+from nmpconv.base.progress import silent
+from nmpconv.calib.activation_cache import integers
 from nmpconv.device import simulator
 from nmpconv.device.connect import opened
 from nmpconv.graph.reference import steps
-from nmpconv.progress import silent
-from nmpconv.run import ondevice
+from nmpconv.runtime import on_device
 
 WINDOW = """(float[1,6,24] x) => (y)
 <float[8,6,3] w0, float[8] b0, float[8,8,3] w1, float[8] b1, float[3,8] w2, float[3] b2> {
@@ -55,13 +55,13 @@ def test_every_call(board: str, firmware: Callable[..., Path], monkeypatch: pyte
     with opened(f"sim:{board}", silent) as device:
         for kind, found, sequences in files:
             net = found.load()
-            ondevice.load(device, net, found.data)
+            on_device.load(device, net, found.data)
             for calls in sequences:
-                ondevice.restart(device, net)
+                on_device.restart(device, net)
                 wanted = steps(found.graph, [{"x": integers(x, found.graph["x"])} for x in calls])
                 outputs = []
                 for x, want in zip(calls, wanted, strict=True):
-                    outputs.append(ondevice.run(device, net, [x])[0])
+                    outputs.append(on_device.run(device, net, [x])[0])
                     assert outputs[-1].tobytes() == want["y"].tobytes() == net.run(x)[0].tobytes(), kind
                 assert len({y.tobytes() for y in outputs}) > len(calls) // 2
     found, sequences = files[0][1:]

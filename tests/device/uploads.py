@@ -31,8 +31,8 @@ import numpy as np
 from nmpconv.device.client import Device
 from nmpconv.device.transport import WRITE_SECONDS, Tcp, end
 from nmpconv.errors import DeviceError, NmpError
-from nmpconv.run import ondevice
-from nmpconv.run.runtime import Net, load
+from nmpconv.runtime import on_device
+from nmpconv.runtime.interpreter import Net, load
 
 _JOB: dict[str, Any] = {}  # what every upload of a process takes
 LIMIT = 300  # seconds: an upload that takes as long hangs, since every wait is for 10 s at most
@@ -102,8 +102,8 @@ def upload(agent: Path, data: bytes, net: Net, number: int, harm: Harm) -> Uploa
     try:
         with clock(LIMIT):
             device = Device(line)
-            ondevice.load(device, net, data)
-            ondevice.verify(device, net, inputs)
+            on_device.load(device, net, data)
+            on_device.verify(device, net, inputs)
     except _Hangs:
         outcome = HANGS
     except DeviceError as error:

@@ -15,7 +15,7 @@ from documented import Block, Shell, Shown, blocks, commands, is_same, trimmed
 from onnx_text import build
 
 from nmpconv.cli import app
-from nmpconv.cli.options import OLDER
+from nmpconv.cli.shared_flags import OLDER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "samples"
@@ -29,7 +29,7 @@ ELSEWHERE = {
     r"cd samples/\w+$": "the test begins there",
     r".*/dev/|qemu-system-arm -M netduinoplus2 ": "needs a board; tests/device has lines with boards behind them",
     r"make -C interpreter/firmware MAIN=": "tests/ops runs this program",
-    r".*--workers tcp://": "needs a cluster; tests/test_workers.py has one",
+    r".*--workers tcp://": "needs a cluster; tests/base/test_workers.py has one",
     r"make firmware BOARD=nucleo": "tests/device builds for all boards",
 }
 TOOLS = {

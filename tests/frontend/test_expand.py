@@ -10,8 +10,8 @@ from onnx_text import build, feeds
 from test_lowering import run
 
 from nmpconv.errors import InvalidModel, UnsupportedModel
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
 VOLUME = "(float[1,2,6,5,4] x) => (y)"

@@ -8,9 +8,9 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 from onnx_text import build, feeds
 
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import OPSET_MAX
+from nmpconv.frontend.to_onnx import to_onnx
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
 SIGNAL = "(float[1,4,11] x) => (y)"

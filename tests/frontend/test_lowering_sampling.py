@@ -7,8 +7,8 @@ import pytest
 from onnx_text import build, feeds
 from test_lowering import IMAGE, SIGNAL, run
 
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 SMALL = "(float[1,3,5,4] x) => (y)"
 MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")

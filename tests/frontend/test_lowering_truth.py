@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_text import build, feeds
 from test_lowering import IMAGE, run
 
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 TWO = "(float[1,4,5,3] x, float[1,4,1,3] z) => (y)"
 TRUTH = f"{TWO} {{ s = Greater(x, z) t = Less(x, z) y = "

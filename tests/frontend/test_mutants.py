@@ -17,9 +17,9 @@ from onnx import helper
 from onnx_text import build
 
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.conversion.pipeline import Options, plan
 from nmpconv.errors import ExitCode, NmpError
 from nmpconv.frontend.onnx import load
-from nmpconv.pipeline import Options, plan
 
 REFUSED = (ExitCode.INPUT, ExitCode.UNSUPPORTED, ExitCode.USAGE)
 TOLERANCE = 1e-3  # of the largest output

@@ -7,8 +7,8 @@ import pytest
 from onnx_text import build, feeds
 from test_lowering import run
 
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,8,6,4] x) => (y)"

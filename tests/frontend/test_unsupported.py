@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_text import build
 
+from nmpconv.conversion.pipeline import Options, plan
 from nmpconv.errors import ExitCode, UnsupportedModel
 from nmpconv.frontend.onnx import load
-from nmpconv.pipeline import Options, plan
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
 
@@ -342,7 +342,7 @@ def test_more_readers_than_a_verifier_follows(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"'x' is read by 1001 nodes.* at most 1000 readers of a tensor"):
         load(tmp_path / "m.onnx")
     build(chain(1000), 17, tmp_path / "m.onnx")
-    runtime.load(plan(tmp_path / "m.onnx", Options()).data)
+    interpreter.load(plan(tmp_path / "m.onnx", Options()).data)
 
 
 def test_more_outputs_than_a_verifier_follows(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_more_outputs_than_a_verifier_follows(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"'y0' is read, or handed out, 1000 nodes after .* at most 640000"):
         load(tmp_path / "m.onnx")
     build(comb(640), 17, tmp_path / "m.onnx")
-    assert len(runtime.load(plan(tmp_path / "m.onnx", Options()).data).outputs) == 640
+    assert len(interpreter.load(plan(tmp_path / "m.onnx", Options()).data).outputs) == 640
 
 
 def comb(count: int) -> str:

@@ -7,8 +7,8 @@ import onnxruntime
 import pytest
 from onnx_text import feeds
 
-from nmpconv.frontend.export import to_onnx
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 pytestmark = pytest.mark.zoo
 

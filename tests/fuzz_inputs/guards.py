@@ -14,7 +14,7 @@ import numpy as np
 
 from fuzz_inputs import verifiers
 from nmpconv.errors import Status
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 
@@ -32,9 +32,9 @@ def guards() -> Iterator[Guard]:
 
 
 def _small(change: Callable[[Tables], None]) -> bytes:
-    root = flat.unpack(to_bytes(nets.small_net(), {"producer": "test"}))
+    root = flatbuffer.unpack(to_bytes(nets.small_net(), {"producer": "test"}))
     change(root)
-    return flat.pack(root)
+    return flatbuffer.pack(root)
 
 
 def _at(seed: verifiers.Seed, field: str, which: int = 0) -> verifiers.Place:
@@ -45,19 +45,19 @@ def _at(seed: verifiers.Seed, field: str, which: int = 0) -> verifiers.Place:
 def _slot(walk: Any, table: str, at: int, field: str) -> int:
     """Where a table at this place has the field."""
     slots: dict[int, int] = walk.frame(table, at)
-    return slots[next(f.slot for f in flat.TABLES[table] if f.name == field)]
+    return slots[next(f.slot for f in flatbuffer.TABLES[table] if f.name == field)]
 
 
 def _pointing(data: bytes, place: int, to: int) -> bytes:
     """With the reference at the place leading there."""
     changed = bytearray(data)
     struct.pack_into("<I", changed, place, (to - place) % 2**32)
-    return flat.seal(bytes(changed))
+    return flatbuffer.seal(bytes(changed))
 
 
 def _references() -> Iterator[Guard]:
     seed = verifiers.seed(_small(lambda root: None))
-    data, walk = seed.data, flat._Walk(memoryview(seed.data))
+    data, walk = seed.data, flatbuffer._Walk(memoryview(seed.data))
     wrong = Status.STRUCTURE, "offsets and lengths"
     first, last = _at(seed, "Model.ops"), _at(seed, "Model.ops", -1)
     yield "a reference of zero", _pointing(data, last.at, last.at), *wrong
@@ -68,17 +68,17 @@ def _references() -> Iterator[Guard]:
     yield "a reference to the last two bytes", _pointing(longer, last.at, len(longer) - 2), *wrong
     at = walk.follow(last.at)
     vtable = at - struct.unpack_from("<i", data, at)[0]
-    for field in (f for f in flat.TABLES["Op"] if f.required):
+    for field in (f for f in flatbuffer.TABLES["Op"] if f.required):
         changed = bytearray(data)
         struct.pack_into("<H", changed, vtable + 4 + 2 * field.slot, 0)
-        yield f"an op without {field.name}", flat.seal(bytes(changed)), *wrong
+        yield f"an op without {field.name}", flatbuffer.seal(bytes(changed)), *wrong
     text = data.index(b"n_m\0")
     changed = bytearray(data)
     changed[text + 3] = 1
-    yield "a text without an end", flat.seal(bytes(changed)), *wrong
+    yield "a text without an end", flatbuffer.seal(bytes(changed)), *wrong
     changed = bytearray(data)
     struct.pack_into("<I", changed, text - 4, len(data))
-    yield "a text that is longer than the file", flat.seal(bytes(changed)), *wrong
+    yield "a text that is longer than the file", flatbuffer.seal(bytes(changed)), *wrong
 
 
 def _lists() -> Iterator[Guard]:
@@ -89,21 +89,21 @@ def _lists() -> Iterator[Guard]:
     net.op("gather", "x", "a", axis=1, index=(3,) * 500)
     net.op("gather", "x", "y", axis=1, index=(0, 1))
     good = to_bytes(nets.placed(net.graph("y")), {})
-    seed, walk = verifiers.seed(good), flat._Walk(memoryview(good))
+    seed, walk = verifiers.seed(good), flatbuffer._Walk(memoryview(good))
     places = [at for at, *_ in seed.references]
     long = next(p.at for p in seed.lists if p.field == "Gather.index" and p.count == 500)
     short = next(p.at for p in seed.lists if p.field == "Gather.index" and p.count == 2)
     (place,) = (at for at in places if walk.follow(at) == short)
     yield "a list that two ops share", _pointing(good, place, long), *wrong
     for name, one in (("labels", "x" * 40), ("ops", None), ("inputs", None), ("metadata", {"key": "", "value": ""})):
-        root = flat.unpack(good)
+        root = flatbuffer.unpack(good)
         root[name] = root[name] if one is None else [one]
-        yield f"{name} that are one again and again", _repeated(flat.pack(root), name), *wrong
+        yield f"{name} that are one again and again", _repeated(flatbuffer.pack(root), name), *wrong
 
 
 def _repeated(data: bytes, name: str) -> bytes:
     """With a longer list of the first element at the end of the file."""
-    walk = flat._Walk(memoryview(data))
+    walk = flatbuffer._Walk(memoryview(data))
     place = _slot(walk, "Model", walk.follow(0), name)
     first, end, count = walk.follow(walk.follow(place) + 4), -(-len(data) // 4) * 4, len(data) // 2
     table = b"".join(struct.pack("<I", (first - end - 4 - 4 * i) % 2**32) for i in range(count))
@@ -119,7 +119,7 @@ def _meaning() -> Iterator[Guard]:
         root["tensors"][W]["data"] = np.zeros(36, np.uint8)
 
     seed = verifiers.seed(_small(awry))
-    walk, end = flat._Walk(memoryview(seed.data)), -(-len(seed.data) // 64) * 64
+    walk, end = flatbuffer._Walk(memoryview(seed.data)), -(-len(seed.data) // 64) * 64
     tensors = walk.follow(_slot(walk, "Model", walk.follow(0), "tensors"))
     place = _slot(walk, "Tensor", walk.follow(tensors + 4 + 4 * W), "data")
     data = seed.data.ljust(end, b"\0") + struct.pack("<I", 36) + bytes(36)
@@ -148,18 +148,18 @@ def _meaning() -> Iterator[Guard]:
     net.input("x", 1, 8)
     net.const("t", np.full(512, 1 << 30, np.int32), quant=nets.grid(32, -30))
     net.op("softmax", "x t", "y", quant=nets.grid(16, -15), axis=1)
-    root = flat.unpack(to_bytes(nets.placed(net.graph("y")), {}))
+    root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y")), {}))
     x, table = root["ops"][0]["inputs"]
     root["ops"][0]["inputs"] = [x, *[table] * 40]
-    yield "a table that is read again and again", flat.pack(root), Status.LIMIT, "steps of verification"
+    yield "a table that is read again and again", flatbuffer.pack(root), Status.LIMIT, "steps of verification"
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 4, 2, 2)
     net.op("average_pool", "x", "y", kernel_h=2, kernel_w=2, stride_h=4, stride_w=4, pad_top=1, pad_left=1)
-    root = flat.unpack(to_bytes(nets.placed(net.graph("y")), {}))
+    root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y")), {}))
     root["ops"][0]["params"][1].update(pad_bottom=5, pad_right=1, stride_h=5)
     root["tensors"][1]["shape"] = [1, 2, 1, 2]
     what = "window that starts in the padding after the input"
-    yield "a window beyond the input", flat.pack(root), Status.OP, what
+    yield "a window beyond the input", flatbuffer.pack(root), Status.OP, what
 
 
 def _plans() -> Iterator[Guard]:

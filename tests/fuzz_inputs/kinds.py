@@ -22,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
 import cli_files
 
 from fuzz_inputs import verifiers
-from nmpconv import project, recipes
+from nmpconv.api import project
 from nmpconv.calib import profile
-from nmpconv.data import audio, boxes, images
+from nmpconv.conversion import recipes
+from nmpconv.conversion.pipeline import Options, convert, plan
+from nmpconv.data import audio, box_labels, images
 from nmpconv.data.samples import open_samples
 from nmpconv.errors import NmpError
-from nmpconv.file import flat, reader
+from nmpconv.file import flatbuffer, reader
 from nmpconv.ir import Preprocess
-from nmpconv.pipeline import Options, convert, plan
 
 SHAPE = (1, 3, 8, 8)
 PIXELS_MAX = 1 << 20
@@ -124,7 +125,7 @@ def _boxes(folder: Path) -> dict[str, list[bytes]]:
 
 def _read_boxes(path: Path) -> Any:
     named = [str(found) for found in sorted((path.parent / "images").glob("*.png"))[:1]]
-    return boxes.read(path, named, (8, 8), Preprocess())
+    return box_labels.read(path, named, (8, 8), Preprocess())
 
 
 def _sounds(folder: Path) -> dict[str, list[bytes]]:
@@ -156,7 +157,7 @@ def _read_nmp(path: Path) -> Any:
     """Files with the right checksum, so that more than the checksum is looked at; C and Python say the same."""
     data = path.read_bytes()
     with suppress(NmpError, KeyError):  # no root table is left
-        data = flat.seal(data)
+        data = flatbuffer.seal(data)
     path.write_bytes(data)
     return _read_verified(path)
 

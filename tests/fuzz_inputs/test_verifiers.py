@@ -10,7 +10,7 @@ import pytest
 from verified import Status, difference, in_python
 
 from fuzz_inputs import verifiers
-from nmpconv.file import flat, meaning
+from nmpconv.file import flatbuffer, semantics
 from nmpconv.ops import OPS
 
 MUTANTS, MANY = 400, 12_000
@@ -28,7 +28,7 @@ def mutants(good: list[bytes], seed: int, count: int) -> Iterator[bytes]:
 
 
 def kinds(data: bytes) -> set[str]:
-    return {flat.KINDS[op["params"][0]] for op in flat.unpack(data)["ops"]}
+    return {flatbuffer.KINDS[op["params"][0]] for op in flatbuffer.unpack(data)["ops"]}
 
 
 def test_every_op_is_among_the_files(good: list[bytes]) -> None:
@@ -37,7 +37,7 @@ def test_every_op_is_among_the_files(good: list[bytes]) -> None:
 
 def test_every_field_is_there(good: list[bytes]) -> None:
     found = {place.field for data in good for place in verifiers.seed(data).numbers}
-    of_ops = {f"{table}.{f.name}" for table in flat.MEMBERS for f in flat.TABLES[table]}
+    of_ops = {f"{table}.{f.name}" for table in flatbuffer.MEMBERS for f in flatbuffer.TABLES[table]}
     assert found > of_ops | {f"Tensor.{name}" for name in ("shape", "exponents", "axis", "clip_max", "offset", "data")}
 
 
@@ -61,7 +61,7 @@ def test_many_mutants(good: list[bytes]) -> None:
 )
 def test_a_lost_rule_is_found(good: list[bytes], monkeypatch: pytest.MonkeyPatch, rule: str, lost: str) -> None:
     """Python without these rules differs from C, with the status of C."""
-    monkeypatch.setattr(meaning._Check, rule, lambda *_: iter(()))
+    monkeypatch.setattr(semantics._Check, rule, lambda *_: iter(()))
     for data in mutants(good, 3, MANY):
         try:
             if difference(data).split(" ")[:2][-1] == lost:

@@ -16,7 +16,7 @@ import flatbuffers
 import numpy as np
 
 from fuzz_inputs import small
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 
 ELEMENTS = 40  # of a list that may change
@@ -58,15 +58,17 @@ def files() -> list[bytes]:
         if len(data) <= small.BYTES:
             builder = flatbuffers.Builder(1 << 12)
             builder.ForceDefaults(True)
-            at = flat._pack_table(builder, flat.ROOT, {**flat.unpack(data), "checksum": 1})
-            builder.Finish(at, file_identifier=flat.IDENTIFIER)
-            found.append(flat.seal(bytes(builder.Output())))
+            at = flatbuffer._pack_table(builder, flatbuffer.ROOT, {**flatbuffer.unpack(data), "checksum": 1})
+            builder.Finish(at, file_identifier=flatbuffer.IDENTIFIER)
+            found.append(flatbuffer.seal(bytes(builder.Output())))
     return found
 
 
 @cache
 def seed(data: bytes) -> Seed:
-    places = list(_places(flat._Walk(memoryview(data)), flat.ROOT, flat._Walk(memoryview(data)).follow(0)))
+    places = list(
+        _places(flatbuffer._Walk(memoryview(data)), flatbuffer.ROOT, flatbuffer._Walk(memoryview(data)).follow(0))
+    )
     (checksum,) = (place for place in places if place.field == "Model.checksum")
     kinds = "list", "reference"
     numbers = tuple(place for place in places if place.type not in kinds and place != checksum)
@@ -75,7 +77,7 @@ def seed(data: bytes) -> Seed:
 
 def _places(walk: Any, table: str, at: int) -> Iterator[Place]:
     slots = walk.frame(table, at)
-    for f in flat.TABLES[table]:
+    for f in flatbuffer.TABLES[table]:
         name = f"{table}.{f.name}"
         if f.slot not in slots or f.type == "string":
             continue
@@ -87,7 +89,7 @@ def _places(walk: Any, table: str, at: int) -> Iterator[Place]:
         to = walk.follow(place)
         if f.kind == "union":
             yield Place(slots[f.slot - 1], "ubyte", name)
-            yield from _places(walk, flat.MEMBERS[walk.scalar("ubyte", slots[f.slot - 1]) - 1], to)
+            yield from _places(walk, flatbuffer.MEMBERS[walk.scalar("ubyte", slots[f.slot - 1]) - 1], to)
         elif f.kind == "table":
             yield from _places(walk, f.type, to)
         else:
@@ -95,7 +97,7 @@ def _places(walk: Any, table: str, at: int) -> Iterator[Place]:
 
 
 def _of_list(walk: Any, kind: str, name: str, at: int) -> Iterator[Place]:
-    count, width = walk.u32(at), flat._STRUCTS[kind].size if kind in flat._STRUCTS else 0
+    count, width = walk.u32(at), flatbuffer._STRUCTS[kind].size if kind in flatbuffer._STRUCTS else 0
     yield Place(at, "list", name, count, width)
     if width:
         yield from (Place(at + 4 + i * width, kind, name) for i in range(min(count, ELEMENTS)))
@@ -116,13 +118,13 @@ def mutant(rng: np.random.Generator, good: list[bytes]) -> bytes:
             _list(data, start.lists, rng)
         else:
             _reference(data, start.references, rng)
-    struct.pack_into("<I", data, start.checksum, flat._crc(bytes(data), start.checksum))
+    struct.pack_into("<I", data, start.checksum, flatbuffer._crc(bytes(data), start.checksum))
     return bytes(data)
 
 
 def _number(data: bytearray, numbers: tuple[Place, ...], rng: np.random.Generator) -> None:
     place = numbers[rng.integers(len(numbers))]
-    code = flat._STRUCTS[place.type]
+    code = flatbuffer._STRUCTS[place.type]
     choice = rng.integers(6)
     if choice == 0 or place.type in ("float", "bool"):
         data[place.at : place.at + code.size] = rng.bytes(code.size)

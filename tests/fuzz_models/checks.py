@@ -12,9 +12,9 @@ from fuzz_models.case import Case, single
 from fuzz_models.floats import check_floats, float_bounds
 from fuzz_models.integers import check_accuracy, check_conversion
 from fuzz_models.outcome import Outcome
+from nmpconv.conversion.pipeline import Options, plan
 from nmpconv.frontend.onnx import load
 from nmpconv.passes.float import FLOAT, Pass
-from nmpconv.pipeline import Options, plan
 
 STAGES = ("float", "plan", "16", "8")
 

@@ -10,7 +10,7 @@ import numpy as np
 from fuzz_models import noise
 from fuzz_models.case import Arrays, Case, run_model
 from fuzz_models.outcome import Outcome
-from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.float import FLOAT, Pass

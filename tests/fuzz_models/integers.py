@@ -10,14 +10,14 @@ import numpy as np
 from fuzz_models import noise
 from fuzz_models.case import Arrays, Case
 from fuzz_models.outcome import Outcome
-from nmpconv.calib.evidence import integers
+from nmpconv.calib.activation_cache import integers
+from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.errors import NmpError
 from nmpconv.file.reader import dequantize
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
-from nmpconv.pipeline import Options, Result, convert
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 LEAST_DB = 45.0
 INPUT_SLACK = 9.0  # below what rounding the inputs to 16 bits leaves
@@ -125,7 +125,7 @@ def _integer_runs(result: Result, case: Case) -> tuple[list[tuple[dict, dict]], 
 def _same_in_c(result: Result, rows: list[tuple[dict, dict]]) -> None:
     """The interpreter returns the reference's bytes."""
     try:
-        net = runtime.load(result.data)
+        net = interpreter.load(result.data)
     except NmpError as error:
         raise AssertionError(f"the file is refused: {error}") from error
     for feed, wanted in rows[:2]:

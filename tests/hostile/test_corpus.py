@@ -42,7 +42,9 @@ def _run(command: list[str], folder: str, to: Connection) -> None:
 def server() -> multiprocessing.context.ForkServerContext:
     """Forks processes that have the libraries loaded and no threads."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["nmpconv.cli", "nmpconv.pipeline", "nmpconv.run.runtime", "hostile.test_corpus"])
+    context.set_forkserver_preload(
+        ["nmpconv.cli", "nmpconv.conversion.pipeline", "nmpconv.runtime.interpreter", "hostile.test_corpus"]
+    )
     return context
 
 

@@ -10,7 +10,7 @@ import pytest
 from verified import aligned, verified
 
 from nmpconv import _nmp
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
@@ -74,16 +74,16 @@ def status(data: bytes) -> int:
 
 
 def tables(case: str) -> dict[str, Any]:
-    return flat.unpack(to_bytes(plan_memory.run(GRAPHS[case]), {}))
+    return flatbuffer.unpack(to_bytes(plan_memory.run(GRAPHS[case]), {}))
 
 
 @pytest.mark.parametrize("sentence", CASES)
 def test_refused(sentence: str) -> None:
     case, changes = CASES[sentence]
     root = tables(case)
-    assert status(flat.pack(root)) == 0
+    assert status(flatbuffer.pack(root)) == 0
     root["ops"][0]["params"][1].update(changes)
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 def test_weights_with_exponents_along_another_axis() -> None:
@@ -92,16 +92,16 @@ def test_weights_with_exponents_along_another_axis() -> None:
     weights = root["tensors"][root["ops"][0]["inputs"][1]]
     for axis, wanted in ((-1, 0), (0, 0), (1, OP)):
         weights["axis"] = axis
-        assert status(flat.pack(root)) == wanted, axis
+        assert status(flatbuffer.pack(root)) == wanted, axis
 
 
 @pytest.mark.parametrize("name", ALONG)
 def test_axes_that_are_not_there(name: str) -> None:
     root = tables(FIRST[name])
-    assert status(flat.pack(root)) == 0
+    assert status(flatbuffer.pack(root)) == 0
     for axis in (-1, len(root["tensors"][root["ops"][0]["outputs"][0]]["shape"]), 2**31 - 1, -(2**31)):
         root["ops"][0]["params"][1]["axis"] = axis
-        assert status(flat.pack(root)) == OP, axis
+        assert status(flatbuffer.pack(root)) == OP, axis
 
 
 @pytest.mark.parametrize("name", [name for name in ALONG if OPS[name].axis_max])
@@ -115,14 +115,14 @@ def test_axes_that_are_too_long(name: str) -> None:
         for tensor in (x, y) if same else (x,):
             tensor["shape"] = [length if i == axis else 1 for i in range(len(tensor["shape"]))]
         x["offset"], y["offset"], op["live_end"], root["arena_bytes"] = 0, 1 << 20, 0, 1 << 21
-        assert status(flat.pack(root)) == wanted
+        assert status(flatbuffer.pack(root)) == wanted
 
 
 @pytest.mark.parametrize(("low", "high", "wanted"), [(0, 9, 0), (-128, 8, OP), (1, 127, OP)])
 def test_indices_fit_the_output(low: int, high: int, wanted: int) -> None:
     root = tables("arg_max/1x10/1/8x8/random/max")
     root["tensors"][root["ops"][0]["outputs"][0]] |= {"clip_min": low, "clip_max": high}
-    assert status(flat.pack(root)) == wanted
+    assert status(flatbuffer.pack(root)) == wanted
 
 
 @pytest.mark.parametrize("case", [*FIRST.values(), "arg_max/300/0/8x16/random/max40"])
@@ -130,7 +130,7 @@ def test_steps_of_a_run(case: str) -> None:
     """2^40 are allowed, so both sides have to count alike."""
     graph = GRAPHS[case]
     ops = [OPS[node.op].work(node.params, graph.ins(node), *graph.outs(node)) for node in graph.nodes]
-    assert _nmp.inspect(aligned(flat.pack(tables(case))), "portable")["work"] == sum(ops)
+    assert _nmp.inspect(aligned(flatbuffer.pack(tables(case))), "portable")["work"] == sum(ops)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_steps_of_a_run(case: str) -> None:
 )
 def test_exponents_of_the_output(case: str, exponent: int) -> None:
     root = tables(case)
-    assert status(flat.pack(root)) == 0
+    assert status(flatbuffer.pack(root)) == 0
     root["tensors"][root["ops"][0]["outputs"][0]]["exponents"] = [exponent]
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize(("tensor", "exponents"), [(0, (-22, 27)), (1, (-62, 2)), (2, (-35, 14))])
@@ -157,9 +157,9 @@ def test_grids_of_grid_sample(tensor: int, exponents: tuple[int, int]) -> None:
     changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
     for exponent, inward in zip(exponents, (1, -1), strict=True):
         changed["exponents"] = [exponent]
-        assert status(flat.pack(root)) == OP
+        assert status(flatbuffer.pack(root)) == OP
         changed["exponents"] = [exponent + inward]
-        assert status(flat.pack(root)) == 0
+        assert status(flatbuffer.pack(root)) == 0
 
 
 @pytest.mark.parametrize(("tensor", "axis"), [(0, 0), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 3)])
@@ -168,7 +168,7 @@ def test_shapes_of_grid_sample(tensor: int, axis: int) -> None:
     root = tables("grid_sample/linear/zeros/2x3x2x3/2x2x5x2")
     changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
     changed["shape"] = [n - (i == axis) for i, n in enumerate(changed["shape"])]
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize(("tensor", "axis"), [(0, 0), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (2, 1), (2, 3)])
@@ -177,14 +177,14 @@ def test_shapes_of_gather_elements(tensor: int, axis: int) -> None:
     root = tables("gather_elements/2x5x3x4/2x2x3x4/1/8x8")
     changed = root["tensors"][([*root["ops"][0]["inputs"], *root["ops"][0]["outputs"]])[tensor]]
     changed["shape"] = [n - (i == axis) for i, n in enumerate(changed["shape"])]
-    assert status(flat.pack(root)) == (0 if (tensor, axis) == (1, 0) else OP)
+    assert status(flatbuffer.pack(root)) == (0 if (tensor, axis) == (1, 0) else OP)
 
 
 @pytest.mark.parametrize("exponent", [-1, 1])
 def test_indices_are_whole(exponent: int) -> None:
     root = tables("gather_elements/1x9x4/1x5x4/1/8x8")
     root["tensors"][root["ops"][0]["inputs"][1]]["exponents"] = [exponent]
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize("end", [0, 1])
@@ -193,7 +193,7 @@ def test_ranks_of_gather_elements(end: int) -> None:
     root = tables("gather_elements/1x50/1x20/1/8x8")
     changed = root["tensors"][root["ops"][0]["inputs"][end]]
     changed["shape"] = [*changed["shape"], 1]
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize(("tensor", "exponent"), [(1, 40), (1, -64), (2, 3)])
@@ -201,25 +201,25 @@ def test_grids_of_normalize(tensor: int, exponent: int) -> None:
     """A shift out of range, and a bias that is not below the output's grid."""
     root = tables("normalize/2x5x7/2/8x8")
     root["tensors"][root["ops"][0]["inputs"][tensor]]["exponents"] = [exponent]
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 def test_a_weight_of_normalize_that_overflows() -> None:
     root = tables("normalize/2x5x7/2/8x8")
     tensor = root["tensors"][root["ops"][0]["inputs"][1]]
     tensor.update(data=np.full(7, 1 << 23, "<i4").view(np.uint8), clip_min=-(2**31), clip_max=2**31 - 1)
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize(("entry", "value"), [(0, -1), (256, (1 << 30) + 1), (257, -1), (319, 63), (380, -1)])
 def test_entries_of_lrn(entry: int, value: int) -> None:
     root = tables("lrn/5of16/16x16/random")
     (table,) = (tensor for tensor in root["tensors"] if tensor["dtype"] == 2)
-    assert status(flat.pack(root)) == 0
+    assert status(flatbuffer.pack(root)) == 0
     data = np.array(table["data"]).view("<i4")
     data[entry] = value
     table["data"] = data.view(np.uint8)
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP
 
 
 @pytest.mark.parametrize("entries", [1, 256, 512, 514, 1024, 131073])
@@ -245,4 +245,4 @@ def resize_table(case: str, entries: int) -> None:
     root = tables(case)
     (table,) = filter(has_data, root["tensors"])
     table.update(shape=[entries], data=np.resize(table["data"], entries << table["dtype"]))
-    assert status(flat.pack(root)) == OP
+    assert status(flatbuffer.pack(root)) == OP

@@ -10,11 +10,11 @@ from fuzz_inputs import verifiers
 from nets import Net, grid, placed
 from verified import Status, verified
 
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.text import parse
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 PLAN, ORDER = 7, 8  # statuses
 
@@ -41,14 +41,14 @@ def file() -> bytes:
 
 def test_runs(file: bytes) -> None:
     x = np.arange(-16, 16, dtype=np.int8).reshape(1, 2, 4, 4)
-    (y,) = runtime.load(file).run(x)
+    (y,) = interpreter.load(file).run(x)
     wanted = np.concatenate([x.astype(int) * 2, np.minimum(x.astype(int) ** 2, 127)], axis=1)
     np.testing.assert_array_equal(y, wanted)
 
 
 def refusal(root: dict[str, Any]) -> tuple[int, str]:
     """Status and sentence for a file of these tables."""
-    return verified(flat.pack(root))
+    return verified(flatbuffer.pack(root))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def refusal(root: dict[str, Any]) -> tuple[int, str]:
     ],
 )
 def test_refused_elsewhere(file: bytes, tensor: str, offset: int, what: str) -> None:
-    root = flat.unpack(file)
+    root = flatbuffer.unpack(file)
     root["arena_bytes"] = 128
     for op in root["ops"]:
         op["live_end"] = 0
@@ -79,7 +79,7 @@ def test_the_same_input_twice_is_copied() -> None:
     net.op("add", "x x", "a")
     net.op("concat", "a a", "y", axis=1)
     x = np.arange(-16, 16, dtype=np.int8).reshape(1, 2, 4, 4)
-    (y,) = runtime.load(to_bytes(plan_memory.run(net.graph("y")), {})).run(x)
+    (y,) = interpreter.load(to_bytes(plan_memory.run(net.graph("y")), {})).run(x)
     np.testing.assert_array_equal(y, np.concatenate([2 * x, 2 * x], axis=1))
 
 
@@ -90,7 +90,7 @@ def test_a_second_operand_that_was_overwritten() -> None:
     net.op("add", "x x", "a")
     net.op("requantize", "a", "b")
     net.op("add", "b a", "y")
-    root = flat.unpack(to_bytes(placed(net.graph("y"), x=0, a=64, b=64, y=128), {}))
+    root = flatbuffer.unpack(to_bytes(placed(net.graph("y"), x=0, a=64, b=64, y=128), {}))
     found, sentence = refusal(root)
     assert (found, sentence) == (PLAN, "overwritten before its last use, at offset")
 
@@ -99,7 +99,7 @@ def test_a_result_that_stands_before_the_inputs() -> None:
     net = Net(grid=grid(8, 0))
     net.input("x", 1, 64)
     net.op("requantize", "x", "y")
-    root = flat.unpack(to_bytes(placed(net.graph("y")), {}))
+    root = flatbuffer.unpack(to_bytes(placed(net.graph("y")), {}))
     root["tensors"].reverse()
     (op,) = root["ops"]
     op["inputs"], op["outputs"] = [1], [0]
@@ -118,10 +118,12 @@ def test_a_list_that_two_ops_share() -> None:
     assert verified(good) == (Status.OK, "")
     long, short = sorted(place.at for place in verifiers.seed(good).lists if place.field == "Gather.index")
     long, short = (long, short) if good[long : long + 4] == (10_000).to_bytes(4, "little") else (short, long)
-    (place,) = (at for at, *_ in verifiers.seed(good).references if at + flat._Walk(memoryview(good)).u32(at) == short)
+    (place,) = (
+        at for at, *_ in verifiers.seed(good).references if at + flatbuffer._Walk(memoryview(good)).u32(at) == short
+    )
     shared = bytearray(good)
     shared[place : place + 4] = ((long - place) % 2**32).to_bytes(4, "little")
-    assert verified(flat.seal(bytes(shared))) == (Status.STRUCTURE, "offsets and lengths")
+    assert verified(flatbuffer.seal(bytes(shared))) == (Status.STRUCTURE, "offsets and lengths")
 
 
 def test_a_table_that_is_read_again_and_again() -> None:
@@ -130,8 +132,8 @@ def test_a_table_that_is_read_again_and_again() -> None:
     net.input("x", 1, 8)
     net.const("t", np.full(512, 1 << 30, np.int32), quant=grid(32, -30))
     net.op("softmax", "x t", "y", quant=grid(16, -15), axis=1)
-    root = flat.unpack(to_bytes(placed(net.graph("y")), {}))
-    assert verified(flat.pack(root)) == (Status.OK, "")
+    root = flatbuffer.unpack(to_bytes(placed(net.graph("y")), {}))
+    assert verified(flatbuffer.pack(root)) == (Status.OK, "")
     x, table = root["ops"][0]["inputs"]
     root["ops"][0]["inputs"] = [x, *[table] * 40]
-    assert verified(flat.pack(root)) == (Status.LIMIT, "steps of verification")
+    assert verified(flatbuffer.pack(root)) == (Status.LIMIT, "steps of verification")

@@ -18,9 +18,9 @@ from verified import Status, aligned, difference, in_python, verified
 
 from nmpconv import _nmp
 from nmpconv.errors import ModelError
-from nmpconv.file import flat, reader
+from nmpconv.file import flatbuffer, reader
 from nmpconv.file.writer import to_bytes
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 Tables = dict[str, Any]
 
@@ -226,9 +226,9 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
 @pytest.mark.parametrize("sentence", CASES)
 def test_refused(good: bytes, sentence: str) -> None:
     change, status, what = CASES[sentence]
-    root = flat.unpack(good)
+    root = flatbuffer.unpack(good)
     change(root)
-    found = refusal(flat.pack(root))
+    found = refusal(flatbuffer.pack(root))
     assert found[0] == status, found
     assert what in found[1]
 
@@ -239,24 +239,24 @@ def test_the_unchanged_file_is_fine(good: bytes) -> None:
 
 def test_unknown_op(good: bytes) -> None:
     """An op that a later version appended to the union; Python can still show the rest."""
-    root = flat.unpack(good)
-    numbered = bytes([flat.MEMBERS.index("MaxPool") + 1])
-    data = bytearray(flat.pack(root))
+    root = flatbuffer.unpack(good)
+    numbered = bytes([flatbuffer.MEMBERS.index("MaxPool") + 1])
+    data = bytearray(flatbuffer.pack(root))
     place = op_type_place(bytes(data), POOL)
     assert data[place : place + 1] == numbered
     data[place] = 200
-    later = flat.seal(bytes(data))
+    later = flatbuffer.seal(bytes(data))
     assert refusal(later) == (Status.UNKNOWN_OP, "op number")
     assert reader.read(later).ops[POOL].kind == "op number 200"
     with pytest.raises(ModelError, match=r"an op that this version does not know: op 'n_m' \(op number 200\)"):
-        runtime.load(later)
+        interpreter.load(later)
 
 
 def op_type_place(data: bytes, i: int) -> int:
     """Where the number of op i's union member is."""
-    walk = flat._Walk(memoryview(data))
+    walk = flatbuffer._Walk(memoryview(data))
     root = walk.frame("Model", walk.follow(0))
-    slot = next(f.slot for f in flat.TABLES["Model"] if f.name == "ops")
+    slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "ops")
     element = walk.follow(root[slot]) + 4 + 4 * i
     return walk.frame("Op", walk.follow(element))[1]
 
@@ -294,7 +294,7 @@ def test_both_verifiers_agree(good: bytes) -> None:
             ]
             data[at : at + 4] = (choices[rng.integers(0, 3)] % 2**32).to_bytes(4, "little")
         try:
-            mutant = flat.seal(bytes(data))
+            mutant = flatbuffer.seal(bytes(data))
         except (ModelError, KeyError):
             mutant = bytes(data)
         refused += Status.OK < in_python(mutant) <= Status.STRUCTURE
@@ -313,21 +313,21 @@ def test_more_outputs_than_verification_has_steps_for() -> None:
     net.input("x", 1, 2)
     for i in range(400):
         net.op("add", "x x", f"y{i}")
-    root = flat.unpack(to_bytes(nets.placed(net.graph("y0")), {}))
+    root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y0")), {}))
     root["outputs"] *= 2000
-    data = flat.pack(root)
+    data = flatbuffer.pack(root)
     assert refusal(data) == (Status.LIMIT, "steps of verification")
     with pytest.raises(ModelError, match=r"too much work: tensor 'y0': steps of verification") as caught:
-        runtime.load(data)
+        interpreter.load(data)
     assert caught.value.to_json()["status"] == "NMP_E_LIMIT"
 
 
 def test_messages_name_the_place(good: bytes, tmp_path: Path) -> None:
-    root = flat.unpack(good)
+    root = flatbuffer.unpack(good)
     root["tensors"][M]["offset"] = 80
     path = tmp_path / "m.nmp"
-    path.write_bytes(flat.pack(root))
+    path.write_bytes(flatbuffer.pack(root))
     with pytest.raises(ModelError) as caught:
-        runtime.load(path)
+        interpreter.load(path)
     wanted = "the memory plan is illegal: tensor 'm': end in the arena (found 88, allowed 80; status 7)"
     assert str(caught.value) == f"{path}: {wanted}"

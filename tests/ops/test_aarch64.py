@@ -11,12 +11,12 @@ from c_core import Once, compiled, library
 from op_cases import CASES
 from zoo_quick import HARNESS, converted
 
+from nmpconv.conversion.pipeline import Options, convert
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ir import Preprocess
 from nmpconv.ops import Case
 from nmpconv.passes.memory import plan_memory
-from nmpconv.pipeline import Options, convert
 
 pytestmark = pytest.mark.slow
 LEVELS = ["portable", "neon", "neondot", "i8mm"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from c_core import AMX, KERNELS, Library, Once, compiled, emulating_amx, includes, library, sources
 
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 PROGRAM = ("check_kernels", "check_conv", "memory")
 FLAGS = ("-std=c99", "-O2")
@@ -50,18 +50,18 @@ def test_all_levels_of_this_cpu_are_there(record_property: Callable[[str, object
         pytest.skip("this system has no /proc/cpuinfo")
     lines = [line.split(":", 1) for line in info.read_text().splitlines() if ":" in line]
     flags = {flag for name, value in lines if name.strip() in ("flags", "Features") for flag in value.split()}
-    assert runtime.cpus() == ["portable", *(level for level, needed in NEEDED.items() if needed <= flags)]
-    record_property("summary", f"CPU levels: {', '.join(runtime.cpus())}")
+    assert interpreter.cpus() == ["portable", *(level for level, needed in NEEDED.items() if needed <= flags)]
+    record_property("summary", f"CPU levels: {', '.join(interpreter.cpus())}")
 
 
 def test_every_level_is_portable(check_kernels: Path) -> None:
     done = subprocess.run([check_kernels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
-    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == runtime.cpus()
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == interpreter.cpus()
 
 
-@pytest.mark.skipif("avx2" not in runtime.cpus(), reason="AMX is of x86-64")
+@pytest.mark.skipif("avx2" not in interpreter.cpus(), reason="AMX is of x86-64")
 def test_amx_emulated_is_portable(
     root: Path, tmp_path: Path, kernels: Library, record_property: Callable[[str, object], None]
 ) -> None:
@@ -71,7 +71,7 @@ def test_amx_emulated_is_portable(
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
     assert int(done.stderr.split()[1]) > 1000
-    here = "and on this CPU" if "amx" in runtime.cpus() else "this CPU has none"
+    here = "and on this CPU" if "amx" in interpreter.cpus() else "this CPU has none"
     record_property("summary", f"AMX: emulated, {here}; {done.stderr.strip()}")
 
 

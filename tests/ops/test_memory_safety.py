@@ -14,10 +14,10 @@ from c_core import AMX, C99, Library, Once, compiled, emulating_amx, library, wi
 from op_cases import CASES
 from zoo_quick import converted
 
-from nmpconv.file import flat, writer
+from nmpconv.file import flatbuffer, writer
 from nmpconv.graph import reference
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +79,12 @@ def blobs(arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
 def file_of_model(zoo: Path, name: str, bits: str, folder: Path) -> Path:
     """A model of the zoo with one test vector: random integers, and what the portable kernels make of them."""
     result, _ = converted(zoo, name, bits, folder)
-    net, rng = runtime.load(result.data, cpu="portable"), np.random.default_rng(5)
+    net, rng = interpreter.load(result.data, cpu="portable"), np.random.default_rng(5)
     inputs = [rng.integers(p.lo, p.hi + 1, p.shape).astype(p.dtype) for p in net.inputs]
-    root = flat.unpack(result.data)
+    root = flatbuffer.unpack(result.data)
     root["test_vectors"] = [{"inputs": blobs(inputs), "outputs": blobs(net.run(*inputs))}]
     path = folder / f"{name}-{bits}.nmp"
-    path.write_bytes(flat.pack(root))
+    path.write_bytes(flatbuffer.pack(root))
     return path
 
 
@@ -108,7 +108,7 @@ def run(*command: object) -> str:
 def test_kernels_sanitized(sanitized_programs: dict[str, Path], record_property: Callable[[str, object], None]) -> None:
     said = run(sanitized_programs["check_kernels"]).splitlines()
     levels = [line.split(",")[0] for line in said[:-1]]
-    assert levels == with_amx(runtime.cpus())
+    assert levels == with_amx(interpreter.cpus())
     assert said[-1].endswith(" 0 differ")
     record_property("summary", f"kernels under sanitizers: {', '.join(levels)}")
 
@@ -132,7 +132,7 @@ def test_kernels_under_valgrind(
 ) -> None:
     said = run(*valgrind, plain["check_kernels"]).splitlines()
     levels = [line.split(",")[0] for line in said[:-1]]
-    assert ("avx2" in levels) == ("avx2" in runtime.cpus())
+    assert ("avx2" in levels) == ("avx2" in interpreter.cpus())
     assert said[-1].endswith(" 0 differ")
     record_property("summary", f"kernels under valgrind: {', '.join(levels)}")
 
@@ -148,7 +148,7 @@ def test_models_under_valgrind(plain: dict[str, Path], valgrind: list[str], mode
 
 
 @pytest.mark.zoo
-@pytest.mark.skipif("avx2" not in runtime.cpus(), reason="AMX is of x86-64")
+@pytest.mark.skipif("avx2" not in interpreter.cpus(), reason="AMX is of x86-64")
 def test_what_amx_claims(
     root: Path,
     tmp_path: Path,

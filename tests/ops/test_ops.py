@@ -12,7 +12,7 @@ from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 GROUPS = grouped(CASES)
 
@@ -26,8 +26,8 @@ def test_c_is_reference(group: str) -> None:
         value = graph[graph.outputs[0]]
         expected = wanted[value.name]
         assert (expected.dtype, expected.shape) == (value.dtype, value.shape), case.id
-        for level in runtime.cpus():
-            (got,) = runtime.load(data, cpu=level).run(*case.feeds)
+        for level in interpreter.cpus():
+            (got,) = interpreter.load(data, cpu=level).run(*case.feeds)
             assert (got.dtype, got.shape) == (expected.dtype, expected.shape), case.id
             np.testing.assert_array_equal(got, expected, err_msg=f"{case.id}, {level}")
 
@@ -38,7 +38,10 @@ def test_scratch_elsewhere(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMP_CPU", "portable")
     for case in GROUPS[group]:
         data = writer.to_bytes(plan_memory.run(case.graph), {})
-        here, there = runtime.needs(data), runtime.needs_of_target(data, f"portable-{sys.maxsize.bit_length() + 1}")
+        here, there = (
+            interpreter.needs(data),
+            interpreter.needs_of_target(data, f"portable-{sys.maxsize.bit_length() + 1}"),
+        )
         assert max(there.scratch_bytes) == here["scratch_bytes"], case.id
         assert there.activation_bytes == here["activation_bytes"], case.id
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nmpconv import _nmp
-from nmpconv.file import flat
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.verify import _intact
@@ -20,7 +20,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX, Lines
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 SAME = {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
 
@@ -135,15 +135,15 @@ def test_every_place(name: str) -> None:
     for at in range(-graph["y"].nbytes // ALIGN * ALIGN - ALIGN, graph["x"].nbytes + 2 * ALIGN, ALIGN):
         placed = at_place(graph, at)
         assert (not list(_intact(placed))) == allowed(graph, at)
-        for i, cpu in enumerate(runtime.cpus()):
+        for i, cpu in enumerate(interpreter.cpus()):
             if allowed(graph, at):
-                net = runtime.load(to_bytes(placed, {}), cpu=cpu, threads=1 + i % 3)
+                net = interpreter.load(to_bytes(placed, {}), cpu=cpu, threads=1 + i % 3)
                 np.testing.assert_array_equal(net.run(x)[0], wanted, err_msg=f"{at} {cpu}")
                 taken += 1
             else:
-                with pytest.raises(runtime.ModelError, match="output overlaps input"):
-                    runtime.load(to_bytes(placed, {}), cpu=cpu)
-    overlapping = taken > 4 * len(runtime.cpus())
+                with pytest.raises(interpreter.ModelError, match="output overlaps input"):
+                    interpreter.load(to_bytes(placed, {}), cpu=cpu)
+    overlapping = taken > 4 * len(interpreter.cpus())
     assert overlapping == (name not in ("batch", "window in the padding"))
 
 
@@ -153,23 +153,23 @@ def test_an_input_that_is_read_later_is_kept() -> None:
     values = {**graph.values, "z": replace(graph["y"], name="z", offset=4096)}
     nodes = (*graph.nodes, Node("add", "n_z", ("x", "y"), ("z",), OPS["add"].Params()))
     both = at_place(replace(graph, nodes=nodes, values=values, outputs=("z",)), -64)
-    with pytest.raises(runtime.ModelError, match="overwritten before its last use"):
-        runtime.load(to_bytes(both, {}))
+    with pytest.raises(interpreter.ModelError, match="overwritten before its last use"):
+        interpreter.load(to_bytes(both, {}))
     planned = plan_memory.run(both, 0)
     x = feed(graph["x"])
-    np.testing.assert_array_equal(runtime.load(to_bytes(planned, {})).run(x)[0], run_reference(both, {"x": x})["z"])
+    np.testing.assert_array_equal(interpreter.load(to_bytes(planned, {})).run(x)[0], run_reference(both, {"x": x})["z"])
 
 
 def test_a_random_plan_never_crashes() -> None:
     """Offsets of a hostile file: anything, also beyond the arena."""
     dice = random.Random(1)
     for graph in CONVS.values():
-        root = flat.unpack(to_bytes(at_place(graph, -4096), {}))
+        root = flatbuffer.unpack(to_bytes(at_place(graph, -4096), {}))
         for _ in range(20):
             for tensor in root["tensors"]:
                 if tensor["data"] is None:
                     tensor["offset"] = dice.choice([0, 16, 4095, 4096, 2**31, 2**32 - 16, dice.randrange(2**32)])
-            data = np.frombuffer(flat.pack(root), np.uint8)
+            data = np.frombuffer(flatbuffer.pack(root), np.uint8)
             memory = np.zeros(len(data) + 64, np.uint8)
             model = memory[-memory.ctypes.data % 64 :][: len(data)]
             model[:] = data

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmpconv import fixed
+from nmpconv.base import fixed_point
 from nmpconv.graph import reference
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
@@ -23,7 +23,7 @@ ALPHA, BETA = 0.25, 0.5
 
 def looked_up(function: str, bits: int, e_x: int, y: Quant) -> tuple[np.ndarray, np.ndarray]:
     """The results for every integer and the exact ones, both in steps of y."""
-    q = np.arange(fixed.INT_MIN[bits], fixed.INT_MAX[bits] + 1).astype(f"int{bits}")
+    q = np.arange(fixed_point.INT_MIN[bits], fixed_point.INT_MAX[bits] + 1).astype(f"int{bits}")
     params = LookupParams(function, ALPHA, BETA)
     case = single(OPS["lookup"], function, params, [Operand(q[None], grid(bits, e_x))], y, quantize=True)
     got = reference.run(case.graph, {"x0": case.feeds[0]})["y"][0]
@@ -101,7 +101,7 @@ def test_normalize_is_within_its_bound(bits: int, shape: tuple[int, int], e_x: i
     """Normalize.quantize states it, for every group: from one that hardly varies to one that fills the type."""
     e_x = max(e_x, -7 - bits)  # what legalize raises it to for this eps
     rng = np.random.default_rng(e_x + 99)
-    low, high = fixed.INT_MIN[bits], fixed.INT_MAX[bits]
+    low, high = fixed_point.INT_MIN[bits], fixed_point.INT_MAX[bits]
     middle = rng.integers(low, high, (shape[0], 1))
     q = np.clip(middle + rng.integers(-spread, spread, shape, endpoint=True), low, high).astype(f"int{bits}")
     scale, bias = rng.normal(1.0, 1.0, (1, shape[1])), rng.normal(0.0, 1.0, (1, shape[1]))
@@ -143,7 +143,7 @@ LRNS = [(5, 1e-4, 0.75, 1.0), (3, 5e-5, 0.75, 2.0), (7, 1.0, 0.5, 0.0), (4, 0.01
 def test_lrn_is_within_its_bound(bits: int, size: int, alpha: float, beta: float, bias: float, e_x: int) -> None:
     """Lrn.quantize states it: activations from 2^-30 to millions, most of them small."""
     rng = np.random.default_rng(size)
-    top = fixed.INT_MAX[bits]
+    top = fixed_point.INT_MAX[bits]
     q = np.rint(top * rng.uniform(-1, 1, (40, 50)) ** 5).astype(f"int{bits}")
     q[0], q[1] = top, 0
     real = np.ldexp(q.astype(np.float64), e_x)

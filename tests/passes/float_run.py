@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnxruntime
 
-from nmpconv.frontend.export import to_onnx
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
 
 

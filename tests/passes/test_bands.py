@@ -14,7 +14,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import bands, plan_memory
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 E = -4
 
@@ -86,7 +86,7 @@ def test_the_same_integers_from_less_memory(build: object, seed: int) -> None:
     x = net.rng.integers(-128, 128, graph["x"].shape).astype(np.int8)
     (wanted,) = outputs(graph, x)
     np.testing.assert_array_equal(outputs(banded, x)[0], wanted)
-    np.testing.assert_array_equal(runtime.load(to_bytes(plan_memory.run(banded, room), {})).run(x)[0], wanted)
+    np.testing.assert_array_equal(interpreter.load(to_bytes(plan_memory.run(banded, room), {})).run(x)[0], wanted)
 
 
 @pytest.mark.parametrize("build", [plain, residual, pools])

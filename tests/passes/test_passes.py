@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 from float_run import run_float
 
-from nmpconv.calib.evidence import Evidence, collect, integers
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN, dequantize
+from nmpconv.calib.activation_cache import Evidence, collect, integers
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import UsageError
-from nmpconv.fixed import INT_MAX, INT_MIN, dequantize
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import verify
@@ -111,25 +111,25 @@ def fits(after: Graph, a: Arguments) -> None:
 
 WAYS = {
     "fold_input": Way(call=by_images),
-    "gates": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
+    "split_activations": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "equalize": Way(call=equalized),
-    "origins": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
-    "parts": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
-    "untie": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "requantize_concat": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "intervals": Way("INT"),
     "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
-    "masks": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])[0]),
-    "steps": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
-    "powers": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "attention_masks": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])[0]),
+    "table_resolution": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "exact_square_roots": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exponents": Way(
         after="RANGED", call=lambda module, graph, a: module.run(graph, *statistics(graph, a), Method(a["method"]))
     ),
-    "pieces": Way("RANGED", "RANGED", lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
+    "table_segments": Way("RANGED", "RANGED", lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
     "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
     "drop_channels": Way("INT", "INT"),
-    "states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),
+    "recurrent_states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),
     "bands": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["max_bytes"]), fits),
     "separate_pools": Way("INT", "INT"),
     "plan_memory": Way(

@@ -16,7 +16,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float import FLOAT
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import origins
+from nmpconv.passes.quantize import offsets
 
 BLOCK = 20
 
@@ -69,10 +69,10 @@ def check_origins(seed: int) -> int:
     rng = np.random.default_rng(seed)
     ends = {value.name: (rng.choice((-1.0, 0.0)), 1.0) for value in before.activations()}
     stats = {name: TensorStats.of(np.linspace(*pair, 64, dtype=np.float32)[:, None]) for name, pair in ends.items()}
-    rows = origins.free(before, stats)
+    rows = offsets.free(before, stats)
     numbers = {number: rng.normal(0, 2) for row in rows.values() for number in row}
     chosen = {name: float(sum(share * numbers[n] for n, share in row.items())) for name, row in rows.items()}
-    after = origins.store(before, chosen)
+    after = offsets.store(before, chosen)
     verify(after, "FLOAT", "origins")
     assert_same_function(before, after, seed)
     return sum(value.origin != 0 for value in after.activations())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from nets import Net, grid
 
-from nmpconv import schedule, targets
+from nmpconv.conversion import ram_plan
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.trace import Trace
@@ -14,7 +14,7 @@ from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory, separate_pools
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter, targets
 
 SAME_5 = {"kernel_h": 5, "kernel_w": 5, "pad_top": 2, "pad_left": 2, "pad_bottom": 2, "pad_right": 2}
 POOLS = {
@@ -47,7 +47,7 @@ def test_the_same_integers(params: dict[str, int], bits: int) -> None:
     wanted, found = (run_reference(one, feed) for one in (graph, apart))
     np.testing.assert_array_equal(found["s"], wanted["s"])
     file = to_bytes(plan_memory.run(apart), {})
-    np.testing.assert_array_equal(runtime.load(file).run(feed)[0], wanted["s"])
+    np.testing.assert_array_equal(interpreter.load(file).run(feed)[0], wanted["s"])
 
 
 def test_small_pools_stay() -> None:
@@ -70,11 +70,11 @@ def beside(channels: int) -> Graph:
 def test_only_where_the_arena_does_not_grow(channels: int, separated: bool) -> None:
     """A convolution of more channels needs more than input, output and what lies between."""
     graph = beside(channels)
-    plain = plan_memory.run(graph, share=schedule.EXTRA_WORK)
+    plain = plan_memory.run(graph, share=ram_plan.EXTRA_WORK)
     board = "cortex-m4"
-    made = schedule.planned(graph, None, board, Trace())
+    made = ram_plan.planned(graph, None, board, Trace())
     assert (len(made.nodes) > len(graph.nodes)) == separated
     assert plan_memory.peak(made) == plan_memory.peak(plain)
     needed = targets.needs(to_bytes(plain, {}), board).arena
     assert targets.needs(to_bytes(made, {}), board).arena == needed
-    assert len(schedule.planned(graph, needed, board, Trace()).nodes) == len(made.nodes)
+    assert len(ram_plan.planned(graph, needed, board, Trace()).nodes) == len(made.nodes)

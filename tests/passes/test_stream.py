@@ -10,7 +10,7 @@ import pytest
 from onnx_text import build
 
 import nmpconv
-from nmpconv.calib.evidence import integers
+from nmpconv.calib.activation_cache import integers
 from nmpconv.errors import NmpError, Unsupported, UsageError
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
@@ -20,7 +20,7 @@ from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.passes import stream
 from nmpconv.passes.memory import plan_memory
-from nmpconv.run.runtime import load
+from nmpconv.runtime.interpreter import load
 
 OPSET, FRAMES = 13, 24
 # Text of a graph, axis of time, hops.

@@ -17,10 +17,10 @@ from onnx_net import Net
 from random_models import models
 
 from nmpconv.calib.engine import OnnxEngine
+from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.errors import NmpError, VerifyError
 from nmpconv.graph.reference import run as run_reference
-from nmpconv.pipeline import Options, Result, convert
-from nmpconv.run import runtime
+from nmpconv.runtime import interpreter
 
 SAMPLES = 6
 SETTINGS: dict[str, Any] = {
@@ -70,7 +70,7 @@ def check(net: Net, output: str, bits: str) -> bool:
 
 def agrees(result: Result) -> None:
     """C on random integers and on extremes, by one thread and by two."""
-    graph, nets = result.graph, [runtime.load(result.data, threads=threads) for threads in (1, 2)]
+    graph, nets = result.graph, [interpreter.load(result.data, threads=threads) for threads in (1, 2)]
     x = graph[graph.inputs[0]]
     low, high = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
     noise = np.random.default_rng(2).integers(low, high, x.shape, endpoint=True)

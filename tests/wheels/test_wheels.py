@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 LITTLE_ENDIAN_64, X86_64 = b"\x7fELF\x02\x01", 62
 RUNTIME_BYTES = 3_000_000
 BOARD = "mps2-an386"
-QUICK = ("format/test_files.py", "api/test_keywords.py", "text/test_text.py")  # tests that run from the wheel
+QUICK = ("file/test_files.py", "api/test_keywords.py", "graph/test_text.py")  # tests that run from the wheel
 
 
 def run(*command: object, **options: Any) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from zoo_quick import HARNESS, converted
 
-from nmpconv import fixed
+from nmpconv.base import fixed_point
 from nmpconv.graph.reference import run as run_reference
-from nmpconv.run.feed import Feed
-from nmpconv.run.runtime import Port, cpus, load
+from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.interpreter import Port, cpus, load
 
 pytestmark = pytest.mark.zoo
 
@@ -20,7 +20,7 @@ def _on_grid(array: np.ndarray, port: Port) -> np.ndarray:
     """Pixels are integers already; other inputs are rounded as the runtime does it."""
     if port.pixels:
         return array
-    return fixed.quantize(array, port.exponent, port.lo, port.hi).astype(port.dtype).reshape(port.shape)
+    return fixed_point.quantize(array, port.exponent, port.lo, port.hi).astype(port.dtype).reshape(port.shape)
 
 
 # What is small enough to be converted with all its images here; `make zoo` does it with every model.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from zoo_quick import bench_module, converted
 
-from nmpconv.run.feed import Feed
-from nmpconv.run.runtime import load
+from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.interpreter import load
 
 pytestmark = [pytest.mark.zoo, pytest.mark.slow]
 IMAGES = 12

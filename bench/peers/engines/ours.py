@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import nmpconv
-from nmpconv.run.runtime import load
+from nmpconv.runtime.interpreter import load
 from peers.job import Job
 
 # bits and widths of a conversion.
@@ -26,7 +26,7 @@ def prepare(job: Job) -> None:
     changed = max(path.stat().st_mtime for path in Path(nmpconv.__file__).parent.rglob("*.py"))
     if target.exists() and target.stat().st_mtime > changed:
         return
-    from nmpconv.pipeline import Options, convert  # what only runs a model has not the converter in memory
+    from nmpconv.conversion.pipeline import Options, convert  # what only runs a model has not the converter in memory
 
     bits, widths = SETTINGS[job.bits]
     options = Options(bits=bits, widths=widths, equalize="vector", rounding="nearest")

@@ -1,4 +1,4 @@
-/* Rounding and saturation, the twin of nmpconv/fixed.py: the only two places where they are written. */
+/* Rounding and saturation, the twin of nmpconv/base/fixed_point.py: the only two places where they are written. */
 #ifndef NMP_BASE_FIXED_H
 #define NMP_BASE_FIXED_H
 

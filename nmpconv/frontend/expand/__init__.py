@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nmpconv.frontend.expand import (
-    body,
     contrib,
-    decided,
+    coordinate_grids,
     einsum,
     filters,
     functions,
-    grids,
     indices,
+    known_booleans,
     masks,
+    node_builder,
     pads,
     pooling,
     powers,
@@ -26,12 +26,12 @@ from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 
 # By ONNX op type, with the domain before a dot where it is not ONNX's own.
-ALWAYS: Mapping[str, body.Expansion] = {
+ALWAYS: Mapping[str, node_builder.Expansion] = {
     **contrib.ALWAYS,
     **einsum.ALWAYS,
     **filters.ALWAYS,
     **functions.ALWAYS,
-    **grids.ALWAYS,
+    **coordinate_grids.ALWAYS,
     **indices.ALWAYS,
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
@@ -39,7 +39,7 @@ ALWAYS: Mapping[str, body.Expansion] = {
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
 _FORMS = (
-    decided.FORMS,
+    known_booleans.FORMS,
     filters.FORMS,
     indices.FORMS,
     masks.FORMS,
@@ -49,12 +49,12 @@ _FORMS = (
     quantized.FORMS,
     volumes.FORMS,
 )
-FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], body.Expansion]]] = {
+FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], node_builder.Expansion]]] = {
     kind: [form for forms in _FORMS for form in forms.get(kind, ())] for forms in _FORMS for kind in forms
 }
 
 
-def expansion_of(kind: str, node: OnnxNode, to: Importer) -> body.Expansion | None:
+def expansion_of(kind: str, node: OnnxNode, to: Importer) -> node_builder.Expansion | None:
     """How this node is written as others, None where an op lowers it."""
     found = (expansion for when, expansion in FORMS.get(kind, ()) if when(node, to))
     return ALWAYS.get(kind) or next(found, None)

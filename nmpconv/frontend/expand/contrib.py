@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import Body, Expansion
 from nmpconv.frontend.expand.functions import rms_norm
+from nmpconv.frontend.expand.node_builder import Body, Expansion
 from nmpconv.frontend.node import OnnxNode
 
 _ACTIVATIONS = {  # activation: its attributes in the order of activation_params

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from nmpconv.errors import Invalid
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.ops.conv_transpose import transposed_padding

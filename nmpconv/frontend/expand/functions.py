@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.expand.powers import LEAST
 from nmpconv.frontend.node import OnnxNode
 

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 

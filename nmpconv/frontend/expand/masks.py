@@ -2,7 +2,8 @@
 
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
 score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where scores are near MASKED themselves, or
-below, it is made deeper after calibration (`passes.quantize.masks`), where sums with computed masks are cut off, too.
+below, it is made deeper after calibration (`passes.quantize.attention_masks`), where sums with computed masks are cut
+off, too.
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
 Such a row is not masked at all.
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.single import REALS
+from nmpconv.frontend.to_float32 import REALS
 from nmpconv.ops.softmax import HIDES, MASKED, OPEN
 
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmpconv.errors import Invalid
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 

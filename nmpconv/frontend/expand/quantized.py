@@ -1,4 +1,5 @@
-"""DequantizeLinear of integers that are an input of the model. Other quantized forms: `nmpconv.frontend.integers`."""
+"""DequantizeLinear of integers that are an input of the model. Other quantized forms:
+`nmpconv.frontend.integer_operators`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 

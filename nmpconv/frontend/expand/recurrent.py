@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.node import OnnxNode
 
 STEPS_MAX = 1024  # of time, in both directions together

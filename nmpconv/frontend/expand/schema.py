@@ -10,10 +10,10 @@ import onnx.inliner
 from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import OPSET_MAX
-from nmpconv.frontend.single import NARROW
+from nmpconv.frontend.to_float32 import NARROW
 
 
 def inlined(node: OnnxNode, body: Body) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.frontend.expand.body import Body
+from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 

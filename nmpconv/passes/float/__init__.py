@@ -1,7 +1,8 @@
 """The float passes in order, as (name, function) with Graph -> Graph.
 
 Passes that need more than the graph are called where that is known: fold_input, plan_memory and fold_affine once more
-(padding) by `nmpconv.pipeline`, equalize, exponents, legalize and quantize by `nmpconv.fit`.
+(padding) by `nmpconv.conversion.pipeline`, equalize, exponents, legalize and quantize by
+`nmpconv.conversion.quantizer`.
 """
 
 from __future__ import annotations

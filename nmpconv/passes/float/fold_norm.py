@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmpconv.fixed import RANK_MAX
+from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.passes.rewrite import Editor, apply, axis_groups

@@ -24,7 +24,7 @@ import numpy as np
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.function import COMBINE, Step, evaluate
 from nmpconv.ops.lookup import LookupParams
-from nmpconv.passes.float.cones import cones, replace_cone, steps_of
+from nmpconv.passes.float.pointwise_subgraphs import cones, replace_cone, steps_of
 from nmpconv.passes.rewrite import Editor, apply
 
 NAMED = ("silu", "hard_swish", "mish", "gelu", "gelu_tanh")  # cases 1 to 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.lookup import LookupParams
-from nmpconv.passes.float.cones import Cone, cones, replace_cone, steps_of
+from nmpconv.passes.float.pointwise_subgraphs import Cone, cones, replace_cone, steps_of
 from nmpconv.passes.rewrite import Editor, apply
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpconv import sums
-from nmpconv.fixed import round_half_up
+from nmpconv.base.fixed_point import round_half_up
+from nmpconv.calib import native_sums
 from nmpconv.ir import Quant
 
 WORTH = 0.1
@@ -33,11 +33,11 @@ def on_output_grid(
     clamp: of the activation. bare: channels [O] without a bias; none if not given.
     """
     scale = np.ldexp(1.0, -shift)
-    first = round_half_up(sums.mean_difference(product, wanted, np.full(len(shift), 2.0**-y.exponent), scale))
+    first = round_half_up(native_sums.mean_difference(product, wanted, np.full(len(shift), 2.0**-y.exponent), scale))
     biases = [first, first - 1, first + 1]
     if bare is not None and y.bits == 16 and bare.any():
         biases.append(np.zeros_like(first))
-    found = sums.mean_squares(product, wanted, shift, clamp, (y.exponent, y.lo, y.hi), np.array(biases))
+    found = native_sums.mean_squares(product, wanted, shift, clamp, (y.exponent, y.lo, y.hi), np.array(biases))
     bias, least = _least(np.array(biases[:3]), found[:3])
     if len(biases) == 3:
         return bias, least
@@ -51,11 +51,11 @@ def on_accumulator_grid(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for biases that are added to the sums before the shift, by which frameworks with s_x * s_w work."""
     to = np.ldexp(2.0**-y.exponent, shift)
-    first = round_half_up(sums.mean_difference(product, wanted, to, np.ones(len(shift))))
+    first = round_half_up(native_sums.mean_difference(product, wanted, to, np.ones(len(shift))))
     biases = [first + round_half_up(np.ldexp(np.float64(delta), shift)) for delta in (0, -1, 1, -0.5, 0.5)]
     grid = (y.exponent, y.lo, y.hi)
     return _least(
-        np.array(biases), sums.mean_squares(product, wanted, shift, clamp, grid, np.array(biases), before=True)
+        np.array(biases), native_sums.mean_squares(product, wanted, shift, clamp, grid, np.array(biases), before=True)
     )
 
 

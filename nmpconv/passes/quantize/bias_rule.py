@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpconv import fixed
-from nmpconv.calib.evidence import Evidence
-from nmpconv.cores import each
+from nmpconv.base import fixed_point
+from nmpconv.base.thread_pool import each
+from nmpconv.calib.activation_cache import Evidence
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
-from nmpconv.passes.quantize.weighted import gather, matrix, multiply, pad_of, samples
+from nmpconv.passes.quantize.matrix_form import gather, matrix, multiply, pad_of, samples
 
 PARTS = 2  # of the images, at the same time
 
@@ -67,7 +67,7 @@ def _output(acc: np.ndarray, bound: float, bias: np.ndarray, shift: np.ndarray, 
     most = np.ldexp(bound + np.abs(bias.astype(np.float64)), np.maximum(-shift, 0))
     kind = exact_type(float(np.max(most + np.ldexp(0.5, np.maximum(shift, 0)))))
     if kind is np.int64:
-        return fixed.sat(fixed.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi).astype(y.dtype)
+        return fixed_point.sat(fixed_point.rsh(acc.astype(np.int64) + bias, shift), y.lo, y.hi).astype(y.dtype)
     sums: np.ndarray = acc.astype(kind, copy=False)
     sums += bias.astype(kind)
     sums *= np.ldexp(1.0, -shift).astype(kind)

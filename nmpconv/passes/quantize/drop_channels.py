@@ -20,7 +20,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize.intervals import Interval
-from nmpconv.passes.quantize.weighted import pad_of
+from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.rewrite import Editor
 
 UNIT = 4

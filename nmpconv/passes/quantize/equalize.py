@@ -19,15 +19,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
+from nmpconv.calib.exponent_search import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.weighted import groups_of
-from nmpconv.passes.quantize import levels, origins, tables, unseen
-from nmpconv.passes.quantize.channels import Channels
-from nmpconv.passes.quantize.grids import grid_groups, joins_grids
-from nmpconv.passes.quantize.weighted import pad_of
+from nmpconv.passes.quantize import headroom, offsets, shared_ceiling, table_readers
+from nmpconv.passes.quantize.channel_groups import Channels
+from nmpconv.passes.quantize.matrix_form import pad_of
+from nmpconv.passes.quantize.shared_grids import grid_groups, joins_grids
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
 LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
@@ -52,7 +52,7 @@ class Balance:
         dense = np.zeros(channels.total, dtype=bool)
         narrow = np.zeros(channels.total, dtype=bool)
         reach = {name: _reach(stats[name], len(ids), fewest) for name, ids in channels.ids.items() if name in stats}
-        layers: list[levels.Layer] = []
+        layers: list[shared_ceiling.Layer] = []
         for name, seen in reach.items():
             np.maximum.at(self._reach, channels.ids[name], seen)
             narrow[channels.ids[name]] |= bits[name] == fewest
@@ -63,7 +63,7 @@ class Balance:
             if node.op not in WEIGHTED or (groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1):
                 continue
             ids = channels.ids[node.inputs[0]]
-            layers.append(levels.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node))))
+            layers.append(shared_ceiling.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node))))
             np.maximum.at(demand, ids, layers[-1].demand)
             dense[ids] = True
         free = ~channels.frozen & narrow & (self._reach > 0)
@@ -84,7 +84,7 @@ class Balance:
                 for group in grid_groups(graph)
                 if joined.intersection(group) and all(bits.get(name) == 8 and name in reach for name in group)
             ]
-            factor = levels.lowered(tied, layers, levels.Classes(channels.ids, reach, free), factor)
+            factor = shared_ceiling.lowered(tied, layers, shared_ceiling.Classes(channels.ids, reach, free), factor)
         self._free, self._factor = free, factor
         self._demand = np.where(dense, demand, factor)
 
@@ -128,13 +128,13 @@ def fill(
     """
     channels = Channels(graph, whole_tensors=True, kept=kept)
     fewest = fewest_bits(graph, bits)
-    functions = tables.after(graph)
+    functions = table_readers.after(graph)
     members: dict[int, list[str]] = {}
     for name, ids in channels.ids.items():
         if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
             members.setdefault(int(ids[0]), []).append(name)
     measured = [name for names in members.values() for name in names]
-    expected = unseen.expected(graph, stats, bits, measured, functions)
+    expected = headroom.expected(graph, stats, bits, measured, functions)
     chosen: dict[int, float] = {}
     for root, names in members.items():
         clamps = [
@@ -177,7 +177,7 @@ def _best_db(
     free: it may have an origin.
     """
     if free:
-        return origins.filled_db(rounded, factor, functions)
+        return offsets.filled_db(rounded, factor, functions)
     top = top_exponent(limits, bits, functions, rounded.stats, factor) - math.log2(factor)
     if bits == 16:
         return -20 * math.log10(2) * top

@@ -25,19 +25,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmpconv.calib.exponent import SATURATED, Range, Table, choose, span
+from nmpconv.base.fixed_point import EXPONENT_MAX, INT_MAX, INT_MIN
+from nmpconv.calib.exponent_search import SATURATED, Range, Table, choose, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import TensorStats
-from nmpconv.calib.origin import less
+from nmpconv.calib.offset import less
 from nmpconv.errors import InputError
-from nmpconv.fixed import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.bounds import whole
-from nmpconv.passes.quantize import tables, unseen
-from nmpconv.passes.quantize.choices import NOTHING, Choices, Said
-from nmpconv.passes.quantize.grids import grid_groups
-from nmpconv.passes.quantize.weighted import pad_of
+from nmpconv.passes.quantize import headroom, table_readers
+from nmpconv.passes.quantize.matrix_form import pad_of
+from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 BY_NAME = "recipe"  # the method of an exponent that was chosen by name, and is not what would have been chosen anyway
 ROUNDING = 2.0**-10  # what float32 may make of a largest value
@@ -75,14 +75,14 @@ def run(
 ) -> Graph:
     """Sets observed and quant of every activation."""
     fixed = _fixed(graph, bits)
-    read = tables.alone(graph)
+    read = table_readers.alone(graph)
     padded = _padded(graph, stats)
-    moved = {out for node in graph.nodes if tables.moves(node) for out in node.outputs}
+    moved = {out for node in graph.nodes if table_readers.moves(node) for out in node.outputs}
     values: list[Value] = []
     numbers, chosen = whole(graph), _chosen(graph)
     groups = grid_groups(graph)
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
-    expected = {**stats, **unseen.expected(graph, stats, bits, searched, tables.after(graph))}
+    expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
     for group in groups:
         width, origin = bits[group[0]], graph[group[0]].origin
         merged = _merged(group, stats, padded, origin)
@@ -217,7 +217,7 @@ def _chosen(graph: Graph) -> dict[str, Range]:
     found = {}
     for node in graph.nodes:
         data = graph[node.inputs[0]].data
-        if tables.moves(node) and OPS[node.op].places is not None and data is not None:
+        if table_readers.moves(node) and OPS[node.op].places is not None and data is not None:
             found[node.outputs[0]] = float(data.min()), float(data.max())
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpconv import sums
+from nmpconv.calib import native_sums
 
 BLOCK = 64
 FLOOR = 1e-5  # of the largest moment: the least that is added to the diagonal
@@ -91,6 +91,6 @@ def _column_by_column(
     q = np.empty(w.shape)
     for start in range(0, columns, BLOCK):
         end = min(start + BLOCK, columns)
-        q[:, :, start:end], errors = sums.round_columns(w, upper, step, bias_step, (lo, hi), slice(start, end))
+        q[:, :, start:end], errors = native_sums.round_columns(w, upper, step, bias_step, (lo, hi), slice(start, end))
         w[:, :, end:] -= errors @ upper[:, start:end, end:]
     return q

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmpconv.fixed import rsh, sat
+from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts

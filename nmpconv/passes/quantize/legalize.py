@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nmpconv.fixed import EXPONENT_MAX, SHIFT_MAX, SHIFT_MIN
+from nmpconv.base.fixed_point import EXPONENT_MAX, SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.requantize import requantize
 from nmpconv.passes.quantize.exponents import saturating
-from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 
 def run(graph: Graph) -> Graph:

@@ -19,7 +19,7 @@ from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.ops.traits import Bounds
 from nmpconv.passes.bounds import is_finite, known
-from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 EVEN = 4096  # values that stand for an even spread
 BEYOND = 1.01  # a grid that ends at a constant may round it to one step more than it has

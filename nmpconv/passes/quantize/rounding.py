@@ -26,21 +26,20 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv import fixed
-from nmpconv.calib.evidence import Evidence
-from nmpconv.calib.rows import Rows, spread
-from nmpconv.cores import each
+from nmpconv.base import fixed_point
+from nmpconv.base.thread_pool import each
+from nmpconv.calib.activation_cache import Evidence
+from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.quantize import intervals
-from nmpconv.passes.quantize import weights as grids
+from nmpconv.passes.quantize import weight_exponents as grids
 from nmpconv.passes.quantize.bias import on_output_grid
-from nmpconv.passes.quantize.choices import NOTHING, Choices
 from nmpconv.passes.quantize.gptq import round_weights
 from nmpconv.passes.quantize.intervals import Interval
-from nmpconv.passes.quantize.weighted import (
+from nmpconv.passes.quantize.matrix_form import (
     Matrix,
     gather,
     is_exact,
@@ -50,6 +49,7 @@ from nmpconv.passes.quantize.weighted import (
     samples,
     second_moment,
 )
+from nmpconv.passes.quantize.overrides import NOTHING, Choices
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
@@ -141,7 +141,7 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
                 q = np.where(better[:, None], rounded, q)
                 bias = np.where(better, other, bias)
         elif how.gptq:
-            q, bias = layer.gptq(x), fixed.round_half_up(layer.bias / layer.step_y)
+            q, bias = layer.gptq(x), fixed_point.round_half_up(layer.bias / layer.step_y)
     return layer.result(q, bias)
 
 
@@ -158,14 +158,14 @@ class _Layer:
         self.pad = None
         if len(node.inputs) == 4:
             # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
-            low, high = fixed.INT_MIN[self.x.bits], fixed.INT_MAX[self.x.bits]
-            self.pad = fixed.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
+            low, high = fixed_point.INT_MIN[self.x.bits], fixed_point.INT_MAX[self.x.bits]
+            self.pad = fixed_point.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
         self._leave_out(seen)
         base = self.y.exponent - self.x.exponent
         least = base - grids.SHIFT_USEFUL[self.x.bits, how.weight_bits]
-        least, most = max(least, fixed.EXPONENT_MIN), min(base - fixed.SHIFT_MIN, fixed.EXPONENT_MAX)
-        peak, end = float(np.abs(self.weights).max(initial=0.0)), math.ldexp(fixed.INT_MAX[how.weight_bits], most)
-        if peak > end and most == fixed.EXPONENT_MAX:
+        least, most = max(least, fixed_point.EXPONENT_MIN), min(base - fixed_point.SHIFT_MIN, fixed_point.EXPONENT_MAX)
+        peak, end = float(np.abs(self.weights).max(initial=0.0)), math.ldexp(fixed_point.INT_MAX[how.weight_bits], most)
+        if peak > end and most == fixed_point.EXPONENT_MAX:
             raise UnsupportedModel([(node.name, node.op, f"weights of {peak:g}", f"at most {end:g}")])
         self.exponents = grids.exponents(self.weights, how.weight_bits, how.per_tensor, min(least, most), most)
         self.shift = base - self.exponents
@@ -188,7 +188,7 @@ class _Layer:
         """Without rows; it holds the input's origin times the float weights, and the sums have that of the integers."""
         rounded = q * np.ldexp(1.0, self.exponents)[:, None]
         moved = self.graph[self.node.inputs[0]].origin * (rounded - self.weights).sum(axis=1)
-        return fixed.round_half_up((self.bias + moved) / self.step_y)
+        return fixed_point.round_half_up((self.bias + moved) / self.step_y)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
@@ -211,8 +211,8 @@ class _Layer:
             self._moment(x, columns),
             np.ldexp(1.0, self.exponents).reshape(groups, outs),
             self.step_y,
-            fixed.INT_MIN[bits],
-            fixed.INT_MAX[bits],
+            fixed_point.INT_MIN[bits],
+            fixed_point.INT_MAX[bits],
             DAMPING,
         )
 
@@ -248,7 +248,7 @@ class _Layer:
         bits = self._bias_bits(bias)
         per_channel = None if how.per_tensor else 0
         exponents = tuple(int(e) for e in (self.exponents[:1] if how.per_tensor else self.exponents))
-        lo, hi = fixed.INT_MIN, fixed.INT_MAX
+        lo, hi = fixed_point.INT_MIN, fixed_point.INT_MAX
         wb = how.weight_bits
         made = [
             (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel), "mse"),
@@ -271,10 +271,10 @@ class _Layer:
         low, high = (int(bias.min()), int(bias.max())) if bias.size else (0, 0)
         widths = (self.how.bias_bits,) if self.how.bias_bits else (8, 16, 32)
         for bits in widths:
-            if fixed.INT_MIN[bits] <= low and high <= fixed.INT_MAX[bits]:
+            if fixed_point.INT_MIN[bits] <= low and high <= fixed_point.INT_MAX[bits]:
                 return bits
         if not self.how.bias_bits:
-            steps = fixed.INT_MAX[32] * self.step_y
+            steps = fixed_point.INT_MAX[32] * self.step_y
             why = f"biases from {low * self.step_y:g} to {high * self.step_y:g}"
             raise UnsupportedModel([(self.node.name, self.node.op, why, f"at most {steps:g}")])
         raise InputError(

@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.errors import InputError
-from nmpconv.fixed import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.passes.bounds import whole
-from nmpconv.passes.quantize.choices import Choices
-from nmpconv.passes.quantize.grids import grid_groups
+from nmpconv.passes.quantize.overrides import Choices
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 
 def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:

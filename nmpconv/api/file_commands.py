@@ -1,0 +1,155 @@
+"""nmpconv.inspect, bench, bundle and export: what can be done with a .nmp file besides running and judging it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import overload
+
+from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
+from nmpconv.api.keywords import check, renamed
+from nmpconv.api.literals import Form, Target
+from nmpconv.base.files import write_folder
+from nmpconv.base.progress import Progress, silent
+from nmpconv.data.samples import Data
+from nmpconv.device.connect import opened
+from nmpconv.device.link import REOPEN_SECONDS
+from nmpconv.errors import UsageError
+from nmpconv.file import reader
+from nmpconv.file.memory_map import Memory, memory
+from nmpconv.runtime import benchmark, on_device, targets
+from nmpconv.runtime.benchmark import Timing
+from nmpconv.runtime.feed import given
+from nmpconv.runtime.interpreter import Net, load
+from nmpconv.runtime.on_device import Measured
+
+RUNS_ON_DEVICE = 3  # simulated boards count the same every time
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What a file holds.
+
+    model: tensors, ops, ports, metadata. ram: bytes that a run takes, by kind of machine. memory: the memory plan, with
+    each op's scratch on the machine that was asked for or on the hungriest one; None where there is no op.
+    instructions: of each op, estimated (`nmpconv.runtime.costs`), by microcontroller.
+    """
+
+    model: reader.Model
+    ram: tuple[targets.Needs, ...]
+    memory: Memory | None
+    instructions: Mapping[str, tuple[int, ...]]
+
+
+def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
+    """What a .nmp file holds, and what a run takes: on ``target``, or on every kind of machine.
+
+    Raises ModelError for a refused file, InputError for one that cannot be read.
+    """
+    check(inspect, {"target": target})
+    from nmpconv.runtime import costs  # it knows the ops, and with them onnx
+
+    data = data_of(model)
+    found = reader.read(data if not isinstance(model, str | Path) else model)
+    wanted = targets.TARGETS if target is None else (target,)
+    ram = tuple(targets.needs(data, name) for name in wanted)
+    instructions = {n: tuple(costs.estimated(data, n)) for n in wanted if n in targets.MICROCONTROLLERS}
+    return Inspected(found, ram, memory(found, targets.scratch(data, target)), instructions)
+
+
+@overload
+def bench(
+    model: NmpFile | Net,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: None = None,
+    wait: float = REOPEN_SECONDS,
+    data: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Timing: ...
+@overload
+def bench(
+    model: NmpFile,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: str,
+    wait: float = REOPEN_SECONDS,
+    data: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Measured: ...
+@renamed(input="data")
+def bench(
+    model: NmpFile | Net,
+    *,
+    runs: int | None = None,
+    warmup: int = 3,
+    cpu: str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    wait: float = REOPEN_SECONDS,
+    data: Data | Mapping[str, Data] | None = None,
+    progress: Progress = silent,
+) -> Timing | Measured:
+    """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
+
+    runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
+    PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. wait: seconds in
+    which a port that is lost is opened again. data: what it runs on, as
+    for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of the file. Raises ModelError,
+    UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are others.
+    """
+    check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device, "wait": wait})
+    if device is None:
+        net = net_of(model, cpu, threads)
+        calls = None if data is None else given(net, sources(data))
+        return benchmark.measure(net, runs=runs, warmup=warmup, sequences=calls, progress=progress)
+    if isinstance(model, Net):
+        raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
+    content = data_of(model)
+    net = load(content, cpu=cpu)
+    calls = on_device.sequences(net) if data is None else given(net, sources(data))
+    with opened(device, progress, wait) as found:
+        return on_device.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
+
+
+def bundle(
+    model: NmpFile | None = None, *, output: str | PathLike[str] | None = None, tensors: bool = False
+) -> dict[str, bytes]:
+    """The C sources of a firmware project with the model in them: content by relative path; ``output``: a new or empty
+    folder that they are written to. tensors: the header has scale, offset and range of all activations, by the number
+    that `nmp_tensor_at` takes, not only of inputs and outputs. Without a model: the interpreter alone, with all ops.
+
+    Raises ModelError for a file that no interpreter runs, OutputError.
+    """
+    check(bundle, {"tensors": tensors})
+    from nmpconv.exporters import c_sources  # it knows the ops, and with them onnx
+
+    files = c_sources.bundle(None if model is None else _runnable(model), tensors=tensors)
+    if output is not None:
+        write_folder(Path(output), files)
+    return files
+
+
+def export(model: NmpFile, *, to: Form = "onnx") -> bytes:
+    """The model as another kind of file. onnx: in float, with every tensor rounded by QuantizeLinear and
+    DequantizeLinear; inputs and outputs are those of the model that was converted.
+
+    Raises UnsupportedModel for an op whose float meaning a file does not hold, ModelError for a refused file.
+    """
+    from nmpconv.exporters.qdq import to_onnx  # with it onnx
+
+    check(export, {"to": to})
+    return bytes(to_onnx(reader.read(_runnable(model))).SerializeToString(deterministic=True))
+
+
+def _runnable(model: NmpFile) -> bytes:
+    load(model if isinstance(model, str | Path) else data_of(model), cpu="portable")
+    return data_of(model)

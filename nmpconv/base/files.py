@@ -1,0 +1,229 @@
+"""Reading a regular file of a bounded size; writing a file, or a new folder, whole or not at all; where our own are."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpconv.errors import InputError, NmpError, OutputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+PACKAGE = Path(__file__).resolve().parent.parent
+TEXT_MAX = 2**26  # bytes of a file that a person could have written
+LINES_MAX = 1_000_000  # of a list
+TOML_MAX, DOTS_MAX = 2**22, 1000  # bytes; of a line: what a dotted key takes grows with the square of its parts
+BYTES_MAX = 2**31 - 1  # of any other one: protobuf and .nmp have offsets of 32 bits
+
+
+def interpreter() -> Path:
+    """The folder of the interpreter's sources: in the package when installed, beside it in a checkout."""
+    for folder in (PACKAGE / "interpreter", PACKAGE.parent / "interpreter"):
+        if (folder / "src" / "nmp.c").is_file():
+            return folder
+    raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
+
+
+def read_file(path: Path | str, most: int = BYTES_MAX) -> bytes:
+    """The bytes of a regular file of at most ``most`` bytes; InputError for what is none."""
+    with open_file(path, most) as (file, size):
+        return file.read(size)
+
+
+@contextmanager
+def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[BufferedReader, int]]:
+    """A regular file of at most ``most`` bytes, open for reading, and its size; InputError for what is none.
+
+    The size is known before anything is read: a device or a sparse file has no end that memory would reach.
+    """
+    if "\0" in str(path):
+        raise InputError("no file can have this name", where=str(path))
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError("is not a regular file", where=str(path), hint="write what it gives to a file first")
+            if found.st_size > most:
+                raise InputError(f"has {found.st_size} bytes; at most {most} can be read", where=str(path))
+            yield file, found.st_size
+    except OSError as error:
+        absent = place(path) if isinstance(error, FileNotFoundError) else ""
+        hint = "name a file in it" if isinstance(error, IsADirectoryError) else absent
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path), hint=hint) from error
+
+
+def place(path: Path | str) -> str:
+    """A hint where a file is not found: the folder that a relative path begins at."""
+    return "" if Path(path).is_absolute() else f"the current folder is {os.getcwd()}"
+
+
+def read_text(path: Path | str, what: str) -> str:
+    """A text file, with or without a byte order mark. what: "profile" and so on, for the message of the InputError."""
+    try:
+        return read_file(path, TEXT_MAX).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not a {what}: byte {error.start} is not UTF-8 text", where=str(path)) from None
+
+
+def read_lines(path: Path | str, what: str) -> list[str]:
+    """Those of a text file, as `read_text`, without empty ones at its end. InputError for more than LINES_MAX."""
+    text = read_text(path, what).rstrip()
+    ends = sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")) - text.count("\r\n")
+    if (count := ends + 1) > LINES_MAX:
+        raise InputError(f"not a {what}: {count} lines; at most {LINES_MAX} can be read", where=str(path))
+    return text.splitlines()
+
+
+def toml_of(text: str, what: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text. what, where: for the message of the InputError."""
+    if sys.version_info >= (3, 11):  # not at the top: nmpconv-runtime brings no tomli
+        import tomllib
+    else:
+        import tomli as tomllib
+    if len(text) > TOML_MAX:
+        raise InputError(f"not a {what}: {len(text)} characters; at most {TOML_MAX} can be read", where=where)
+    if wrong := [i for i, line in enumerate(text.splitlines(), 1) if line.count(".") > DOTS_MAX]:
+        raise InputError(f"not a {what}: line {wrong[0]} has more than {DOTS_MAX} dots", where=where)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        raise InputError(f"not a {what}: {reason}", where=where, hint="the file is TOML") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a pipe would wait for somebody who writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Writes to a temporary file in the folder of ``path`` and renames it: no reader ever sees half a file.
+
+    A link is followed: the file that it leads to is replaced. What an earlier call for this path left behind when it
+    was killed is removed. Raises OutputError, leaving nothing behind and an older file as it was.
+    """
+    temporary = None
+    try:
+        path = Path(os.path.realpath(path))
+        _remove_stale(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
+        with os.fdopen(handle, "wb") as file:
+            _lock(file.fileno())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            if fcntl is not None:  # while it is locked; Windows renames only what is closed
+                os.replace(temporary, path)
+        if fcntl is None:
+            os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"cannot write: {error.strerror or error}", where=str(path)) from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files by relative path into a folder that is new or empty, by way of a temporary one beside it.
+
+    What an earlier call for this folder left behind when it was killed is removed. Raises OutputError, leaving nothing
+    behind.
+    """
+    temporary = handle = None
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise OutputError("the folder is not empty", where=str(folder), hint="name a new one")
+        folder = Path(os.path.realpath(folder))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(folder)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_prefix(folder)))
+        if fcntl is not None:
+            handle = os.open(temporary, os.O_RDONLY)
+            _lock(handle)
+        for name, data in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, data)
+        os.chmod(temporary, 0o777 & ~_umask())
+        if fcntl is None and folder.is_dir():
+            folder.rmdir()  # Windows puts no folder in the place of another
+        os.replace(temporary, folder)
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"cannot write: {error.strerror or error}", where=str(folder)) from error
+    finally:
+        if handle is not None:
+            os.close(handle)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays by name as the bytes of an .npz file; the same arrays give the same bytes."""
+    from numpy.lib import format  # not loaded for --help
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            # Not numpy.savez: an array may have any name, its own arguments' too.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
+                format.write_array(file, array)
+    return buffer.getvalue()
+
+
+def _prefix(path: Path) -> str:
+    """Of the temporary files and folders for a path; short, whatever its name is."""
+    return f".nmpconv-{hashlib.sha256(path.name.encode(errors='surrogateescape')).hexdigest()[:16]}-"
+
+
+def _lock(handle: int) -> bool:
+    """Whether nobody else had a lock on the open file; it is held until the file is closed."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_stale(path: Path) -> None:
+    """Temporary files and folders for this path that no process holds."""
+    for found in path.parent.glob(f"{_prefix(path)}*"):
+        with suppress(OSError):
+            handle = os.open(found, os.O_RDONLY)
+            try:
+                if not _lock(handle):
+                    continue
+                if found.is_dir():
+                    shutil.rmtree(found)
+                else:
+                    found.unlink()
+            finally:
+                os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

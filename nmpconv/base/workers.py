@@ -1,0 +1,223 @@
+"""Pieces of work that depend on nothing but themselves, in several processes: of this machine, or of a cluster.
+
+Results come in the order of the pieces, so what is made of them does not depend on how many processes there are. A
+piece whose process is lost is done again; a piece that raises an error ends all. `function` is one of a module; what
+all pieces share and the pieces can be pickled. A process gets what is shared once.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
+
+from nmpconv.base import thread_pool
+from nmpconv.errors import InputError, UsageError
+
+P = TypeVar("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+MOST = 1024  # processes
+AHEAD = 2  # pieces for each process that are given out before the first result is taken
+LOSSES = 5  # of processes in a row, with no piece done between them
+
+
+class Workers(Protocol):
+    """count: how many pieces are worth having at the same time."""
+
+    count: int
+
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
+        """The results in the order of the pieces, which are taken as they are needed."""
+
+
+class Here:
+    """This process."""
+
+    count = 1
+
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
+        return (function(shared, piece) for piece in pieces)
+
+
+class Processes:
+    """Of this machine. They begin with nothing of this process, so threads of its libraries do no harm.
+
+    Each has a pipe of its own and one piece at a time, so a process that is lost takes no other's piece with it, and
+    nothing is written to one that does not read. (An executor of Python 3.10 or 3.11 may then wait for ever.)
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._idle: list[_Process] = []
+
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "shared"
+            path.write_bytes(pickle.dumps(shared))
+            yield from self._map((function, path), enumerate(pieces))
+
+    def _map(self, what: tuple[Callable[[S, P], R], Path], pieces: Iterator[tuple[int, P]]) -> Generator[R]:
+        busy: dict[_Process, tuple[int, P]] = {}
+        done: dict[int, R] = {}
+        again: list[tuple[int, P]] = []
+        turn = lost = 0
+        try:
+            while True:
+                while len(busy) < self.count and len(busy) + len(done) < AHEAD * self.count:
+                    following = again.pop() if again else next(pieces, None)
+                    if following is None:
+                        break
+                    process = self._idle.pop() if self._idle else _Process(self.count)
+                    busy[process] = following
+                    process.give(*what, following[1])
+                if turn in done:
+                    yield done.pop(turn)
+                    turn += 1
+                    continue
+                if not busy:
+                    return
+                ready = wait([process.pipe for process in busy])
+                for process in [process for process in busy if process.pipe in ready]:
+                    number, piece = busy.pop(process)
+                    try:
+                        answer = process.answer()
+                    except (EOFError, OSError):
+                        process.end()
+                        lost += 1
+                        again.append((number, piece))
+                        continue
+                    lost = 0
+                    self._idle.append(process)
+                    done[number] = _result(*answer)
+                if lost > LOSSES:
+                    raise InputError("worker processes end before they have done anything", where="--workers")
+        finally:
+            for process in busy:
+                process.end()
+
+    def close(self) -> None:
+        for process in self._idle:
+            process.end()
+        self._idle = []
+
+
+class _Process:
+    """One of so many that share the CPUs. pipe: to it and from it."""
+
+    def __init__(self, count: int) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, count), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def give(self, *what: Any) -> None:
+        """A function, where what is shared lies, and a piece. That it cannot be given is found when it is awaited."""
+        with suppress(OSError):
+            self.pipe.send(what)
+
+    def answer(self) -> tuple[Any, Exception | None, str]:
+        """The arguments of `_result`. Raises EOFError or OSError where the process is lost."""
+        found: tuple[Any, Exception | None, str] = self.pipe.recv()
+        return found
+
+    def end(self) -> None:
+        self.pipe.close()
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(pipe: Connection, count: int) -> None:
+    """Pieces, one after the other, until the other side is closed."""
+    thread_pool.among(count)
+    with suppress(EOFError, KeyboardInterrupt):
+        while True:
+            function, path, piece = pipe.recv()
+            try:
+                answer = pickle.dumps((function(_loaded(path), piece), None, ""))
+            except Exception as error:
+                answer = pickle.dumps((None, error, traceback.format_exc()))
+            pipe.send_bytes(answer)
+
+
+def _result(result: Any, error: Exception | None, told: str) -> Any:
+    """Raises what the function raised; told: where, in its process."""
+    if error is not None:
+        raise error from RuntimeError(f"in a worker process:\n{told}")
+    return result
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())
+
+
+class Cluster:
+    """What a scheduler of dask has, which gives the pieces of a lost process to others."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            hint = "pip install nmpconv[dask]"
+            raise UsageError("workers of a cluster need dask", where="--workers", hint=hint) from None
+        try:
+            client: Any = Client  # it has no types
+            self._client = client(address, timeout=10, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no scheduler answers: {error}", where=address) from None
+        self.count = max(1, sum(self._client.nthreads().values()))
+
+    def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
+        left, open_ = iter(pieces), deque[Any]()
+        common = self._client.submit(_itself, shared, pure=False)  # what is scattered would be lost with its process
+        try:
+            while True:
+                for piece in left:
+                    open_.append(self._client.submit(function, common, piece, pure=False, retries=LOSSES))
+                    if len(open_) >= AHEAD * self.count:
+                        break
+                if not open_:
+                    return
+                yield open_.popleft().result()
+        finally:
+            for one in open_:
+                one.cancel()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _itself(shared: S) -> S:
+    return shared
+
+
+@contextmanager
+def opened(asked: int | str | None) -> Iterator[Workers]:
+    """asked: a number of processes, or the address of a scheduler, tcp://host:port; None: this process."""
+    told = None if asked is None else str(asked)
+    if told is None or told == "1":
+        yield Here()
+        return
+    if re.fullmatch(r"(tcp|tls|ucx|ws|wss)://\S+", told):
+        found: Processes | Cluster = Cluster(told)
+    elif told.isdecimal() and 1 < int(told) <= MOST:
+        found = Processes(int(told))
+    else:
+        allowed = f"1 to {MOST}, or tcp://scheduler:8786"
+        raise UsageError(f"{told!r} are no workers", where="--workers", hint=allowed)
+    try:
+        yield found
+    finally:
+        found.close()

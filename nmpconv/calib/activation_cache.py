@@ -1,0 +1,209 @@
+"""What the passes need to know of the float model on some images: statistics, and rows of pre-activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.base import fixed_point
+from nmpconv.base.thread_pool import each
+from nmpconv.calib.engine import Engine, FloatEngine, serialized
+from nmpconv.calib.sampled_rows import Rows, spread
+from nmpconv.frontend.to_onnx import to_onnx
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.requantize import requantize
+
+ROWS = 4096  # rows kept of a tensor
+ROW_BYTES = 96 << 20  # of all tensors together
+PART = 2**16  # numbers that stay in the cache while they are rounded
+PLANES_LAST = [0, 2, 3, 1]
+SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
+
+Feeds = Sequence[Mapping[str, np.ndarray]]
+"""One item an image: float input by name, batch 1. Any sequence, so nothing needs to be in memory at once."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Float inputs [N, ...] by name, and rows of the pre-activations of the nodes asked for, by output name.
+
+    Empty for a conversion without images.
+    """
+
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    rounded: dict[tuple[str, Quant], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    def on_grids(self, graph: Graph) -> dict[str, np.ndarray]:
+        """The inputs as integers of a quantized graph. They are kept: graphs that differ elsewhere ask for the same."""
+        found = {}
+        for name, x in self.inputs.items():
+            quant = graph[name].quant
+            assert quant is not None
+            if (name, quant) not in self.rounded:
+                self.rounded[name, quant] = integers(x, graph[name])
+            found[name] = self.rounded[name, quant]
+        return found
+
+    def first(self, count: int) -> Evidence:
+        """What is known of the first images."""
+        inputs = {name: x[:count] for name, x in self.inputs.items()}
+        return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
+
+
+def inputs_of(graph: Graph, feeds: Feeds) -> Evidence:
+    """The inputs alone."""
+    return Evidence(
+        {n: np.concatenate([np.atleast_1d(f[n]) for f in feeds]) for n in graph.inputs} if len(feeds) else {}
+    )
+
+
+def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence | None = None) -> Evidence:
+    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp.
+
+    inputs: what `inputs_of` gives, where that is known.
+    """
+    rows = rows_of(graph, feeds, ops, [range(len(feeds))])[0]
+    return replace(inputs or inputs_of(graph, feeds), rows=rows)
+
+
+def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:
+    """The rows that `collect` keeps, of each of these parts of the images; every image is run once."""
+    plain, before = _split_clamps(graph, [node for node in graph.nodes if node.op in ops])
+    if not before or not len(feeds):
+        return [{} for _ in parts]
+    widths = {name: (graph[name].shape or (1,))[-1] for name in before}
+    limit = max(64, min(ROWS, ROW_BYTES // (4 * sum(widths.values()))))
+
+    def empty(name: str, images: int) -> Rows:
+        at = spread(images, math.prod(graph[name].shape[:-1]), limit)
+        return Rows(*at, np.empty((len(at.images), widths[name]), np.float32))
+
+    made = [{name: empty(name, len(part)) for name in before} for part in parts]
+    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()})
+
+    def run(image: int) -> None:
+        those = [(rows, part.index(image)) for rows, part in zip(made, parts, strict=True) if image in part]
+        into = {name: [_of_image(rows[name], i) for rows, i in those] for name in before}
+        at = {before[name]: np.concatenate([rows.positions for rows in found]) for name, found in into.items()}
+        for found, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
+            ends = np.cumsum([len(rows.values) for rows in found])
+            for rows, some in zip(found, np.split(values, ends[:-1]), strict=True):
+                rows.values[...] = some
+
+    each(run, sorted({image for part in parts for image in part}))
+    return made
+
+
+def _of_image(rows: Rows, image: int) -> Rows:
+    """Views."""
+    first, last = np.searchsorted(rows.images, (image, image + 1))
+    return Rows(*(part[first:last] for part in rows))
+
+
+class Moved(Mapping[str, Rows]):
+    """Rows of tensors that are times a factor of each channel [C] and less an origin, made when they are asked for.
+
+    changed: both, by the names that are asked for.
+    """
+
+    def __init__(self, rows: Mapping[str, Rows], changed: Mapping[str, tuple[np.ndarray, float]]) -> None:
+        self._rows, self._changed = rows, changed
+
+    def __getitem__(self, name: str) -> Rows:
+        rows, (factor, origin) = self._rows[name], self._changed[name]
+        if origin == 0 and np.all(factor == 1):
+            return rows
+        return rows._replace(values=(rows.values * factor - origin).astype(np.float32))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._changed if self._rows else ())
+
+    def __len__(self) -> int:
+        return len(self._changed if self._rows else ())
+
+
+def integers(x: np.ndarray, value: Value) -> np.ndarray:
+    """Real numbers on the grid of a quantized value."""
+    quant = value.quant
+    assert quant is not None
+    flat = np.ascontiguousarray(x).reshape(-1)
+    q = np.empty(flat.shape, quant.dtype)
+    for i in range(0, len(flat), PART):
+        q[i : i + PART] = fixed_point.quantize(flat[i : i + PART], quant.exponent, quant.lo, quant.hi)
+    return q.reshape(np.shape(x))
+
+
+class _Picking:
+    """A float graph that gives rows of these activations, and not the whole of them. widths: channels by name."""
+
+    def __init__(self, graph: Graph, widths: Mapping[str, int]) -> None:
+        proto = to_onnx(graph, list(widths))
+        makers = {name: node for node in proto.graph.node for name in node.output}
+        self._sizes = {name: graph[name].size // channels for name, channels in widths.items()}
+        self._by_row: dict[str, bool] = {}
+        for name, channels in widths.items():
+            rows = self._sizes[name]
+            planes = _planes(makers.get(name)) if graph[name].shape[:1] == (1,) else ""
+            self._by_row[name] = not planes
+            flat = np.array([channels, rows] if planes else [rows, channels])
+            proto.graph.initializer.append(numpy_helper.from_array(flat, name + SHAPE))
+            proto.graph.node.append(helper.make_node("Reshape", [planes or name, name + SHAPE], [name + FLAT]))
+            picked = [name + FLAT, self._port(name)]
+            proto.graph.node.append(helper.make_node("Gather", picked, [name + PICKED], axis=int(bool(planes))))
+        ports = dict.fromkeys(self._port(name) for name in widths)
+        proto.graph.input.extend(helper.make_tensor_value_info(port, TensorProto.INT64, ["rows"]) for port in ports)
+        del proto.graph.output[:]
+        fetch = [name + PICKED for name in widths]
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in fetch)
+        data = serialized(proto, graph.name)
+        del proto, makers
+        self._engine = Engine(data, fetch, where=graph.name, threads=1)
+
+    def _port(self, name: str) -> str:
+        """Which rows are wanted is the same for tensors of one size."""
+        return f"{ROWS_OF}{self._sizes[name]}"
+
+    def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Of each activation [R, C]; at: their positions."""
+        found = self._engine.run({**feed, **{self._port(name): positions for name, positions in at.items()}})
+        return [x if by_row else x.T for x, by_row in zip(found.values(), self._by_row.values(), strict=True)]
+
+
+def _planes(node: onnx.NodeProto | None) -> str:
+    """What a node transposes to have channels side by side; '' where it does not. A transposition only to read some
+    rows is not worth it."""
+    if node is None or node.op_type != "Transpose" or list(node.attribute[0].ints) != PLANES_LAST:
+        return ""
+    return str(node.input[0])
+
+
+def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Values of these tensors for all images, [N, ...]."""
+    engine = FloatEngine(graph, list(dict.fromkeys(names)), threads=1)
+    results = each(lambda i: engine.run(feeds[i]), range(len(feeds)))
+    return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
+
+
+def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str, str]]:
+    """A graph where the outputs of these nodes can be read before their clamp, and the names to read."""
+    names = {node.outputs[0] for node in nodes if graph[node.outputs[0]].clamp}
+    values, result = dict(graph.values), []
+    for node in graph.nodes:
+        out = node.outputs[0]
+        if out not in names:
+            result.append(node)
+            continue
+        pre = f"{out}.pre"
+        values[pre] = replace(graph[out], name=pre, clamp=None)
+        result.append(replace(node, outputs=(pre,)))
+        result.append(requantize(pre, pre, out))
+    before = {
+        node.outputs[0]: f"{node.outputs[0]}.pre" if node.outputs[0] in names else node.outputs[0] for node in nodes
+    }
+    return replace(graph, nodes=tuple(result), values=values), before

@@ -1,0 +1,312 @@
+"""The exponent of an activation, chosen from its statistics on the grid of powers of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
+from nmpconv.calib import native_sums
+from nmpconv.calib.histogram import HALF, PER_STEP, Histogram
+from nmpconv.calib.observers import TensorStats
+
+METHODS = ("mse", "mse4", "max", "kl", "percentile")
+# How often the square of an error of saturation counts. Such errors have one sign and lie side by side, so they add up
+# where errors of rounding cancel, and other samples go beyond what was seen.
+SATURATED = {"mse4": 4.0}
+STEPS_DOWN = 5  # how far below the exponent that clips nothing the search goes
+SPIKE = 2.0**-10  # the width, in bins, that a bin of equal values is given
+# 16 bits keep room for twice the expected range, since saturation would cost more than the bit; a hair less, for a
+# range that ends at a power of two is not to lose another.
+HEADROOM_16 = 2 * (1 - 2.0**-15)
+# A function is flat where it stays within this fraction of its largest result: a quarter of a step of a 16-bit output.
+FLAT = 2.0**-17
+FLAT_POINTS = 4097
+ZOOM = 64
+Function = Callable[[np.ndarray], np.ndarray]
+Range = tuple[float, float]
+
+
+class Table(NamedTuple):
+    """What is applied next to values with these statistics. limits: the range in which it is wanted."""
+
+    function: Function
+    stats: TensorStats
+    limits: Range
+
+
+class Choice(NamedTuple):
+    """expected_sqnr_db: from quantizing this tensor alone, after the function that follows it; inf when exact."""
+
+    exponent: int
+    expected_sqnr_db: float
+
+
+def smallest_exponent(lo: float, hi: float, bits: int) -> int:
+    """The smallest exponent at which clipping costs [lo, hi] no more than rounding: half a step.
+
+    [0, 127.5] fits 8 bits at exponent 0, [0, 255] at 1. A range of zeros alone gets -(bits - 1).
+    """
+    ratio = max(hi / (INT_MAX[bits] + 0.5), -lo / (0.5 - INT_MIN[bits]))
+    if ratio <= 0:
+        return 1 - bits
+    mantissa, exponent = np.frexp(ratio)
+    return int(np.clip(exponent - (mantissa == 0.5), EXPONENT_MIN, EXPONENT_MAX))
+
+
+def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
+    """What the grid of a tensor is to hold: all that was seen, and at 16 bits room for what was not.
+
+    The room is twice what the channels are expected to reach on other samples; nobody needs any beyond the clamp.
+    """
+    lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
+    if bits == 16 and stats.peak > 0:
+        room = HEADROOM_16 * float(stats.reach().max()) / stats.peak
+        lo, hi = lo * room, hi * room
+        if clamp is not None:
+            lo, hi = max(lo, min(clamp[0], 0.0)), min(hi, max(clamp[1], 0.0))
+    return lo, hi
+
+
+def top_exponent(
+    limits: Range, bits: int, functions: Sequence[Function] = (), stats: TensorStats | None = None, factor: float = 1.0
+) -> int:
+    """The smallest exponent that clips nothing of the limits (see `span`) times ``factor``.
+
+    At 16 bits, nothing but where all functions that follow are flat, by their results for values with these statistics.
+    """
+    ends = [limits]
+    if bits == 16 and functions and stats is not None:
+        ends = [_bent(function, *limits, FLAT * _largest(function, stats)) for function in functions]
+    return max(smallest_exponent(lo * factor, hi * factor, bits) for lo, hi in ends)
+
+
+def choose(
+    stats: TensorStats,
+    bits: int,
+    method: str = "mse",
+    *,
+    percentile: float = 99.99,
+    tables: Sequence[Table] = (),
+    limits: Range | None = None,
+) -> Choice:
+    """The exponent for a tensor of 8 or 16 bits.
+
+    method: "max" clips nothing; "mse" has the least mean squared error, "mse4" the same where saturation counts four
+            times; "kl" loses the least information by Kullback and Leibler; "percentile" clips what lies beyond this
+            percentile of |x|. 16 bits ignore it.
+    tables: those that read the tensor, or parts of it, where nothing else does: errors are measured after them.
+    limits: what the grid is to hold; that of these statistics, where none are given.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is none of {METHODS}")
+    top = top_exponent(span(stats, bits) if limits is None else limits, bits)
+    if bits == 16 and tables:
+        top = min(top, max(top_exponent(t.limits, bits, (t.function,), t.stats) for t in tables))
+    exponents = _candidates(stats, bits, method, percentile, top)
+    steps = np.ldexp(1.0, exponents)
+    counts = SATURATED.get(method, 1.0)
+    errors = (
+        np.mean([Rounded(t.stats, counts).relative_errors(steps, bits, (t.function,)) for t in tables], axis=0)
+        if tables
+        else Rounded(stats, counts).relative_errors(steps, bits)
+    )
+    best = int(np.argmin(errors))
+    return Choice(exponents[best], _db(errors[best]))
+
+
+def expected_sqnr_db(
+    stats: TensorStats | Rounded, exponent: float, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+) -> float:
+    """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`.
+
+    functions: what is applied next, each for itself: the mean of the errors after them. origin: what the integer 0
+    stands for.
+    """
+    return best_sqnr_db(stats, [exponent], bits, functions, origin)
+
+
+def best_sqnr_db(
+    stats: TensorStats | Rounded,
+    exponents: Sequence[float],
+    bits: int,
+    functions: Sequence[Function] = (),
+    origin: float = 0.0,
+) -> float:
+    """That of the best of these exponents."""
+    rounded = stats if isinstance(stats, Rounded) else Rounded(stats)
+    return _db(float(rounded.relative_errors(np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
+
+
+def _db(error: float) -> float:
+    return float(-10 * np.log10(error)) if error else np.inf
+
+
+def _candidates(stats: TensorStats, bits: int, method: str, percentile: float, top: int) -> list[int]:
+    """The exponents that the method leaves to the error, the largest first: it is taken when others are no better."""
+    lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
+    if bits == 16:
+        return [top]
+    search = [e for e in range(top, top - STEPS_DOWN - 1, -1) if e >= EXPONENT_MIN]
+    if method == "max":
+        return [top]
+    if method == "percentile":
+        bound = _percentile(stats.histogram.clipped(lo, hi), percentile, stats.peak)
+        return [min(top, smallest_exponent(-bound, bound, bits))]
+    if method == "kl":
+        histogram = stats.histogram.clipped(lo, hi)
+        return [min(search, key=lambda e: _divergence(histogram, e, bits))]
+    return search
+
+
+def _largest(function: Function, stats: TensorStats) -> float:
+    """The largest magnitude of its results for values with these statistics: 1 / x has larger ones beside them."""
+    low, high, _ = stats.histogram.bins()
+    x = np.clip((low + high) / 2, stats.min, stats.max)
+    y = np.abs(function(np.append(x, 0.0) if stats.histogram.zeros or not x.size else x))
+    return float(y.max())
+
+
+def _bent(function: Function, lo: float, hi: float, allowed: float) -> Range:
+    """[lo, hi] without the ends where the function is flat, changes by at most this: saturation costs nothing there."""
+    x = np.linspace(lo, hi, FLAT_POINTS)
+    y = function(x)
+    first = np.argmax(np.abs(y - y[0]) > allowed)
+    last = np.argmax(np.abs(y - y[-1])[::-1] > allowed)
+    if first == 0:  # flat throughout
+        return lo, hi
+    low, high = float(x[first - 1]), float(x[len(x) - last])
+    # Where little is left, these points are too far apart to tell where the function begins to bend.
+    return _bent(function, low, high, allowed) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
+
+
+class Rounded:
+    """What rounding makes of values with these statistics. Who tries many grids keeps it: bins are prepared once.
+
+    saturated: how often the square of an error of saturation counts.
+    """
+
+    def __init__(self, stats: TensorStats, saturated: float = 1.0) -> None:
+        self.stats, self._saturated = stats, saturated
+
+    def relative_errors(
+        self, steps: np.ndarray, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+    ) -> np.ndarray:
+        """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal.
+
+        The mean of those after each function, where there are any.
+        """
+        squares = [self._squares_after(function, steps, bits, origin) for function in functions]
+        squares = squares or [self._squares(steps, bits, origin)]
+        found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
+        return np.asarray(np.mean(found, axis=0))
+
+    def _squares_after(
+        self, function: Function, steps: np.ndarray, bits: int, origin: float
+    ) -> tuple[float, np.ndarray]:
+        """As `_squares`, of the results of a function."""
+        reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
+        x, weight = _points(self.stats, steps.min(), reach)
+        signal, moved = function(x), x - origin
+        levels = np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
+        errors = []
+        for step in steps:
+            exact = np.floor(moved / step + 0.5)
+            level = np.minimum(np.maximum(exact, levels[0]), levels[-1])
+            if len(levels) < len(x):  # each of them is what many points come to
+                got = function(origin + levels * step).take((level - levels[0]).astype(np.intp))
+            else:
+                got = function(origin + level * step)
+            squares = (signal - got) ** 2
+            if self._saturated != 1:
+                squares *= np.where(level == exact, 1.0, self._saturated)
+            errors.append(weight @ squares)
+        return float(weight @ signal**2), np.array(errors)
+
+    def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:
+        """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.
+
+        The error is what `sums.error_integrals` grows by over each bin. Most bins begin where the one before them ends.
+        """
+        bins = self._bins
+        limits = INT_MIN[bits], INT_MAX[bits]
+        below = native_sums.error_integrals(bins.low - origin, steps, limits, self._saturated)
+        error = np.empty_like(below)
+        error[:, :-1] = below[:, 1:]
+        error[:, bins.ends] = native_sums.error_integrals(bins.high[bins.ends] - origin, steps, limits, self._saturated)
+        error -= below
+        error /= bins.width
+        exact = np.floor(-origin / steps + 0.5)
+        level = np.clip(exact, *limits)
+        at_zero = np.where(level == exact, 1.0, self._saturated) * (-origin - level * steps) ** 2
+        return bins.power, np.maximum(error @ bins.weight + self.stats.histogram.zeros * at_zero, 0.0)
+
+    @cached_property
+    def _bins(self) -> _Bins:
+        stats = self.stats
+        low, high, weight = stats.histogram.bins()
+        low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
+        # A bin whose values are all at one end of the range has no width; a narrow one stands for it.
+        low = np.where(high - low > 0, low, low - SPIKE * stats.histogram.width)
+        width = high - low
+        ends = np.ones(len(low), bool)
+        ends[:-1] = low[1:] != high[:-1]
+        return _Bins(low, high, width, weight, ends, float(weight @ ((high**3 - low**3) / (3 * width))))
+
+
+class _Bins(NamedTuple):
+    """Of a histogram, those in use [n]. ends: whether the next one does not begin at its end. power: of the values."""
+
+    low: np.ndarray
+    high: np.ndarray
+    width: np.ndarray
+    weight: np.ndarray
+    ends: np.ndarray
+    power: float
+
+
+def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the histogram within the range; a range narrower than a bin has its own, and not those of the bin, which
+    would be as many as the bin has steps.
+    """
+    if stats.max - stats.min >= stats.histogram.width:
+        x, weight = stats.histogram.points(step, reach)
+        return np.clip(x, stats.min, stats.max), weight
+    many = 1 + int(np.ceil(PER_STEP * (stats.max - stats.min) / step))
+    _, _, weight = stats.histogram.bins()
+    even = np.full(many, float(weight.sum()) / many)
+    return np.append(np.linspace(stats.min, stats.max, many), 0.0), np.append(even, float(stats.histogram.zeros))
+
+
+def _percentile(histogram: Histogram, percentile: float, peak: float) -> float:
+    """The magnitude below which ``percentile`` % of the values lie, interpolated within its bin."""
+    counts = histogram.counts[HALF:] + histogram.counts[HALF - 1 :: -1]
+    wanted = histogram.total * percentile / 100 - histogram.zeros
+    if wanted <= 0:
+        return 0.0
+    below = np.cumsum(counts)
+    bin_ = min(int(np.searchsorted(below, wanted)), HALF - 1)
+    inside = (wanted - (below[bin_] - counts[bin_])) / max(counts[bin_], 1)
+    return float(min((bin_ + inside) * histogram.width, peak))
+
+
+def _divergence(histogram: Histogram, exponent: int, bits: int) -> float:
+    """KL(p || q): p has what is clipped in its outermost bins, q spreads each level evenly over its filled bins."""
+    used = np.flatnonzero(histogram.counts)
+    counts = np.append(histogram.counts[used], histogram.zeros).astype(np.float64)
+    centres = np.append(histogram.edges(used + 0.5), 0.0)
+    counts, centres = counts[counts > 0], centres[counts > 0]
+    levels = np.floor(np.ldexp(centres, -exponent) + 0.5)
+    inside = (levels >= INT_MIN[bits]) & (levels <= INT_MAX[bits])
+    if not inside.any():
+        return np.inf
+    kept = counts[inside]
+    p = kept.copy()
+    p[centres[inside].argmin()] += counts[levels < INT_MIN[bits]].sum()
+    p[centres[inside].argmax()] += counts[levels > INT_MAX[bits]].sum()
+    _, group = np.unique(levels[inside], return_inverse=True)
+    q = (np.bincount(group, weights=kept) / np.bincount(group))[group]
+    return float(np.sum(p / p.sum() * np.log(p / p.sum() * q.sum() / q)))

@@ -1,0 +1,172 @@
+"""A float graph in one session in which every tensor's rounding, and every layer's own rounded constants, have a
+switch: an input of the ONNX model that is 0 or 1."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.calib.activation_cache import Feeds
+from nmpconv.calib.engine import Engine
+from nmpconv.frontend.to_onnx import is_batchable, to_onnx
+from nmpconv.ir import Graph
+
+POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
+PREFIX = "nmpconv/"  # of what is added to the graph
+BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run together
+
+
+class Switched:
+    """members: by the name of a switch, the activations that it rounds to their grids. centred: the error that a
+    rounding adds has no mean in a channel of an image, as where biases are corrected. What saturation adds keeps its
+    mean: no bias makes up for that, and where a HardSwish follows, it is often nothing in the end.
+
+    rounded: the same graph with other constants. Each node that has some then gets a switch called by its first
+    output, which is no name of ``members``' (`constant_switch`); with it on, the node has the constants of ``rounded``.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        members: Mapping[str, Sequence[str]],
+        heads: Sequence[str],
+        images: Feeds,
+        *,
+        centred: bool,
+        rounded: Graph | None = None,
+    ) -> None:
+        proto = to_onnx(graph, heads)
+        ports = [*(name for node in proto.graph.node for name in node.output), *(v.name for v in proto.graph.input)]
+        switch_of = {name: switch for switch, names in members.items() for name in names if name in ports}
+        blended = {} if rounded is None else _blend(proto, to_onnx(rounded, heads), graph)
+        self._ports = {switch: f"{PREFIX}switch/{switch}" for switch in dict.fromkeys(switch_of.values())} | blended
+        self.switches = tuple(self._ports)  # of tensors that reach a head
+        self._fetch = [_noisy(name) if name in switch_of else name for name in heads]
+        read = {value.name for value in proto.graph.input}
+        by_name = {name: self._ports[switch] for name, switch in switch_of.items()}
+        _add_switches(proto, graph, by_name, tuple(self._ports.values()), self._fetch, centred)
+        self._engine = Engine(proto, self._fetch, where=graph.name, threads=1)
+        feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
+        self._feeds = feeds
+        largest = max(value.size for value in graph.activations())
+        if is_batchable(graph) and largest * len(feeds) <= BATCH_ELEMENTS:
+            self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
+
+    def run(self, on: Collection[str]) -> list[np.ndarray]:
+        """The heads on all images, with these switches on."""
+        switches = {port: np.float32(switch in on) for switch, port in self._ports.items()}
+        found = [self._engine.run({**feed, **switches}) for feed in self._feeds]
+        return [np.stack([result[name] for result in found]) for name in self._fetch]
+
+
+def constant_switch(output: str) -> str:
+    """The switch of the constants of the node that makes this."""
+    return f"constants/{output}"
+
+
+def _noisy(name: str) -> str:
+    return f"{PREFIX}noisy/{name}"
+
+
+def _blend(proto: onnx.ModelProto, other: onnx.ModelProto, graph: Graph) -> dict[str, str]:
+    """Where constants of two exports of one graph differ, both, and a switch between them; its port by its name."""
+    makers = {out: node.outputs[0] for node in graph.nodes for out in node.outputs}
+    readers = {name: node for node in reversed(proto.graph.node) for name in node.input}
+    theirs = {tensor.name: tensor for tensor in other.graph.initializer}
+    ports, nodes, constants = {}, [], []
+    for tensor in proto.graph.initializer:
+        if tensor.name not in readers:  # its op has a turned copy
+            continue
+        ours, rounded = numpy_helper.to_array(tensor), numpy_helper.to_array(theirs[tensor.name])
+        if ours.dtype.kind != "f" or np.array_equal(ours, rounded):
+            constants.append(tensor)
+            continue
+        reader, out = readers[tensor.name], ""
+        while (out := reader.output[0]) not in makers:
+            reader = readers[out]
+        name = constant_switch(makers[out])
+        ports[name] = port = f"{PREFIX}switch/{name}"
+        difference = numpy_helper.from_array(rounded - ours, f"{PREFIX}difference/{tensor.name}")
+        kept = numpy_helper.from_array(ours, f"{PREFIX}float/{tensor.name}")
+        constants += [difference, kept]
+        product = f"{PREFIX}product/{tensor.name}"
+        nodes += [
+            helper.make_node("Mul", [difference.name, port], [product]),
+            helper.make_node("Add", [kept.name, product], [tensor.name]),
+        ]
+    name, inputs, outputs = proto.graph.name, proto.graph.input, proto.graph.output
+    proto.graph.CopyFrom(helper.make_graph([*nodes, *proto.graph.node], name, inputs, outputs, constants))
+    return ports
+
+
+def _add_switches(
+    proto: onnx.ModelProto,
+    graph: Graph,
+    ports: Mapping[str, str],
+    every: Sequence[str],
+    fetch: Sequence[str],
+    centred: bool,
+) -> None:
+    """Behind each of these tensors a fake quantization, behind its switch; every: the ports of all switches."""
+    nodes = []
+    for name in (value.name for value in proto.graph.input if value.name in ports):
+        nodes += _rounding(name, ports[name], graph, centred)
+    for node in proto.graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = _noisy(name) if name in ports else name
+        nodes.append(node)
+        for name in node.output:
+            nodes += _rounding(name, ports[name], graph, centred) if name in ports else []
+    made = helper.make_graph(
+        nodes,
+        proto.graph.name,
+        [
+            *proto.graph.input,
+            *(helper.make_tensor_value_info(p, TensorProto.FLOAT, []) for p in dict.fromkeys(every)),
+        ],
+        [onnx.ValueInfoProto(name=name) for name in fetch],
+        proto.graph.initializer,
+    )
+    proto.graph.CopyFrom(made)
+
+
+def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:
+    """_noisy(name): with the switch on, name + its rounding error, if centred less the mean of that in a plane's
+    channels, and what saturates. With it off that is not computed: most of a pass would be such errors times 0."""
+    value, quant = graph[name], graph[name].quant
+    assert quant is not None
+    step = 2.0**quant.exponent
+    nodes: list[onnx.NodeProto] = []
+
+    def node(kind: str, *inputs: str, **attributes: Any) -> str:
+        out = f"{PREFIX}{len(nodes)}/{name}"
+        nodes.append(helper.make_node(kind, inputs, [out], **attributes))
+        return out
+
+    def const(number: float | list[int]) -> str:
+        array = np.float32(number) if isinstance(number, float) else np.array(number, np.int64)
+        return node("Constant", value=numpy_helper.from_array(np.asarray(array)))
+
+    held = node("Clip", name, const(step * quant.lo), const(step * quant.hi))
+    level = node("Floor", node("Add", node("Div", held, const(step)), const(0.5)))
+    error = node("Sub", node("Mul", level, const(step)), held)
+    if centred and len(value.shape) == 4 and value.shape[1] * value.shape[2] >= POSITIONS:
+        error = node("Sub", error, node("ReduceMean", error, const([1, 2]), keepdims=1))
+    error = node("Add", error, node("Sub", held, name))
+    node("Add", name, error)
+    same = [helper.make_node("Identity", [name], [f"{PREFIX}same/{name}"])]
+    on, off = (_branch(some) for some in (nodes, same))
+    is_on = f"{PREFIX}on/{name}"
+    return [
+        helper.make_node("Cast", [port], [is_on], to=TensorProto.BOOL),
+        helper.make_node("If", [is_on], [_noisy(name)], then_branch=on, else_branch=off),
+    ]
+
+
+def _branch(nodes: Sequence[onnx.NodeProto]) -> onnx.GraphProto:
+    """Of an If: what the last node makes."""
+    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])

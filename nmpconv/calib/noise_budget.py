@@ -1,0 +1,74 @@
+"""Where the noise at the heads comes from: each tensor's share of it, by forward passes alone.
+
+The float graph runs in one session in which every rounding has a switch (`nmpconv.calib.fake_quantization`). The error
+that one adds has no mean in a channel of an image, since corrected biases take that away. One pass with all switches on
+is the whole, one with a single switch on a share. Where noise is small, the shares add up to about 1; where a net
+amplifies it, to less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nmpconv.base.thread_pool import each
+from nmpconv.calib.activation_cache import Feeds
+from nmpconv.calib.fake_quantization import Switched
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS
+
+IMAGES = 8
+MACS_MOST = 3 * 10**10  # of all passes together; what would take more is not measured
+DIGITS = 6  # of a share; those beyond depend on the CPU
+
+
+@dataclass(frozen=True)
+class Noise:
+    """shares: by the first tensor of a grid, the largest first: the mean over the heads of what it alone makes of all
+    noise there, 0 to about 1. skipped: why there are none."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    skipped: str = ""
+
+
+def budget(
+    ranged: Graph,
+    groups: Sequence[Sequence[str]],
+    heads: Sequence[str],
+    images: Feeds,
+    macs_most: int = MACS_MOST,
+    asked: Collection[str] | None = None,
+) -> Noise:
+    """ranged: a float graph whose activations have grids. groups: the activations that share one. heads: where noise is
+    measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted; None: of
+    all.
+    """
+    members = {group[0]: found for group in groups if (found := rounded(ranged, group))}
+    macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
+    count = min(IMAGES, len(images), macs_most // max(1, macs * (len(members) + 2)))
+    if not count:
+        return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
+    passes = Switched(ranged, members, heads, [images[i * len(images) // count] for i in range(count)], centred=True)
+    plain, whole = each(passes.run, ((), tuple(members)))
+    total = [_power(w - p) for w, p in zip(whole, plain, strict=True)]
+    noisy = [i for i, power in enumerate(total) if power > 0]
+
+    def share(name: str) -> float:
+        found = passes.run((name,))
+        return float(np.mean([_power(found[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
+
+    wanted = [name for name in passes.switches if asked is None or name in asked]
+    shares = {name: round(found, DIGITS) for name, found in zip(wanted, each(share, wanted), strict=True)}
+    return Noise(dict(sorted(shares.items(), key=lambda item: -item[1])))
+
+
+def rounded(graph: Graph, group: Sequence[str]) -> list[str]:
+    """The members that something is rounded in: not raw pixels, nor what only moves what has been rounded before."""
+    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
+    return [name for name in group if name not in graph.pixels and name not in moved]
+
+
+def _power(x: np.ndarray) -> float:
+    return float(np.square(x, dtype=np.float64).sum())

@@ -1,0 +1,227 @@
+"""The user's ONNX model in the form in which onnxruntime can run it next to the float graph.
+
+1. Only what some tensors need: nodes, producers first, and inputs, with their shapes bound.
+2. Reals are float32: float16, bfloat16 and double are the file's way to store what a float graph computes in float32.
+3. QuantizeLinear and DequantizeLinear of an activation do not round. They saturate where the float graph does, at both
+   ends of a grid that begins at 0; where it has left that out, as nothing reaches the ends, one step further away.
+4. LRN is written out. That of onnxruntime carries one sum of squares along all channels, and with it the rounding of
+   squares that the window has left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.frontend.importer import MOVES
+from nmpconv.frontend.to_float32 import REALS, single_graph
+from nmpconv.frontend.to_onnx import IR_VERSION
+from nmpconv.ir import Graph
+
+JUMPS = {
+    *("ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual"),
+    *("Mod", "NonMaxSuppression", "NonZero", "Round", "Shrink", "Sign", "ThresholdedRelu", "TopK"),
+}  # ops in which a rounding of the input can change the output by more than a rounding
+OF_SHAPES = ("Shape", "Size")
+Ends = tuple[float, float]
+ANY = (-np.inf, np.inf)
+
+
+def cut(model: onnx.ModelProto, outputs: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> None:
+    """Case 1, in place. outputs: tensors of the model. shapes: of inputs, by name."""
+    graph = model.graph
+    nodes = needed(graph, outputs)
+    read = {*outputs, *(name for node in nodes for name in reads(node))}
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name in read and value.name not in constants]
+    for value in inputs:
+        if value.name in shapes:
+            dims = [onnx.TensorShapeProto.Dimension(dim_value=size) for size in shapes[value.name]]
+            value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
+    known = {value.name: value for value in graph.output}
+    _replace(graph.node, nodes)
+    _replace(graph.input, inputs)
+    _replace(graph.output, [known.get(name) or onnx.ValueInfoProto(name=name) for name in outputs])
+    _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
+
+
+def axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model, changed in place. onnxruntime 1.23 crashes where the axes of a Resize count from the end."""
+    counted = [
+        (axes, node.input[0])
+        for node in model.graph.node
+        for axes in node.attribute
+        if node.op_type == "Resize" and axes.name == "axes" and min(axes.ints, default=0) < 0
+    ]
+    if not counted:
+        return model
+    shaped = onnx.shape_inference.infer_shapes(model).graph
+    values = (*shaped.input, *shaped.value_info)
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in values if v.type.tensor_type.HasField("shape")}
+    for axes, name in counted:
+        if rank := ranks.get(name):
+            axes.ints[:] = [axis % rank for axis in axes.ints]
+    return model
+
+
+def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
+    """The model, changed in place, that the float graph is to be compared with: all four cases.
+
+    Inputs and outputs are those of the float graph, in the shapes that the model has them in.
+    """
+    cut(model, graph.outputs, graph.source_shapes)
+    single_graph(model.graph)
+    _unrounded(model.graph, graph)
+    _lrn_written_out(model.graph)
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        value.ClearField("type")
+    model.ir_version = IR_VERSION
+    return model
+
+
+def needed(graph: onnx.GraphProto, outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """The nodes that these tensors depend on, producers first, else in the file's order."""
+    makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    found: set[int] = set()
+    waiting = list(outputs)
+    while waiting:
+        i = makers.get(waiting.pop())
+        if i is not None and i not in found:
+            found.add(i)
+            waiting += reads(graph.node[i])
+    nodes: dict[int, onnx.NodeProto] = {}
+    for first in sorted(found):
+        stack = [first]
+        while stack:
+            above = [makers[name] for name in reads(graph.node[stack[-1]]) if name in makers]
+            late = [i for i in above if i not in nodes]
+            if late and len(stack) <= len(found):  # more are a loop, which onnxruntime refuses
+                stack += late
+            else:
+                i = stack.pop()
+                nodes.setdefault(i, graph.node[i])
+    return list(nodes.values())
+
+
+def reads(node: onnx.NodeProto) -> list[str]:
+    """The tensors that a node reads, its subgraphs included; names of a subgraph's own tensors are among them."""
+    inner = [name for graph in _subgraphs(node) for sub in graph.node for name in reads(sub)]
+    returned = [value.name for graph in _subgraphs(node) for value in graph.output]
+    return [name for name in (*node.input, *inner, *returned) if name]
+
+
+def activations(graph: onnx.GraphProto) -> set[str]:
+    """The tensors whose values, not only shapes, depend on the inputs. Nodes have to be in order."""
+    constants = {tensor.name for tensor in graph.initializer}
+    found = {value.name for value in graph.input} - constants
+    for node in graph.node:
+        if node.op_type not in OF_SHAPES and found.intersection(reads(node)):
+            found.update(node.output)
+    return found - {""}
+
+
+def behind_jumps(graph: onnx.GraphProto) -> set[str]:
+    """The activations that an op which is not continuous makes, or that depend on one. Nodes have to be in order."""
+    moving = activations(graph)
+    found: set[str] = set()
+    for node in graph.node:
+        if moving.intersection(node.output) and (_jumps(node) or found.intersection(reads(node))):
+            found.update(node.output)
+    return found - {""}
+
+
+def _jumps(node: onnx.NodeProto) -> bool:
+    if node.op_type == "Cast":
+        to = next(attribute.i for attribute in node.attribute if attribute.name == "to")
+        return to not in REALS
+    if node.op_type == "GridSample":
+        return any(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
+    return node.op_type in JUMPS
+
+
+def _subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+
+
+def _replace(field: object, items: Iterable[object]) -> None:
+    """What a repeated field holds."""
+    copies = list(items)
+    del field[:]  # type: ignore[attr-defined]
+    field.extend(copies)  # type: ignore[attr-defined]
+
+
+def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
+    moving = activations(graph) - set(floats.inputs)
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    made = [(node.output[0], a) for node in graph.node if node.op_type == "Constant" for a in node.attribute]
+    constants |= {name: attribute.t for name, attribute in made if attribute.name == "value"}
+    names: dict[str, set[str]] = {}  # of integers: the tensors that may have the saturation
+    for node in graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[0] in (*moving, *floats.inputs):
+            names[node.output[0]] = {node.input[0], node.output[0]}
+        elif node.op_type == "DequantizeLinear" and node.input[0] in names:
+            names[node.input[0]].add(node.output[0])
+    nodes: list[onnx.NodeProto] = []
+    reals = set(names)  # integers that are reals from here on
+    for node in graph.node:
+        y = node.output[0]
+        if node.op_type in MOVES and reals.intersection(node.input):
+            reals.update(node.output)
+        if y in names:
+            clamps = [floats[name].clamp for name in names[y] if name in floats.values]
+            ends = _ends(node, constants, clamps) if node.input[0] in moving else ANY
+            limits = [numpy_helper.from_array(np.float32(end), f"{y}.{i}") for i, end in enumerate(ends)]
+            graph.initializer.extend(limits)
+            nodes.append(helper.make_node("Max", [node.input[0], limits[0].name], [f"{y}.max"], node.name))
+            nodes.append(helper.make_node("Min", [f"{y}.max", limits[1].name], [y], node.name))
+        elif node.op_type == "DequantizeLinear" and node.input[0] in reals:
+            nodes.append(helper.make_node("Identity", [node.input[0]], [y], node.name))
+        else:
+            nodes.append(node)
+    _replace(graph.node, nodes)
+
+
+def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]) -> Ends:
+    """Where a QuantizeLinear saturates. clamps: what the float graph has of it, at one of its tensors."""
+    scale = constants.get(node.input[1])
+    zero = constants.get(node.input[2]) if len(node.input) > 2 else None
+    asked = [attribute.i for attribute in node.attribute if attribute.name == "output_dtype" and attribute.i]
+    dtype = helper.tensor_dtype_to_np_dtype(zero.data_type if zero else asked[0] if asked else TensorProto.UINT8)
+    start = int(numpy_helper.to_array(zero).flat[0]) if zero else 0
+    if scale is None or dtype.kind not in "iu" or start != np.iinfo(dtype).min:
+        return ANY
+    step = float(numpy_helper.to_array(scale).flat[0])
+    end = (int(np.iinfo(dtype).max) - start) * step
+    kept = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
+    return (0.0, end) if kept else (-step, end + step)
+
+
+def _lrn_written_out(graph: onnx.GraphProto) -> None:  # case 4
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type != "LRN":
+            nodes.append(node)
+            continue
+        x, y = node.input[0], node.output[0]
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **given}
+        numbers = {"alpha": p["alpha"], "bias": p["bias"], "power": -p["beta"]}
+        graph.initializer.extend(numpy_helper.from_array(np.float32(n), f"{y}~{name}") for name, n in numbers.items())
+        size = p["size"]
+        window = {"kernel_shape": [1, size], "pads": [0, (size - 1) // 2, 0, size // 2], "count_include_pad": 1}
+        for kind, inputs, output, attributes in (
+            ("Mul", (x, x), "~squares", {}),
+            ("Transpose", (f"{y}~squares",), "~rows", {"perm": [0, 2, 3, 1]}),
+            ("AveragePool", (f"{y}~rows",), "~means", window),
+            ("Transpose", (f"{y}~means",), "~mean", {"perm": [0, 3, 1, 2]}),
+            ("Mul", (f"{y}~mean", f"{y}~alpha"), "~scaled", {}),
+            ("Add", (f"{y}~scaled", f"{y}~bias"), "~base", {}),
+            ("Pow", (f"{y}~base", f"{y}~power"), "~factor", {}),
+            ("Mul", (x, f"{y}~factor"), "", {}),
+        ):
+            nodes.append(helper.make_node(kind, inputs, [y + output], node.name, **attributes))
+    _replace(graph.node, nodes)

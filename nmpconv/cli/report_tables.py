@@ -1,0 +1,235 @@
+"""How the report of a conversion looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmpconv.cli import console
+
+if TYPE_CHECKING:
+    from nmpconv.conversion.candidates import Candidate
+    from nmpconv.conversion.report import Layer, Report
+    from nmpconv.conversion.sensitivity import Lever
+    from nmpconv.runtime.targets import Needs
+
+COLUMNS = (
+    *("layer", "op", ">in/w/out", ">e in", ">e w", ">e out", ">shift", ">bias", ">bits", ">MACs", ">clipped"),
+    *(">own dB", ">dB"),
+)
+
+
+def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:
+    """path: the file that was written, if any; planned: there are no exponents yet."""
+    console.table(
+        COLUMNS,
+        [_row(layer, planned=planned) for layer in report.layers],
+        title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
+    )
+    if report.front:
+        show_front(report.front)
+    show_levers(report.levers)
+    size, quality = _size(report, path, planned=planned), _quality(report, planned=planned)
+    console.facts([("model", str(model)), *size, *quality])
+    for warning in report.warnings:
+        console.line(f"warning: {warning}")
+    console.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str, str]]:
+    """Bytes and work."""
+    spare = f", at least {console.size(report.arena_lower_bound)}" if report.arena_lower_bound else ""
+    window = f"{console.scaled(report.window_macs)}MAC, as a step of a stream" if report.window_macs else ""
+    return [
+        ("file", _file(report, path, planned=planned)),
+        ("activations", f"{console.size(report.arena_bytes)}{spare}"),
+        ("work", f"{console.scaled(report.macs)}MAC"),
+        ("left out", _left_out(report)),
+        ("of a window", window),
+        ("in bands", f"{console.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
+    ]
+
+
+def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
+    """What the integers were chosen by, and how near the float model they are."""
+    heads = console.shortened(report.sqnr_by_head)
+    return [
+        ("recipe", report.recipe),
+        ("considered", "\n".join(report.notes)),
+        ("float graph", _float(report)),
+        ("SQNR", "\n".join(f"{console.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
+        ("held out", _held_out(report)),
+        ("given ranges", "" if planned else _legalized(report)),
+        ("costliest", _costliest(report)),
+        ("bias rule", _bias_rule(report)),
+    ]
+
+
+def _held_out(report: Report) -> str:
+    """The SQNR above is of images that biases were fitted to; this is not."""
+    found = report.held_out
+    if found is None:
+        return ""
+    agreement = "" if found.agreement is None else f", {found.agreement:.1f} % agreement"
+    return f"{console.decibels(found.db)}{agreement}, fitted without these {found.images} images"
+
+
+def _costliest(report: Report) -> str:
+    """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
+    if report.costliest:
+        short = console.shortened([*report.costliest, *(layer.name for layer in report.layers)])
+        return "\n".join(f"{100 * part:.0f} % of the noise  {short[name]}" for name, part in report.costliest.items())
+    worst = report.steepest
+    if worst is None:
+        return ""
+    return f"{worst.name} ({worst.op}): {console.decibels(worst.fall)} less than before it; {report.noise.skipped}"
+
+
+def _bias_rule(report: Report) -> str:
+    cost = report.bias_rule_cost_db
+    known = cost is not None and math.isfinite(cost)
+    return f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)" if known else ""
+
+
+NAMED = 3  # tensors of a candidate; --json has all
+
+
+def show_front(front: Sequence[Candidate]) -> None:
+    """What no other candidate betters in all of RAM, instructions and SQNR."""
+
+    def percent(value: float | None) -> str:
+        return console.NOTHING if value is None else f"{value:.1f}"
+
+    def named(one: Candidate) -> str:
+        more = f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""
+        return ", ".join(short[name] for name in one.wide[:NAMED]) + more
+
+    short = console.shortened(name for one in front for name in one.wide)
+    rows = [
+        [
+            "*" if one.taken else "",
+            str(len(one.wide)),
+            console.db(one.db),
+            percent(one.agreement),
+            percent(one.top1_drop),
+            str(one.ram),
+            str(one.flash),
+            console.scaled(one.instructions).strip(),
+            named(one),
+        ]
+        for one in front
+    ]
+    columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">instructions", "tensors")
+    title = "Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes; instructions estimated)"
+    console.table(columns, rows, title=title)
+
+
+def show_levers(levers: Sequence[Lever]) -> None:
+    """What was measured of each choice, alone."""
+    target = levers[0].target if levers else None
+    counting = "instructions counted" if target is None else f"instructions estimated for {target}"
+    console.table(
+        ("name", "what", ">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash"),
+        [
+            [
+                one.name,
+                one.words,
+                f"{one.db:+.2f}",
+                "" if one.agreement is None else f"{one.agreement:+.1f}",
+                f"{100 * one.work:+.1f} %",
+                f"{100 * one.instructions:+.1f} %",
+                f"{one.ram:+d}",
+                f"{one.flash:+d}",
+            ]
+            for one in levers
+        ],
+        title=f"What was tried, each alone, measured (RAM, flash in bytes; {counting})",
+    )
+
+
+def _float(report: Report) -> str:
+    from nmpconv.base.sqnr import SAME_DB  # numpy is not loaded for --help
+
+    if report.float_db is None or report.float_required_db is None:
+        return ""
+    noisy = report.float_required_db < SAME_DB
+    noise = f" ({console.db(report.float_required_db)} required, by its own float32 noise)" if noisy else ""
+    return f"{console.decibels(report.float_db)} against the ONNX model{noise}"
+
+
+def _file(report: Report, path: Path | None, *, planned: bool) -> str:
+    size = console.size(report.file_bytes)
+    return f"{path}, {size}" if path else f"about {size}" if planned else f"{size}, not written"
+
+
+RAM = "RAM in bytes (arena: all of it; handle: with scratch that finds no room among the activations)"
+
+
+def show_ram(rows: Sequence[Needs]) -> None:
+    """RAM of a run by machine."""
+    columns = ("target", ">arena", ">activations", ">packed weights", ">scratch", ">handle", "")
+    cells = [
+        [row.target, *map(str, (row.arena, row.activations, row.packed, row.scratch, row.handle)), _how(row)]
+        for row in rows
+    ]
+    console.table(columns, cells, title=RAM)
+
+
+def show_needs(rows: Sequence[Needs], flash: int, *, planned: bool) -> None:
+    """The same, and flash; that is the file's."""
+    if not rows:
+        return
+    show_ram(rows)
+    about = "about " if planned else ""
+    ranges = ", ".join(f"{r.target} {r.interpreter[0]} to {r.interpreter[1]}" for r in rows if r.interpreter)
+    measured = f"; kB in a bundle, measured with other nets: {ranges}" if ranges else ""
+    console.line(f"flash: {about}{flash} bytes of the model, and the interpreter{measured}")
+
+
+def _how(row: Needs) -> str:
+    return "" if row.exact else "about"
+
+
+def _left_out(report: Report) -> str:
+    if not report.dropped_channels:
+        return ""
+    return f"{report.dropped_channels} channels that no result depends on, {console.scaled(report.dropped_macs)}MAC"
+
+
+def _legalized(report: Report) -> str:
+    """What power-of-two grids did to a model that was quantized before."""
+    rows = report.legalized
+    if not rows:
+        return ""
+    kept = [row for row in rows if row.bits <= int(row.dtype.lstrip("uint"))]
+    parts = [f"of {len(rows)} tensors are the model's"]
+    if kept:
+        worst, mean = max(kept, key=lambda row: row.bits_lost), sum(row.bits_lost for row in kept) / len(kept)
+        name = console.shortened(row.name for row in rows)[worst.name]
+        most = f"{worst.bits_lost:.2f} ({worst.dtype} to int{worst.bits}: {name})"
+        parts.append(f"{len(kept)} lose {mean:.2f} bits on average to power-of-two grids, at most {most}")
+    if len(kept) < len(rows):
+        parts.append(f"{len(rows) - len(kept)} have more bits now")
+    return "; ".join(parts)
+
+
+def _row(layer: Layer, *, planned: bool) -> list[str]:
+    """planned: there are no exponents yet."""
+    bits = [str(b) for b in layer.bits if b is not None]
+    return [
+        layer.name,
+        layer.op,
+        "/".join(bits),
+        console.NOTHING if planned else str(layer.exponent_in),
+        console.NOTHING if layer.exponent_weights is None else console.span(*layer.exponent_weights),
+        console.NOTHING if planned else str(layer.exponent_out),
+        console.NOTHING if layer.shift is None else console.span(*layer.shift),
+        console.NOTHING if layer.bias is None else console.span(*layer.bias),
+        console.NOTHING if layer.bias_bits is None else str(layer.bias_bits),
+        console.scaled(layer.macs) if layer.macs else console.NOTHING,
+        console.percent(layer.clipped),
+        console.db(layer.sqnr_isolated),
+        console.db(layer.sqnr_cumulative),
+    ]

@@ -1,0 +1,266 @@
+"""What several commands take, and flags whose text needs reading."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nmpconv.base.files import read_file, write_file
+from nmpconv.errors import InputError, OutputError, UsageError
+
+SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
+STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
+STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # of files; other samples are images, whatever they are called
+OLDER = {"calib": "data", "calib-limit": "limit", "input": "data"}  # what flags were called before 0.2.0
+
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL.nmp", help="The converted model; - is stdin.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar=DEVICE_NAME,
+        help="On a device; `nmpconv device list` shows what is here.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        min=0, max=86400, metavar="SECONDS", help="Open a port that is lost again for so long; the upload goes on."
+    ),
+]
+Cpu = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),
+]
+
+Threads = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Compute with up to N threads, 0: one per core; default: $NMP_THREADS or 1."),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|tcp://HOST:PORT",
+        help="Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
+        show_default=False,
+    ),
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=178_956_970, metavar="N", help="Most pixels of an image; default: 67,108,864.", show_default=False
+    ),
+]
+
+
+class Bits(str, Enum):
+    INT8 = "8"
+    INT16 = "16"
+    A16W8 = "a16w8"
+    AUTO = "auto"
+
+
+class Method(str, Enum):
+    MAX = "max"
+    MSE = "mse"
+    MSE4 = "mse4"
+    KL = "kl"
+    PERCENTILE = "percentile"
+
+
+class Target(str, Enum):
+    HOST = "host"
+    CORTEX_M4 = "cortex-m4"
+    CORTEX_M55 = "cortex-m55"
+    RV32 = "rv32"
+
+
+class Equalize(str, Enum):
+    AUTO = "auto"
+    NONE = "none"
+    SCALAR = "scalar"
+    VECTOR = "vector"
+
+
+class Rounding(str, Enum):
+    AUTO = "auto"
+    NEAREST = "nearest"
+    GPTQ = "gptq"
+
+
+class BiasBits(str, Enum):
+    NARROWEST = "auto"
+    INT8 = "8"
+    INT16 = "16"
+    INT32 = "32"
+
+
+class Decoder(str, Enum):
+    NANODET = "nanodet"
+    ULTRAFACE = "ultraface"
+    YOLOV5 = "yolov5"
+    YOLOV8 = "yolov8"
+    YOLOX = "yolox"
+    YUNET = "yunet"
+
+
+class Layout(str, Enum):
+    NCHW = "nchw"
+    NHWC = "nhwc"
+
+
+class ChannelOrder(str, Enum):
+    RGB = "rgb"
+    BGR = "bgr"
+    GRAY = "gray"
+
+
+class Resize(str, Enum):
+    NONE = "none"
+    SHORTER = "shorter"
+    SQUASH = "squash"
+    LETTERBOX = "letterbox"
+
+
+DecoderName = Annotated[Decoder | None, typer.Option(help="What the metric ap reads the outputs as.")]
+
+
+def today(name: str) -> str:
+    """What a flag is called now."""
+    return OLDER.get(name, name)
+
+
+def value(choice: Enum | None) -> Any:
+    """As the functions of nmpconv take it."""
+    return None if choice is None else choice.value
+
+
+def given(model: Path) -> Path | bytes:
+    """A file to read as the functions of nmpconv take it: its path, or the bytes of stdin. Raises InputError."""
+    if model != STREAM:
+        return model
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise InputError("is empty", where="stdin")
+    return data
+
+
+def content(source: Path | bytes) -> bytes:
+    """The bytes of what `given` returned. Raises InputError."""
+    return source if isinstance(source, bytes) else read_file(source)
+
+
+@contextmanager
+def samples(values: Sequence[str]) -> Iterator[list[str]]:
+    """[NAME=]SOURCE, with a temporary file in place of a - for stdin: an image, a .npy, a .npz or a .wav."""
+    streams = [value for value in values if value.rpartition("=")[2] == str(STREAM)]
+    if len(streams) > 1:
+        raise UsageError(f"{len(streams)} sources are stdin; one can be", where="SOURCE")
+    if not streams:
+        yield list(values)
+        return
+    data = content(given(STREAM))
+    wave = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+    suffix = ".wav" if wave else next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")
+    with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
+        path = Path(folder) / f"stdin{suffix}"
+        path.write_bytes(data)
+        yield [value[: -len(str(STREAM))] + str(path) if value in streams else value for value in values]
+
+
+def stem(model: Path) -> str:
+    """What files that are made of it are called."""
+    return "model" if model == STREAM else model.stem
+
+
+def write(path: Path, data: bytes) -> None:
+    """A file, or stdout. Raises OutputError."""
+    if path == STREAM:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        write_file(path, data)
+
+
+def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
+    """SOURCE, or any number of NAME=SOURCE, by input name; '' for the model's only input."""
+    found: dict[str, Path] = {}
+    for value in values:
+        name, equals, path = value.partition("=")
+        # A path may hold '='; an input's name before it holds no '/', or the path does not exist as it stands.
+        if not equals or Path(value).exists():
+            name, path = "", value
+        if not path:
+            raise UsageError(f"{value!r} names no source", where=flag, hint=f"give {flag} NAME=SOURCE")
+        if name in found:
+            message = f"input {name!r} has two sources" if name else f"{found['']} and {path}: which input is which?"
+            raise UsageError(message, where=flag, hint=f"give {flag} NAME=SOURCE once per input")
+        found[name] = Path(path)
+    if "" in found and len(found) > 1:
+        raise UsageError(f"{found['']} has no input name, but others have", where=flag, hint=f"give {flag} NAME=SOURCE")
+    return found
+
+
+def shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """NAME=1x3x48x192, repeated."""
+    found = {}
+    for value in values:
+        name, _, dims = value.rpartition("=")
+        if not name or not re.fullmatch(r"\d+([x,]\d+)*", dims):
+            raise UsageError(
+                f"{value!r} is not NAME=SIZES", where="--input-shape", hint="for example --input-shape x=1x3x48x192"
+            )
+        found[name] = tuple(int(dim) for dim in re.split("[x,]", dims))
+    return found
+
+
+def names(values: Sequence[str]) -> tuple[str, ...]:
+    """Comma-separated, repeated."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
+    """Comma-separated numbers, as many as one of ``counts``."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number or a comma-separated list of numbers", where=flag) from None
+    if len(found) not in counts or any(x - x != 0 for x in found):
+        allowed = " or ".join(map(str, counts))
+        raise UsageError(f"{text!r}: {allowed} finite numbers are allowed", where=flag)
+    return found
+
+
+def check_output(path: Path, *inputs: Path, json: bool = False) -> None:
+    """Refuses, before any work, a path that nothing can be written to, or that is one of the inputs.
+
+    json: stdout is for that.
+    """
+    if path == STREAM:
+        if json:
+            raise UsageError("the file and --json both want stdout", where="-o -", hint="name a file")
+        if sys.stdout.isatty():
+            raise UsageError("stdout is a terminal, and this is no text", where="-o -", hint="name a file, or pipe it")
+        return
+    if path.is_dir():
+        raise OutputError("is a folder", where=str(path), hint="give a file")
+    if path.exists() and not path.is_file():
+        raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
+    if not path.parent.is_dir():
+        raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise UsageError("would overwrite its own input", where=str(path), hint="give another -o")

@@ -1,0 +1,1 @@
+"""A conversion from an ONNX model and samples to a .nmp file: the pipeline and its stages."""

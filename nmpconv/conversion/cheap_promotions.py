@@ -1,0 +1,81 @@
+"""Which tensors get 16 bits unasked, with `--bits 8`: those that make much of the noise and cost nearly nothing.
+
+1. Of the grids that leave the RAM that the widths need as it is, and add at most WORK to the work, those with at least
+   SHARE of the noise at the heads (`calib.noise_budget`), the largest share first, as long as that is true of all
+   together.
+2. The model is converted with them and without. They stay wide where that brings GAIN on images that nothing was fitted
+   to, the plan takes no more RAM, and work and file grow by no more than WORK and FLASH. Where it costs more, half of
+   them are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from nmpconv.base.workers import Workers
+from nmpconv.calib.noise_budget import budget
+from nmpconv.conversion.candidates import Candidate, Trials, assumed, narrow, widened, work
+from nmpconv.conversion.quantizer import Fitter
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+SHARE = 0.1  # of the noise at the heads
+WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
+GAIN = 1.0  # dB
+PLACE = "what is nearly free"
+
+
+def run(trials: Trials, ranged: Graph, workers: Workers | None = None) -> tuple[Candidate, Candidate] | None:
+    """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
+    its grids. workers: what converts them."""
+    is_cheap = _costs(trials.fitter)
+    wide: list[str] = []
+    for name in _loud(trials, ranged, is_cheap):
+        wide += [name] if is_cheap(*wide, name) else []
+    if not wide:
+        return None
+    choices = trials.fitter.choices
+    halves = [tuple(wide[: len(wide) >> i]) for i in range(len(wide).bit_length())]
+    asked = [(choices, ()), *((widened(choices, some, PLACE), some) for some in halves)]
+    with closing(trials.all(asked, workers)) as made:
+        base = next(made)
+        if base is None:  # on other images it may fit
+            return None
+        for found in made:
+            if found is not None and _within(base.figures, found.figures):
+                gain = found.figures.db - base.figures.db
+                return (base.figures, found.figures) if gain >= GAIN else None  # not where both are exact
+    return None
+
+
+def note(base: Candidate, wide: Candidate) -> str:
+    """What was chosen, for the report."""
+    gain, more = wide.db - base.db, 100 * (wide.work / base.work - 1)
+    return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
+
+
+def _loud(trials: Trials, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
+    """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
+    graph, choices = trials.fitter.graph, trials.fitter.choices
+    groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    asked = [group[0] for group in groups if is_cheap(group[0])]
+    shares = budget(ranged, groups, trials.heads, trials.trial.fitted, asked=asked).shares if asked else {}
+    return [name for name, share in shares.items() if share >= SHARE]
+
+
+def _costs(fitter: Fitter) -> Callable[..., bool]:
+    """Whether grids cost next to nothing together, by their widths alone."""
+    plain = assumed(fitter, ())
+    ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
+
+    def is_cheap(*names: str) -> bool:
+        wide = assumed(fitter, names)
+        return work(wide) <= most and plan_memory.lower_bound(wide) <= ram
+
+    return is_cheap
+
+
+def _within(base: Candidate, wide: Candidate) -> bool:
+    return wide.ram <= base.ram and wide.work <= (1 + WORK) * base.work and wide.flash <= (1 + FLASH) * base.flash

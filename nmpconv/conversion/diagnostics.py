@@ -1,0 +1,172 @@
+"""What a person should know before trusting a conversion, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import comb, isfinite
+from statistics import median, mode
+
+import numpy as np
+
+from nmpconv.base.sqnr import mean_db
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.conversion.quantizer import heads
+from nmpconv.conversion.validation import Score
+from nmpconv.data.samples import Feeds, Samples, spread
+from nmpconv.ir import Graph, Preprocess
+
+FEW_IMAGES, ENOUGH_IMAGES = 32, 100
+POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor
+JUDGED = 16  # images, at least, that tell whether a classifier is fed right
+LOOKED, LABELLED = 32, 100  # images, at most, that tell so, without and with labels
+LUCK = 1e-3  # that a normalization is right more often by luck: less than that, and it is asked about
+# A classifier is unsure of an image where its best class has less than this, or than so many times that of a guess.
+UNSURE, CHANCE = 0.25, 1.2
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std
+# Mean and std of pixels, RGB, that models are most often trained with.
+USUAL: tuple[Normalization, ...] = (
+    ((0.0,), (255.0,)),
+    ((127.5,), (127.5,)),
+    ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+)
+# That a usual normalization is right: how many times the information of pixels as they are its results have, and how
+# many nats more. The zoo's classifiers that want pixels reach 0.99 times, the others from 1.6 on, but for a net of two
+# classes, and one that wants no std.
+MORE, NATS = 1.25, 0.1
+IMAGENET = (1000, 1001)  # classes: so many scores are a classifier's, without further evidence
+
+
+def quality(
+    bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Where SQNR or agreement are poor, and where images are few. bits, widths: of `options.Options`. score: on images
+    that nothing was fitted to; where there were none for that, fitted_db counts: dB of the heads on the others."""
+    found = []
+    if 0 < images < FEW_IMAGES:
+        found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
+    wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(widths, "--bits a16w8")
+    tries = [wider] if bits == "8" else ["--bits 16"] if bits == "a16w8" else []
+    tries += ["more images"] if images < ENOUGH_IMAGES else []
+    advised = f"try {', '.join([*tries, 'other preprocessing'])}"
+    if score is not None:
+        if score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT):
+            found.append(f"poor on images that nothing was fitted to; {advised}")
+    elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
+        found.append(f"poor, even on images that it was fitted to: {db:.1f} dB; {advised}")
+    return tuple(found)
+
+
+def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
+    """That mean and std are for images, where they are given and all samples are arrays. given: for any input."""
+    plain = Preprocess()
+    if given is None or any(one.preprocess is not None for one in samples.values()):
+        return ()
+    if (given.mean, given.std, given.range) == (plain.mean, plain.std, plain.range):
+        return ()
+    return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
+
+
+def misnamed(graph: Graph) -> tuple[str, ...]:
+    """That there are more or fewer class names than scores, where all outputs are scores of classes."""
+    outputs = [graph[name] for name in graph.outputs]
+    count, sizes = len(graph.labels), {value.size for value in outputs}
+    if not count or count in sizes or any(sum(dim > 1 for dim in value.shape) != 1 for value in outputs):
+        return ()
+    found = " and ".join(f"{value.name!r} has {value.size} classes" for value in outputs)
+    return (f"there are {count} labels, but {found}: no names will be shown",)
+
+
+def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:
+    """Asks for --mean and --std, the commonest mistake, where pixels are fed as they are to a classifier: normalized
+    pixels tell it more, labels say that it is right more often with them, or it is unsure of all images. Asks for
+    --range where numbers are those of pixels from 0 to 1. graph: the float graph, which ``feeds`` are for.
+
+    To a model that wants pixels, normalized ones are as good as black: its results are all the same then.
+    """
+    plain = Preprocess()
+    looks = [one.preprocess for one in samples.values()]
+    if any(one is not None and one.range == plain.range and max(one.std) < 1 for one in looks):
+        return ("pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",)
+    if len(looks) != 1 or looks[0] is None or len(feeds) < JUDGED:
+        return ()
+    if (looks[0].mean, looks[0].std, looks[0].range) != (plain.mean, plain.std, plain.range):
+        return ()
+    names = heads(graph)
+    scores = graph[names[0]].shape
+    if len(names) != 1 or sum(dim > 1 for dim in scores) != 1:
+        return ()
+    [labels] = (one.labels for one in samples.values())
+    indices = spread(len(feeds), LABELLED if labels else LOOKED)
+    images, engine = [feeds[i] for i in indices], FloatEngine(graph, names)
+
+    def results(mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
+        fed = [{name: _normalized(pixels, mean, std) for name, pixels in image.items()} for image in images]
+        return np.stack([engine.run(one)[names[0]].ravel() for one in fed]).astype(np.float64)
+
+    logits, order = results(plain.mean, plain.std), -1 if looks[0].channel_order == "bgr" else 1
+    usual = [(mean[::order], std[::order]) for mean, std in USUAL if len(mean) in (1, graph[graph.inputs[0]].shape[-1])]
+    found = better(logits, {one: results(*one) for one in usual}, [labels[i] for i in indices] if labels else None)
+    if not found and (labels or graph.labels or names[0] not in graph.outputs or max(scores) in IMAGENET):
+        found = unsure(logits)
+    return tuple(f"{text}; did you forget --mean and --std?" for text in found)
+
+
+def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
+    """What to feed instead of pixel - 128 where the model shall see normalized pixels."""
+    return ((fed + 128.0 - np.array(mean)) / np.array(std) - 128.0).astype(np.float32)
+
+
+def better(
+    logits: np.ndarray, others: Mapping[Normalization, np.ndarray], labels: Sequence[int | None] | None
+) -> tuple[str, ...]:
+    """The normalization with which a classifier's results tell more, or are right more often, or (). logits: with
+    pixels as they are, before the Softmax, [images, classes]. others: with normalized ones. labels: class numbers."""
+    told = {one: information(found) for one, found in others.items()}
+    best = max(told, key=told.__getitem__)
+    if told[best] > max(MORE * information(logits), NATS + information(logits)):
+        return (f"the float model tells images apart better with, for example, {_flags(best)}",)
+    if not labels or None in labels:
+        return ()
+    classes = np.array(labels)
+    right = {one: found.argmax(axis=1) == classes for one, found in others.items()}
+    before, constant = logits.argmax(axis=1) == classes, classes == mode(labels)
+    best = max(right, key=lambda one: int(right[one].sum()))
+    if max(luck(right[best], before), luck(right[best], constant)) > LUCK:
+        return ()
+    rates = f"{right[best].sum()} of {len(classes)} images right, not {before.sum()}"
+    return (f"the float model gets {rates}, with, for example, {_flags(best)}",)
+
+
+def _flags(usual: Normalization) -> str:
+    mean, std = (",".join(f"{x:g}" for x in one) for one in usual)
+    return f"--mean {mean} --std {std}"
+
+
+def luck(one: np.ndarray, other: np.ndarray) -> float:
+    """The probability that answers are right so much more often than others by luck alone: the sign test of the
+    images where only one of both is right. one, other: whether they are right, bool [images]."""
+    wins, losses = int((one & ~other).sum()), int((other & ~one).sum())
+    return sum(comb(wins + losses, k) for k in range(wins, wins + losses + 1)) / float(2 ** (wins + losses))
+
+
+def information(logits: np.ndarray) -> float:
+    """What a classifier's results say about images, in nats: from 0, for the same result for all, to log(classes), for
+    sure results and all classes alike. logits: before the Softmax, [images, classes]."""
+    with np.errstate(invalid="ignore"):  # no model is judged by results that overflow
+        sure = np.exp(logits - logits.max(axis=1, keepdims=True))
+        sure /= sure.sum(axis=1, keepdims=True)
+    found = float(_entropy(sure.mean(axis=0)) - _entropy(sure).mean())
+    return found if isfinite(found) else 0.0
+
+
+def _entropy(shares: np.ndarray) -> np.ndarray:
+    """Of the last axis, in nats."""
+    return -np.sum(shares * np.log(np.maximum(shares, np.finfo(float).tiny)), axis=-1)
+
+
+def unsure(logits: np.ndarray) -> tuple[str, ...]:
+    """That a classifier is unsure of its images, or (). logits: before the Softmax, [images, classes]."""
+    sure = median(1 / np.exp(row - row.max()).sum() for row in logits)
+    if sure >= max(UNSURE, CHANCE / logits.shape[1]):
+        return ()
+    return (f"the float model is unsure of its images: the best class has {100 * sure:.0f} % (median)",)

@@ -1,0 +1,46 @@
+"""Metadata and test vectors that a conversion writes into the file beside the graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from nmpconv import __version__
+from nmpconv.base.files import read_file
+from nmpconv.calib.activation_cache import integers
+from nmpconv.conversion.options import NOT_KEPT, Options
+from nmpconv.conversion.quantizer import Recipe
+from nmpconv.data.samples import Feeds
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.ir import Graph
+
+
+def test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[bytes], list[bytes]]]:
+    """Inputs and the reference's outputs of the first samples, or of seeded random integers: without any, for steps."""
+    rng = np.random.default_rng(0)
+    vectors = []
+    for i in range(count):
+        if i < len(feeds) and not graph.states:
+            x = {name: integers(a, graph[name]) for name, a in feeds[i].items()}
+        else:
+            x = {n: rng.integers(-128, 128, graph[n].shape).astype(graph[n].dtype) for n in graph.inputs}
+        y = run_reference(graph, x)
+        vectors.append(([x[n].tobytes() for n in graph.inputs], [y[n].tobytes() for n in graph.outputs]))
+    return vectors
+
+
+def metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict[str, str]:
+    """Facts about the conversion; nothing that differs between two runs of the same command."""
+    config = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in NOT_KEPT}
+    found = {"target": options.target} if options.target else {}
+    return found | {
+        "producer": f"nmpconv {__version__}",
+        "source": model.name,
+        "source_sha256": hashlib.sha256(read_file(model)).hexdigest(),
+        "config": json.dumps(config, sort_keys=True, default=str),
+        "calibration": json.dumps({"images": images, "method": options.method, "recipe": str(recipe)}, sort_keys=True),
+    }

@@ -1,0 +1,67 @@
+"""Whether the float graph is the function that the user's model is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from nmpconv.calib import parity
+from nmpconv.calib.engine import Refused
+from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.original_model import original
+from nmpconv.calib.parity import Parity
+from nmpconv.data.samples import Samples, graph_input, model_input, spread
+from nmpconv.errors import VerifyError
+from nmpconv.frontend.read import read
+from nmpconv.ir import Graph
+
+SAME_IMAGES = 4  # that the two are compared on
+
+
+def compared(
+    model: Path, graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+) -> Parity | str:
+    """How close the float graph is to the user's model, or why that is not known.
+
+    VerifyError where it is another function, InputError where the user's model cannot be run.
+    """
+    pairs = _pairs(graph, samples, stats, count)
+    try:
+        found = parity.compare(original(read(model), graph), graph, pairs)
+    except Refused as error:
+        return f"not compared with the ONNX model: {error.message}"
+    if not found.holds:
+        cut = f"; --outputs {','.join(found.before)} leaves that to the host" if found.before else ""
+        raise VerifyError(
+            f"the float graph is another function than the model: {found}; they part at {found.parts}",
+            where=str(model),
+            hint=f"this is a bug of nmpconv, please report it with the model{cut}",
+        )
+    return found
+
+
+def _pairs(
+    graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+) -> list[parity.Pair]:
+    """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
+    shapes = {name: graph.source_shapes[name] for name in graph.inputs}
+    looks = {name: graph.preprocess[name] for name in graph.pixels} | {n: s.preprocess for n, s in samples.items()}
+    rng = np.random.default_rng(0)
+
+    def drawn(name: str) -> np.ndarray:
+        value = graph[name]
+        if name in graph.pixels:
+            return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
+        return rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
+
+    chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, SAME_IMAGES)]
+    chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]
+    return [
+        (
+            {n: model_input(x, looks.get(n), shapes[n]) for n, x in sample.items()},
+            {n: graph_input(x, looks.get(n), shapes[n], pixels=n in graph.pixels) for n, x in sample.items()},
+        )
+        for sample in chosen
+    ]

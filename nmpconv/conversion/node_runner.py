@@ -1,0 +1,82 @@
+"""The interpreter in place of the numpy reference while a model is converted: the same integers, sooner.
+
+Each node is a net of its own, so a graph that is still being quantized can be run as far as it is. To make a net takes
+about a millisecond: what is less work is left to the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.base.thread_pool import each
+from nmpconv.evaluation.float_reference import infer
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph import reference
+from nmpconv.graph.reference import Arrays
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime import interpreter
+
+LEAST = 5 * 10**6  # multiply-accumulates that are worth a net
+RESULT = 20  # of them take numpy as long as a result
+MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
+
+
+def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
+    """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name."""
+    data = to_bytes(plan_memory.run(graph), {})
+
+    def run_some(some: range) -> list[list[np.ndarray]]:
+        net = interpreter.load(data, threads=1)
+        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
+        runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in some)
+        return [[x * graph[name].factors for name, x in zip(names, run, strict=True)] for run in runs]
+
+    work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
+    parts = each(run_some, _parts(len(samples), work))
+    return [found for part in parts for found in part]
+
+
+def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
+    """As `graph.reference.step`."""
+    active = list(dict.fromkeys(name for name in node.inputs if not graph[name].is_const))
+    samples = env[active[0]].size // graph[active[0]].size if active else 0
+    outputs = graph.outs(node)
+    work = _work(graph, node)
+    if samples * work < LEAST:
+        return reference.step(graph, node, env)
+    data = to_bytes(plan_memory.run(_alone(graph, node, active)), {})
+    feeds = [np.ascontiguousarray(env[name]).reshape(samples, *graph[name].shape) for name in active]
+    made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
+
+    def run_some(some: range) -> None:
+        interpreter.load(data, threads=1).run_each(feeds, made, some)
+
+    each(run_some, _parts(samples, samples * work))
+    return {
+        value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
+        for value, array in zip(outputs, made, strict=True)
+    }
+
+
+def _parts(samples: int, work: int) -> list[range]:
+    """Of the samples; work: of all of them."""
+    count = PARTS if work > MUCH else 1
+    return [range(i * samples // count, (i + 1) * samples // count) for i in range(count)]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """In multiply-accumulates."""
+    outputs = graph.outs(node)
+    return OPS[node.op].macs(node.params, graph.ins(node), outputs) + RESULT * sum(value.size for value in outputs)
+
+
+def _alone(graph: Graph, node: Node, active: list[str]) -> Graph:
+    """The graph of this node."""
+    names = dict.fromkeys((*node.inputs, *node.outputs))
+    values = {name: replace(graph[name], offset=None) for name in names}
+    return Graph("", tuple(active), node.outputs, (node,), values)

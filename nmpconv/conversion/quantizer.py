@@ -1,0 +1,358 @@
+"""Fitting an integer graph to a float graph by a recipe, and choosing the recipe on images held out from the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from nmpconv.base.memo import Is, Once
+from nmpconv.base.sqnr import head
+from nmpconv.calib import activation_cache as calibration
+from nmpconv.calib import parity
+from nmpconv.calib.activation_cache import Evidence, Feeds
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.float_noise import Known
+from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.sampled_rows import Rows
+from nmpconv.conversion import node_runner
+from nmpconv.errors import VerifyError
+from nmpconv.frontend.to_onnx import to_onnx
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes.quantize import (
+    equalize,
+    exact_square_roots,
+    exponents,
+    legalize,
+    offsets,
+    requantize_concat,
+    split_activations,
+    table_resolution,
+    table_segments,
+    widths,
+)
+from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.overrides import NOTHING, Choices
+from nmpconv.passes.quantize.rounding import Rounding
+
+GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
+HELD_OUT = 6  # images that are enough to hold a third of them out
+
+EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+
+
+ONE = np.ones(1)
+
+Equalized = tuple[Graph, Mapping[str, TensorStats], Mapping[str, int], Mapping[str, np.ndarray]]
+"""A float graph, statistics and widths of its activations, and their factors [C] or [1]."""
+
+
+class Unequal(VerifyError):
+    """An equalization, or origins, that change the float function by more than its rounding does."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to quantize.
+
+    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were left
+    out.
+    """
+
+    equalize: str
+    gptq: bool
+    zero_points: bool = True
+
+    @staticmethod
+    def of(text: str) -> Recipe | None:
+        """What `str` made a text of; None of any other text."""
+        every = (Recipe(*one) for one in product(EQUALIZATIONS, (False, True), (False, True)))
+        return next((recipe for recipe in every if str(recipe) == text), None)
+
+    def __str__(self) -> str:
+        rounding = "gptq" if self.gptq else "nearest"
+        return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
+
+
+class _Kept:
+    """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
+
+    Keys begin with equalization and zero points. integers: of prepared. guard: what the float graph makes of its
+    images. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
+    """
+
+    def __init__(self) -> None:
+        self.equalized: dict[Any, Equalized] = {}
+        self.prepared: dict[Any, Prepared] = {}
+        self.integers: dict[tuple[Is, bool, Is], Graph] = {}
+        self.guard: Known | None = None
+        self.inputs: dict[tuple[Is, ...], Once[Evidence]] = {}
+        self.rows: dict[tuple[Is, ...], Mapping[str, Rows]] = {}
+        self.heads: dict[tuple[Is, ...], Once[dict[str, np.ndarray]]] = {}
+        self.lock = Lock()
+        self.carried: dict[tuple[frozenset[str], tuple[Is, ...]], Mapping[str, TensorStats]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
+
+    def only(self, recipe: Recipe) -> None:
+        begin = (recipe.equalize, recipe.zero_points)
+        self.equalized = {key: made for key, made in self.equalized.items() if key[:2] == begin}
+        self.prepared = {key: made for key, made in self.prepared.items() if key[:2] == begin}
+        left = {Is(made) for made in self.prepared.values()}
+        self.integers = {key: m for key, m in self.integers.items() if key[0] in left and key[1] == recipe.gptq}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
+
+    chosen: with the grids as they were chosen, before what is not legal is changed. seen: gives what it did. free: the
+    activations that could have an origin. notes: what was considered and left out. stats: of the activations of ranged.
+    factors: of those of float_graph, [C] or [1].
+    """
+
+    float_graph: Graph
+    chosen: Graph
+    ranged: Graph
+    seen: Once[Evidence]
+    free: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    stats: Mapping[str, TensorStats] = field(default_factory=dict)
+    factors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def evidence(self) -> Evidence:
+        """It is gathered when it is asked for."""
+        return self.seen()
+
+
+class Fitter:
+    """stats: of the float graph's activations. images: float feeds that biases and rounding are fitted on, or none.
+
+    zero_points: whether tensors may have an origin. choices: what is not to be decided here.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        stats: Mapping[str, TensorStats],
+        bits: Mapping[str, int],
+        method: Method,
+        rounding: Rounding,
+        images: Feeds,
+        zero_points: bool = True,
+        choices: Choices = NOTHING,
+    ) -> None:
+        self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
+        self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
+        self._kept = _Kept()
+
+    def without_zero_points(self) -> Fitter:
+        """The same where no tensor has an origin."""
+        return self._but(zero_points=False)
+
+    def with_choices(self, choices: Choices) -> Fitter:
+        """The same where these are not to be decided."""
+        return self._but(choices=choices)
+
+    def _but(self, **changed: Any) -> Fitter:
+        other = copy(self)
+        vars(other).update(changed)
+        return other
+
+    def keep_only(self, recipe: Recipe) -> None:
+        """What was made by other recipes is not asked for again."""
+        self._kept.only(recipe)
+        self._kept.rows = {key: rows for key, rows in self._kept.rows.items() if key == self._of(self.images)}
+
+    @property
+    def weight_bits(self) -> int:
+        return self._rounding.weight_bits
+
+    def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
+        """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
+        quantized of it, too. Raises Unequal."""
+        key = self._key(mode, images)
+        alike = [one for of, one in list(self._kept.prepared.items()) if of[:3] == key[:3] and mode != "vector"]
+        found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
+        prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
+        if keep:
+            self._kept.prepared[key] = prepared
+        return prepared
+
+    def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        """Of the images, only vector equalization depends on what they are."""
+        graph, stats, bits, factors = self._equalized(mode, images)
+        bits = widths.by_name(graph, bits, self.choices)
+        trace(graph, "FLOAT", "equalize")
+        graph, stats, bits = table_resolution.run(graph, stats, bits)
+        trace(graph, "FLOAT", "table_resolution")
+        graph, stats, bits = exact_square_roots.run(graph, stats, bits)
+        trace(graph, "FLOAT", "exact_square_roots")
+        notes: tuple[str, ...] = ()
+        free = tuple(offsets.free(graph, stats)) if self.zero_points else ()
+        if self.zero_points:
+            found = offsets.run(graph, stats, bits, self.choices, self._method.saturated)
+            trace(found[0], "FLOAT", "offsets")
+            try:
+                self._guard("zero points", found[0], self.images[:GUARD_IMAGES])
+                graph, stats, bits = found
+            except Unequal as error:
+                notes = (f"zero points left out: {error.message}",)
+        untied, stats, bits = requantize_concat.run(graph, stats, bits)
+        trace(untied, "FLOAT", "requantize_concat")
+        chosen = trace(exponents.run(untied, stats, bits, self._method, self.choices), "RANGED", "exponents")
+        chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
+        ranged = trace(legalize.run(chosen), "RANGED", "legalize")
+        exponents.check_given(ranged, self.choices)
+        return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
+
+    def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
+        return mode, self.zero_points, Is(self.choices), self._of(images)
+
+    @staticmethod
+    def _of(images: Feeds) -> tuple[Is, ...]:
+        return tuple(Is(images[i]) for i in range(len(images)))
+
+    def fitted(self, recipe: Recipe, images: Feeds) -> tuple[Prepared, Graph]:
+        """The graph prepared and quantized. Raises Unequal."""
+        mode = recipe.equalize
+        prepared = self._kept.prepared.get(self._key(mode, images)) or self.prepare(mode, images, Trace())
+        return prepared, self.quantize(prepared, recipe.gptq, Trace())
+
+    def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
+        """The integer graph."""
+        key = (Is(prepared), gptq, Is(self.choices))
+        integer = self._kept.integers.get(key)
+        if integer is None:
+            how = self._rounding.with_gptq(gptq)
+            integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
+            if any(one is prepared for one in list(self._kept.prepared.values())):
+                self._kept.integers[key] = integer
+        return trace(integer, "INT", "quantize")
+
+    def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
+        """Of the float graph. others: with them come those of all of the fitter's images, which are asked for later."""
+        kept, key, every = self._kept, self._of(images), self._of(self.images)
+        with kept.lock:
+            if key not in kept.rows:
+                both = list(dict.fromkeys((key, every))) if others and every not in kept.rows else [key]
+                feeds = images if len(both) == 1 else self.images
+                at = {Is(feeds[i]): i for i in range(len(feeds))}
+                parts = [[at[one] for one in part] for part in both]
+                kept.rows.update(zip(both, calibration.rows_of(self.graph, feeds, WEIGHTED, parts), strict=True))
+            return kept.rows[key]
+
+    def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
+        """Of a graph made of the float graph by these factors [C], and origins; what is new in it is run."""
+        rows, inputs = self.rows(images) if len(images) else {}, self._inputs(images)
+        asked = [node.outputs[0] for node in graph.nodes if node.op in WEIGHTED]
+        if len(images) and not all(name in rows for name in asked):
+            return calibration.collect(graph, images, WEIGHTED, inputs)
+        moved = {name: (factors.get(name, ONE), graph[name].origin) for name in asked}
+        return replace(inputs, rows=calibration.Moved(rows, moved))
+
+    def _inputs(self, images: Feeds) -> Evidence:
+        made = self._kept.inputs.setdefault(self._of(images), Once(lambda: calibration.inputs_of(self.graph, images)))
+        return made()
+
+    def outputs(self, images: Feeds) -> Mapping[str, np.ndarray]:
+        """The heads of the float graph on these images, [N, ...]."""
+        make = Once(lambda: calibration.outputs(self.graph, images, heads(self.graph)))
+        return self._kept.heads.setdefault(self._of(images), make)()
+
+    def _equalized(self, mode: str, images: Feeds) -> Equalized:
+        graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
+        by_channel: Mapping[str, np.ndarray] = {}
+        key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
+        if mode == "none":
+            return graph, stats, bits, by_channel
+        if key in self._kept.equalized:
+            return self._kept.equalized[key]
+        if mode == "vector":
+            graph = split_activations.run(graph, stats, bits)
+            names = [value.name for value in graph.activations()]
+            bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
+            graph, by_channel = equalize.vector(graph, stats, bits, kept)
+            stats = self._carried(graph, by_channel, images)
+        free = offsets.free(graph, stats) if self.zero_points else ()
+        graph, factors = equalize.fill(graph, stats, bits, free, kept, self._method.saturated)
+        self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
+        by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
+        made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
+        self._kept.equalized[key] = made
+        return made
+
+    def _carried(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> dict[str, TensorStats]:
+        """Statistics of the graph whose channels have these factors [C], from those of the float graph.
+
+        Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
+        is seen on the images: on those that recipes are fitted on while they compete, and on the others, so that it
+        does not matter which were asked for first.
+        """
+        names = [value.name for value in graph.activations()]
+        limits = {name: self.stats[name].ends(factors[name]) for name in names if name in self.stats}
+        limits = {name: ends for name, ends in limits.items() if self.stats[name].count}
+        first, engine = set(self._of(parted(self.images)[0])), Once(lambda: FloatEngine(graph, names, threads=1))
+        stats: dict[str, TensorStats] = {name: TensorStats() for name in names}
+        for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
+            key = frozenset(self.choices.kept()), self._of(part)
+            if key not in self._kept.carried:
+                self._kept.carried[key] = observe(engine(), part, names, limits=limits) if part else {}
+            stats.update({name: TensorStats.merged(stats[name], one) for name, one in self._kept.carried[key].items()})
+        return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
+
+    def _drawn(self) -> Feeds:
+        """Seeded inputs within the known ranges, where there are no images."""
+        rng, ends = np.random.default_rng(0), {name: self.stats[name] for name in self.graph.inputs}
+        shapes = {name: self.graph[name].shape for name in ends}
+        draw = {name: rng.uniform(s.min, s.max, (GUARD_IMAGES, *shapes[name])) for name, s in ends.items()}
+        return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
+
+    def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
+        """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs."""
+        if graph is self.graph or not len(images):
+            return
+        names = heads(self.graph)
+        model = partial(to_onnx, self.graph, names)
+        with self._kept.lock:
+            self._kept.guard = self._kept.guard or Known(model, names, images)
+        pairs = [(image, image) for image in images]
+        found = parity.compare(model(), graph, pairs, names, self._kept.guard)
+        if not found.holds:
+            raise Unequal(f"it changes the float function: {found}", where=what)
+
+
+def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[str, np.ndarray]]]:
+    """Two thirds, which recipes are fitted on while they compete, and those that they are measured on: none where there
+    are fewer than HELD_OUT."""
+    every = [images[i] for i in range(len(images))]
+    held = every[::3] if len(every) >= HELD_OUT else []
+    return [image for i, image in enumerate(every) if i % 3 or not held], held
+
+
+def heads(graph: Graph) -> list[str]:
+    """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
+
+    Indices and truth, as the numbers that they are taken from have the accuracy; but where there is nothing else.
+    """
+    makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
+    found = list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
+    return [name for name in found if not _is_counted(makers, name)] or found
+
+
+def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
+    """Whether this is indices or truth, moved perhaps."""
+    while name in makers and OPS[makers[name][0]].grid == "same":
+        name = makers[name][1]
+    return name in makers and OPS[makers[name][0]].counted

@@ -1,0 +1,48 @@
+"""In what bands a graph is computed, by what pools, and where its activations lie, for the RAM that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nmpconv.errors import Unsupported
+from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import bands, plan_memory, separate_pools
+from nmpconv.runtime import targets
+
+Checked = Callable[[Graph, str, str], Graph]  # passes.trace
+
+EXTRA_WORK = 0.01  # of all work, that bands of lines may cost where the target is a microcontroller
+ATTEMPTS = 6
+
+
+def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checked) -> Graph:
+    """The graph in bands where it has to be, with offsets.
+
+    max_ram: bytes of activations; for a microcontroller of all that a run takes. Raises Unsupported where it does not
+    fit.
+    """
+    if target not in targets.MICROCONTROLLERS:
+        # On a PC RAM is plenty, and an op whose result overlaps its input copies that first.
+        return _within(graph, max_ram, 0.0, trace)
+    found = _within(graph, max_ram, EXTRA_WORK, trace)
+    for _ in range(ATTEMPTS):
+        over = targets.needs(to_bytes(found, {}), target).arena - (max_ram or 0)
+        if max_ram is None or over <= 0:
+            return found
+        room = plan_memory.peak(found) - over
+        try:
+            found = _within(graph, room, EXTRA_WORK, trace)
+        except Unsupported as error:
+            message = f"{error.message}: {max_ram - room} of {max_ram} are for scratch and handle"
+            raise Unsupported(message, hint="more RAM, a smaller input, or 8 bits") from error
+    raise Unsupported(f"no plan for {max_ram} bytes was found", hint="a little more RAM")
+
+
+def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:
+    banded = graph if room is None else bands.run(graph, room)
+    found = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
+    if (apart := separate_pools.run(banded)) is banded:
+        return found
+    quick = plan_memory.run(apart, share=share)
+    return trace(quick, "PLANNED", "separate_pools") if plan_memory.peak(quick) <= plan_memory.peak(found) else found

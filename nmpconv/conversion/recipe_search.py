@@ -1,0 +1,106 @@
+"""Which recipe a model is converted by: the one that does best on images that it was not fitted to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from nmpconv.base.progress import Progress
+from nmpconv.base.workers import Workers
+from nmpconv.conversion.quantizer import EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
+from nmpconv.conversion.validation import Score, tried
+from nmpconv.graph.trace import Trace
+from nmpconv.passes.quantize.equalize import fewest_bits
+
+# Balanced channels saturate together on an unusual image; at 16 bits that is worth it for half a bit only.
+BALANCED_16_DB = 3.0
+# Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
+NEAREST_DB = 0.1
+
+
+def handicap(recipe: Recipe, balanced: float) -> float:
+    """By how many dB a recipe must be better. balanced: of vector equalization."""
+    return (balanced if recipe.equalize == "vector" else 0.0) + (0.0 if recipe.gptq else NEAREST_DB)
+
+
+def choose(
+    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace, workers: Workers | None = None
+) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
+    """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
+
+    With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
+    where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
+    better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB. The best one is tried without zero points, too.
+    workers: what recipes are fitted by.
+    """
+    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
+    balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
+    trials = _Trials(fitter, progress, workers)
+    for tier in (recipes, *_plainer(recipes)):
+        ranked, scores = list(tier), dict[Recipe, Score]()
+        if len(fitter.images) >= HELD_OUT:
+            scores = trials.scores(tier)
+            ranked = sorted(scores, key=lambda recipe: handicap(recipe, balanced) - scores[recipe].db)
+        if len(tier) > 1 and ranked and scores:
+            trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
+            if fitter.zero_points and narrow:
+                best, plain = ranked[0], replace(ranked[0], zero_points=False)
+                without = trials.scores([plain])
+                trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
+                ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
+                scores |= without
+        if len(tier) > 1 and ranked and scores:
+            fitter.keep_only(ranked[0])
+        for recipe in ranked:
+            if (prepared := trials.prepared(recipe, trace)) is not None:
+                return recipe, prepared, (*trials.notes, *prepared.notes), scores.get(recipe)
+    raise AssertionError("equalize none keeps every function")
+
+
+class _Trials:
+    """Recipes, tried. notes: what was considered. An equalization that changes the float function is tried once."""
+
+    def __init__(self, fitter: Fitter, progress: Progress, workers: Workers | None) -> None:
+        self.notes: list[str] = []
+        self._lost: set[tuple[str, bool]] = set()  # equalization, zero points
+        self._fitter, self._progress, self._workers = fitter, progress, workers
+        self._fitters = {True: fitter, False: fitter.without_zero_points()}
+
+    def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
+        """On held-out images; none of those that change the function. All with zero points, or none."""
+        zero_points = recipes[0].zero_points
+        told = partial(self._progress, "choose")
+        scores, unequal = tried(self._fitters[zero_points], recipes, told, self._workers)
+        for mode, error in unequal.items():
+            self._leave_out(mode, zero_points, error)
+        return scores
+
+    def prepared(self, recipe: Recipe, trace: Trace) -> Prepared | None:
+        """On all images; None where it changes the function."""
+        if (recipe.equalize, recipe.zero_points) in self._lost:
+            return None
+        try:
+            return self._fitters[recipe.zero_points].prepare(recipe.equalize, self._fitter.images, trace, keep=True)
+        except Unequal as error:
+            self._leave_out(recipe.equalize, recipe.zero_points, error)
+            return None
+
+    def _leave_out(self, mode: str, zero_points: bool, error: Unequal) -> None:
+        self._lost.add((mode, zero_points))
+        self.notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
+
+
+def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
+    """What follows where none of these keeps the function, one equalization after the other."""
+    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
+    plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
+    roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))
+    return [[Recipe(mode, gptq) for gptq in roundings] for mode in plainer]
+
+
+def _noted(recipe: Recipe, score: Score) -> str:
+    """No error at all has an infinite SQNR, and any error where the float model gives 0 alone has none."""
+    db = "exact" if score.db == math.inf else f"{score.db:.2f} dB" if math.isfinite(score.db) else "no SQNR, beside 0,"
+    return f"{recipe}: {db} on held-out images"

@@ -1,0 +1,234 @@
+"""The recipe of a conversion as a TOML file: what is chosen for the whole model, for single tensors and for single ops.
+
+    [convert]
+    equalize = "vector"
+    [tensors]
+    "/0/Conv_output_0" = { bits = 8, exponent = -5, origin = 0.5 }
+    "/1/*" = { bits = 16 }
+    [ops]
+    "/9/Gemm" = { rounding = "nearest", weight_bits = 16 }
+
+`[tensors."name"]` with a line for each key is the same. What is left out is decided as without a recipe.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmpconv.base.files import read_text, toml_of, write_file
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
+from nmpconv.calib.exponent_search import METHODS
+from nmpconv.errors import InputError
+from nmpconv.ir import Graph
+from nmpconv.ops import WEIGHTED
+from nmpconv.passes.quantize.overrides import Choices, Line, resolve
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+LISTED = 50  # names in a comment
+HEAD = """\
+# What a conversion decided. Edit a line to decide it otherwise, or leave it out to have it decided anew.
+# Exponents and origins are those of the equalized model. Names may be patterns: "/stage1/*" = { bits = 16 }
+"""
+
+
+class Allowed(NamedTuple):
+    """What the value of a key can be, in words and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def _one_of(*values: Any) -> Allowed:
+    words = ", ".join(json.dumps(value) for value in values[:-1]) + f" or {json.dumps(values[-1])}"
+    return Allowed(words, lambda x: any(type(x) is type(value) and x == value for value in values))
+
+
+def _number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
+def _whole(low: int, high: int) -> Allowed:
+    return Allowed(f"a whole number from {low} to {high}", lambda x: type(x) is int and low <= x <= high)
+
+
+TRUTH = _one_of(True, False)
+METHOD = _one_of(*METHODS)
+PERCENTILE = Allowed("a number from 50 to 100", lambda x: _number(x) and 50 <= x <= 100)
+CONVERT: Mapping[str, Allowed] = {
+    "bits": _one_of("8", "16", "a16w8"),
+    "widths": _one_of("default", "strict", "precise"),
+    "method": METHOD,
+    "percentile": PERCENTILE,
+    "equalize": _one_of("auto", "none", "scalar", "vector"),
+    "rounding": _one_of("auto", "nearest", "gptq"),
+    "zero_points": TRUTH,
+    "per_tensor": TRUTH,
+    "bias_correction": TRUTH,
+    "bias_bits": _one_of(0, 8, 16, 32),
+    "drop_channels": TRUTH,
+    "max_ram": _whole(1, 2**53),
+}
+TENSORS: Mapping[str, Allowed] = {
+    "bits": _one_of(8, 16),
+    "exponent": _whole(EXPONENT_MIN, EXPONENT_MAX),
+    "origin": Allowed("a finite number", lambda x: _number(x) and abs(x) < 1e38),
+    "method": METHOD,
+    "percentile": PERCENTILE,
+    "equalize": TRUTH,
+}
+OPS: Mapping[str, Allowed] = {
+    "rounding": _one_of("nearest", "gptq"),
+    "weight_bits": _one_of(8, 16),
+    "per_tensor": TRUTH,
+    "bias_bits": _one_of(8, 16, 32),
+}
+TABLES = {"convert": CONVERT, "tensors": TENSORS, "ops": OPS}
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """convert: fields of `nmpconv.options.Options`, those that were given. path: for messages."""
+
+    convert: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Sequence[Line] = ()
+    ops: Sequence[Line] = ()
+    path: str = ""
+
+    def choices(self, graph: Graph) -> Choices:
+        """The rows by the names of a float graph; InputError for names that it has not, and for contradictions."""
+        return resolve(graph, self.tensors, self.ops)
+
+
+def load(path: Path) -> RecipeFile:
+    """InputError names the line and the key that are wrong, what was found and what is allowed."""
+    return from_text(read_text(path, "recipe"), where=str(path))
+
+
+def from_text(text: str, *, where: str = "") -> RecipeFile:
+    found = toml_of(text, "recipe", where)
+    place = _Places(text, where)
+    for name, table in found.items():
+        if name not in TABLES:
+            raise _unknown(f"the table {name!r}", TABLES, place.of(name))
+        if not isinstance(table, dict):
+            raise InputError(f"{name} is no table but {_shown(table)}", where=place.of(name))
+    convert = _checked(found.get("convert", {}), CONVERT, "convert", place.of)
+    tensors, ops = (_lines(found.get(table, {}), table, place) for table in ("tensors", "ops"))
+    return RecipeFile(convert, tensors, ops, where)
+
+
+def _lines(rows: Mapping[str, Any], table: str, place: _Places) -> list[Line]:
+    lines = []
+    for name, row in rows.items():
+        where = place.of(name)
+        if not isinstance(row, dict):
+            raise InputError(f"{name!r} in [{table}] is no row of keys but {_shown(row)}", where=where)
+        lines.append(Line(name, where, _checked(row, TABLES[table], f"{table}.{name}", where)))
+    return lines
+
+
+def _checked(
+    row: Mapping[str, Any], allowed: Mapping[str, Allowed], title: str, place: str | Callable[[str], str]
+) -> Mapping[str, Any]:
+    """The row; place: of its keys, or what tells the place of a key."""
+    for key, value in row.items():
+        where = place if isinstance(place, str) else place(key)
+        if key not in allowed:
+            raise _unknown(f"the key {key!r} in [{title}]", allowed, where)
+        if not allowed[key].holds(value):
+            message = f"{key} of [{title}] is {_shown(value)}; allowed: {allowed[key].words}"
+            raise InputError(message, where=where)
+    return row
+
+
+def _unknown(what: str, known: Iterable[str], where: str) -> InputError:
+    return InputError(f"{what} is unknown; there are {', '.join(known)}", where=where)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _Places:
+    """Where keys stand; TOML readers do not tell. A key that is written with escapes has no line."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._lines, self._where = text.splitlines(), where
+
+    def of(self, key: str) -> str:
+        start = re.compile(rf"\s*(\[[^\]\"']*)?[\"']?{re.escape(key)}[\"']?\s*[=\].]")
+        number = next((i for i, line in enumerate(self._lines, 1) if start.match(line)), None)
+        return self._where if number is None else f"{self._where}:{number}"
+
+
+def save(path: Path, text: str) -> None:
+    """Writes the file whole or not at all; OutputError when it cannot be."""
+    write_file(path, text.encode())
+
+
+def to_text(
+    convert: Mapping[str, Any],
+    float_graph: Graph,
+    chosen: Graph,
+    free: Iterable[str],
+    ops: Mapping[str, Any],
+    choices: Choices,
+) -> str:
+    """What was decided.
+
+    convert: fields of Options, without what is None. float_graph: names the tensors and ops; chosen: has their grids.
+    free: the tensors that could have an origin. ops: what holds for all ops that choices do not name.
+    """
+    named, origins, kept = {value.name for value in float_graph.activations()}, set(free), choices.kept()
+    tensors = []
+    for group in grid_groups(chosen):
+        known = [name for name in group if name in named]
+        for i, name in enumerate(known):
+            quant = chosen[name].quant
+            assert quant is not None
+            row: dict[str, Any] = {"bits": quant.bits, "exponent": quant.exponent} if i == 0 else {}
+            row |= {"origin": chosen[name].origin} if name in origins else {}
+            for key in ("method", "percentile") if i == 0 else ():
+                row |= {key: said.value} if (said := choices.of(group, key)) else {}
+            row |= {"equalize": False} if name in kept else {}
+            note = f"  # one grid: {', '.join(map(_string, known[:LISTED]))}" if i == 0 and known[1:] else ""
+            note += f" and {len(known) - LISTED} more" if i == 0 and known[LISTED:] else ""
+            tensors += [f"{_string(name)} = {_row(row)}{note}"] if row else []
+    weighted = [node.name for node in float_graph.nodes if node.op in WEIGHTED]
+    rows = {name: {**ops, **{key: said.value for key, said in choices.ops.get(name, {}).items()}} for name in weighted}
+    return "\n".join(
+        [
+            *(HEAD, "[convert]", *(f"{key} = {_value(value)}" for key, value in convert.items())),
+            *("", "[tensors]", *tensors),
+            *("", "[ops]", *(f"{_string(name)} = {_row(row)}" for name, row in rows.items()), ""),
+        ]
+    )
+
+
+def lines(convert: Mapping[str, Any], rows: Sequence[tuple[str, str, Mapping[str, Any]]], head: str = "") -> str:
+    """A recipe of a few rows: the table, the name and what is said of each. head: comments."""
+    parts = [*head.splitlines(), *(["[convert]"] if convert else [])]
+    parts += [f"{key} = {_value(value)}" for key, value in convert.items()]
+    for table in ("tensors", "ops"):
+        found = [f"{_string(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
+        parts += [f"[{table}]", *found] if found else []
+    return "\n".join(parts) + "\n"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return "{ " + ", ".join(f"{key} = {_value(value)}" for key, value in row.items()) + " }"
+
+
+def _value(value: Any) -> str:
+    return _string(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,338 @@
+"""What a conversion did to a model, layer by layer, in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nmpconv.base import fixed_point
+from nmpconv.base.sqnr import gain, sqnr_db
+from nmpconv.base.thread_pool import each
+from nmpconv.calib import activation_cache as calibration
+from nmpconv.calib.activation_cache import Evidence, Feeds
+from nmpconv.calib.exponent_search import Function
+from nmpconv.calib.noise_budget import Noise, budget
+from nmpconv.calib.sampled_rows import Rows
+from nmpconv.conversion.candidates import Candidate
+from nmpconv.conversion.node_runner import step
+from nmpconv.conversion.quantizer import Prepared, heads
+from nmpconv.conversion.sensitivity import Lever
+from nmpconv.conversion.validation import LARGE, TOGETHER, Score, integer_outputs
+from nmpconv.graph.reference import walk
+from nmpconv.ir import Given, Graph, Node, Quant, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.passes.memory.plan_memory import lower_bound, peak
+from nmpconv.passes.quantize import bias_rule, table_readers
+from nmpconv.passes.quantize.matrix_form import samples
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+REPORT_IMAGES = 32  # that all else is measured on
+RULE_IMAGES = 48  # that the cost of the bias rule is measured on
+ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
+COSTLIEST = 3  # tensors that are named
+JSON_KEYS = {"sqnr_by_head": "sqnr_db"}  # those that differ from the names of the fields
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node. Bits and exponents of its first input, weights and output; (min, max) where they are per channel.
+
+    clipped: fraction of the float outputs that lie beyond the grid (not counting a fused activation).
+    sqnr_isolated: dB of rounding the float output to its grid; sqnr_cumulative: dB of the integer output, with all
+    errors before it; both after the tables where nothing else reads it. fall: by how many dB that is less than at the
+    worst of its inputs. None where there were no images. channels: outputs of an op with weights, else 0.
+    """
+
+    name: str
+    op: str
+    bits: tuple[int, int | None, int]
+    exponent_in: int
+    exponent_weights: tuple[int, int] | None
+    exponent_out: int
+    shift: tuple[int, int] | None
+    bias: tuple[int, int] | None
+    bias_bits: int | None
+    channels: int
+    macs: int
+    clipped: float | None = None
+    sqnr_isolated: float | None = None
+    sqnr_cumulative: float | None = None
+    fall: float | None = None
+
+
+@dataclass(frozen=True)
+class Legalized:
+    """A tensor whose grid the model gave, and the power-of-two grid that it has now.
+
+    Ranges are in the units of this graph: equalization may have scaled the tensor. bits_lost: log2 of how much coarser
+    the steps are; negative where they are finer.
+    """
+
+    name: str
+    dtype: str
+    scale: float
+    zero_point: int
+    range: tuple[float, float]
+    bits: int
+    exponent: int
+    new_range: tuple[float, float]
+    bits_lost: float
+
+    @staticmethod
+    def of(value: Value, given: Given) -> Legalized:
+        quant = value.quant
+        assert quant is not None
+        ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
+        lost = quant.exponent - math.log2(given.scale)
+        found = (given.min, given.max)
+        return Legalized(
+            value.name, given.dtype, given.scale, given.zero_point, found, quant.bits, quant.exponent, ends, lost
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Totals, and one Layer a node.
+
+    sqnr_by_head: dB of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would
+    be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
+    window_macs: of the whole window, where the file is the step of a stream.
+    legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
+    at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
+    recipe, fitted on two thirds of the images and measured on the others. noise: where that at the heads comes from.
+    warnings: for people. front: what `nmpconv.conversion.mixed_precision` had the choice of. levers: what would help
+    most, measured on images that it was not fitted to; none where that was not asked for.
+    """
+
+    quantized_nodes: int
+    total_nodes: int
+    arena_bytes: int
+    arena_lower_bound: int
+    macs: int
+    layers: tuple[Layer, ...]
+    file_bytes: int = 0
+    recipe: str = ""
+    notes: tuple[str, ...] = ()
+    sqnr_by_head: Mapping[str, float] = field(default_factory=dict)
+    bias_rule_cost_db: float | None = None
+    dropped_channels: int = 0
+    dropped_macs: int = 0
+    banded_macs: int = 0
+    window_macs: int = 0
+    legalized: tuple[Legalized, ...] = ()
+    float_db: float | None = None
+    float_required_db: float | None = None
+    held_out: Score | None = None
+    noise: Noise = field(default_factory=Noise)
+    warnings: tuple[str, ...] = ()
+    front: tuple[Candidate, ...] = ()
+    levers: tuple[Lever, ...] = ()
+
+    @staticmethod
+    def of(graph: Graph) -> Report:
+        """Of a planned graph, without measurements."""
+        layers = tuple(_layer(graph, node) for node in graph.nodes)
+        quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
+        return Report(
+            quantized,
+            len(graph.nodes),
+            peak(graph),
+            _lower_bound(graph),
+            sum(layer.macs for layer in layers),
+            layers,
+            legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
+        )
+
+    @property
+    def costliest(self) -> dict[str, float]:
+        """The tensors that make most of the noise at the heads, as shares of all shares; empty where not known."""
+        found = list(self.noise.shares.items())
+        whole = sum(share for _, share in found)
+        return {name: share / whole for name, share in found[:COSTLIEST] if share}
+
+    @property
+    def steepest(self) -> Layer | None:
+        """The layer at which the cumulative SQNR falls most; None without images, or where it never falls.
+
+        It tells what is lost, not what of that reaches the heads: see `noise`.
+        """
+        fallen = [layer for layer in self.layers if layer.fall]
+        return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
+
+    def of_file(self, slim: Graph, step: Graph, planned: Graph) -> Report:
+        """The same measurements, with the sizes of the graph that is written.
+
+        slim: the measured graph, from which channels may be gone; step: that, or what a call of a stream computes;
+        planned: in bands where RAM is short.
+        """
+        sizes, thin, call = Report.of(planned), Report.of(slim), Report.of(step)
+        pairs = list(zip(self.layers, thin.layers, strict=True))
+        return replace(
+            self,
+            arena_bytes=sizes.arena_bytes,
+            arena_lower_bound=sizes.arena_lower_bound,
+            macs=sizes.macs,
+            layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
+            dropped_channels=sum(old.channels - new.channels for old, new in pairs),
+            dropped_macs=self.macs - thin.macs,
+            banded_macs=sizes.macs - call.macs,
+            window_macs=thin.macs if call.macs < thin.macs else 0,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a figure that is infinite (no error at all) becomes None."""
+        plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out._asdict()}
+        return _finite({JSON_KEYS.get(name, name): value for name, value in plain.items()})
+
+
+def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
+    """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
+
+    What others get is `Report.held_out`.
+    """
+    report = Report.of(planned)
+    if not len(images):
+        return report
+    names, some = heads(prepared.ranged), images[:REPORT_IMAGES]
+    large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
+    tasks: list[Callable[[], Any]] = [
+        partial(_of_heads, prepared, planned, names, images),
+        partial(_layers, prepared.ranged, planned, report.layers, some),
+        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, some),
+    ]
+    (found, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
+    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
+
+
+def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feeds) -> tuple[Layer, ...]:
+    rows = calibration.collect(ranged, images, [node.op for node in ranged.nodes])
+    return _measured(planned, layers, rows, table_readers.after(ranged))
+
+
+def _of_heads(
+    prepared: Prepared, planned: Graph, names: Sequence[str], images: Feeds
+) -> tuple[dict[str, float], float | None]:
+    """The SQNR of each head, and what the bias rule costs, if that can be simulated: on images that the biases were
+    fitted on, so both sides are measured there."""
+    fitted = prepared.evidence.first(RULE_IMAGES)
+    weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
+    simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
+    images = images[: RULE_IMAGES if simulated else REPORT_IMAGES]
+    wanted, got = calibration.outputs(prepared.ranged, images, names), integer_outputs(planned, images, names)
+    found = {}
+    for name in names:
+        some = slice(min(REPORT_IMAGES, len(images)) * len(wanted[name]) // len(images))
+        found[name] = sqnr_db(wanted[name][some], got[name][some])
+    return found, _bias_rule_cost(planned, fitted, wanted, got) if simulated else None
+
+
+def _bias_rule_cost(
+    planned: Graph, fitted: Evidence, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
+) -> float:
+    """wanted, ours: the heads on the same images."""
+    other = bias_rule.outputs(planned, fitted, list(wanted), step)
+    costs = []
+    for name in wanted:
+        quant = _quant(planned, name)
+        theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
+        costs.append(gain(sqnr_db(wanted[name], theirs), sqnr_db(wanted[name], ours[name])))
+    return float(np.mean(costs))
+
+
+def _measured(
+    graph: Graph, layers: Sequence[Layer], seen: Evidence, functions: Mapping[str, Sequence[Function]]
+) -> tuple[Layer, ...]:
+    rows = seen.rows
+    env = seen.on_grids(graph)
+    reached: dict[str, float] = {}
+    result = []
+    for node, layer in zip(walk(graph, env), layers, strict=True):
+        env.update(step(graph, node, env))
+        out = node.outputs[0]
+        before = min((reached[name] for name in node.inputs if name in reached), default=ENOUGH_DB)
+        reached.update(dict.fromkeys(node.outputs, before))
+        if out in rows:
+            layer = _with_errors(layer, graph, out, env[out], rows[out], functions.get(out, ()))
+            assert layer.sqnr_cumulative is not None
+            if OPS[node.op].grid == "free":  # what only moves data is measured at other places, and adds no error
+                reached[out] = min(max(layer.sqnr_cumulative, 0.0), ENOUGH_DB)
+                layer = replace(layer, fall=max(before - reached[out], 0.0))
+        result.append(layer)
+    return tuple(result)
+
+
+def _with_errors(
+    layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, functions: Sequence[Function]
+) -> Layer:
+    """Measured in the float model's own numbers. functions: of the tables that are the only readers."""
+    quant, origin = _quant(graph, out), graph[out].origin
+    low, high = graph[out].clamp or (-math.inf, math.inf)
+    wanted = np.clip(rows.values.astype(np.float64), low, high)
+    grid = np.ldexp(wanted, -quant.exponent)
+    clipped = float(np.mean((grid > quant.hi + 0.5) | (grid < quant.lo - 0.5)))
+    isolated = np.ldexp(
+        fixed_point.quantize(wanted, quant.exponent, quant.lo, quant.hi).astype(np.float64), quant.exponent
+    )
+    seen = q.reshape(samples(graph, out, q), -1, rows.values.shape[-1])[rows.images, rows.positions]
+    got = np.ldexp(seen.astype(np.float64), quant.exponent)
+    wanted, isolated, got = (
+        np.stack([function(x) for function in functions]) if functions else x + origin for x in (wanted, isolated, got)
+    )
+    return replace(
+        layer, clipped=clipped, sqnr_isolated=sqnr_db(wanted, isolated), sqnr_cumulative=sqnr_db(wanted, got)
+    )
+
+
+def _layer(graph: Graph, node: Node) -> Layer:
+    x, y = _quant(graph, node.inputs[0]), _quant(graph, node.outputs[0])
+    w = b = shifts = None
+    if node.op in WEIGHTED:
+        w, b = graph[node.inputs[1]], graph[node.inputs[2]]
+    bits: tuple[int, int | None, int] = (x.bits, None, y.bits)
+    if w is not None and w.quant is not None:
+        bits = (x.bits, w.quant.bits, y.bits)
+        found = weight_shifts(x, w.quant, y, w.shape[0])
+        shifts = (int(found.min()), int(found.max()))
+    return Layer(
+        name=node.name,
+        op=node.op,
+        bits=bits,
+        exponent_in=x.exponent,
+        exponent_weights=(min(w.quant.exponents), max(w.quant.exponents)) if w is not None and w.quant else None,
+        exponent_out=y.exponent,
+        shift=shifts,
+        bias=(int(b.data.min()), int(b.data.max())) if b is not None and b.data is not None and b.quant else None,
+        bias_bits=b.quant.bits if b is not None and b.quant else None,
+        channels=0 if w is None else w.shape[0],
+        macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
+    )
+
+
+def _lower_bound(graph: Graph) -> int:
+    """Of tensors apart, or where some overlap: of those."""
+    apart = lower_bound(graph)
+    return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)
+
+
+def _quant(graph: Graph, name: str) -> Quant:
+    quant = graph[name].quant
+    assert quant is not None
+    return quant
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

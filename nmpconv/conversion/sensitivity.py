@@ -1,0 +1,125 @@
+"""What one choice about one tensor would bring, measured: the model is converted with it, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nmpconv.base.progress import Progress
+from nmpconv.base.sqnr import gain
+from nmpconv.base.workers import Workers
+from nmpconv.conversion.candidates import Converted, Trials, narrow
+from nmpconv.errors import Unsupported
+from nmpconv.passes.quantize.overrides import Choices, Said
+from nmpconv.passes.quantize.shared_grids import grid_groups
+from nmpconv.runtime import costs
+
+LEVERS = 3  # that are measured
+PLACE = "a lever"
+
+
+class Proposal(NamedTuple):
+    """table: of a recipe, "tensors" or "ops". said: the whole row, by key; nothing of the name is said otherwise."""
+
+    table: str
+    name: str
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A row of a recipe (see `Proposal`), and what comes of it: dB and points of agreement more, in parts of what the
+    model takes without it the work (`nmpconv.conversion.candidates`) and instructions; bytes more. metric: how much
+    more of that, where one was asked for. target: that instructions are estimated for (`nmpconv.runtime.costs`); None:
+    they were counted."""
+
+    table: str
+    name: str
+    said: Mapping[str, Any]
+    db: float
+    agreement: float | None
+    metric: float | None
+    work: float
+    ram: int
+    flash: int
+    instructions: float
+    target: str | None
+
+    @property
+    def words(self) -> str:
+        """What it does, for a person."""
+        bits = self.said.get("bits", self.said.get("weight_bits"))
+        of = "weights" if self.table == "ops" else "tensor"
+        return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
+
+
+def helpful(
+    trials: Trials,
+    choices: Choices,
+    shares: Mapping[str, float],
+    progress: Progress,
+    workers: Workers | None = None,
+) -> tuple[Lever, ...]:
+    """What 16 bits would bring at the tensors that make most of the noise; the best first. shares: see `proposals`.
+    workers: what converts the model with each."""
+    try:
+        base = trials.convert(choices)
+    except Unsupported:  # fitted to fewer images it does not fit a given RAM
+        return ()
+    asked = proposals(trials, base, shares)
+    return tuple(lever for lever, _ in measured(trials, choices, base, asked, progress, workers))
+
+
+def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> list[Proposal]:
+    """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
+    graph, choices = trials.fitter.graph, trials.fitter.choices
+    named = {group[0]: narrow(graph, choices, base.ranged, group) for group in grid_groups(base.ranged)}
+    found = [Proposal("tensors", names[0], {"bits": 16}) for first in shares if (names := named.get(first))]
+    return found[:LEVERS]
+
+
+def measured(
+    trials: Trials,
+    choices: Choices,
+    base: Converted,
+    asked: Sequence[Proposal],
+    progress: Progress,
+    workers: Workers | None = None,
+) -> list[tuple[Lever, Converted]]:
+    """Each alone over these choices, which ``base`` was converted by; the best first. What does not fit is left out."""
+    found = []
+    groups = grid_groups(trials.fitter.graph)
+    grids = [next((group for group in groups if one.name in group), [one.name]) for one in asked]
+    pieces = [(chosen(choices, one, grid), (one.name,)) for one, grid in zip(asked, grids, strict=True)]
+    for i, (one, made) in enumerate(zip(asked, trials.all(pieces, workers), strict=True)):
+        progress("levers", i + 1, len(asked))
+        if made is None:
+            continue
+        ours, theirs = made.figures, base.figures
+        lever = Lever(
+            *one,
+            db=round(gain(ours.db, theirs.db), 3),
+            agreement=_more(ours.agreement, theirs.agreement),
+            metric=_more(ours.metric, theirs.metric),
+            work=ours.work / theirs.work - 1,
+            ram=ours.ram - theirs.ram,
+            flash=ours.flash - theirs.flash,
+            instructions=ours.instructions / theirs.instructions - 1,
+            target=costs.stand_in(trials.trial.target),
+        )
+        found.append((lever, made))
+    return sorted(found, key=lambda pair: -pair[0].db)
+
+
+def _more(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else gain(a, b)
+
+
+def chosen(choices: Choices, one: Proposal, grid: Sequence[str] = ()) -> Choices:
+    """The choices, and this one in place of what they say of its name. grid: the tensors whose width is its own."""
+    tables = {"tensors": dict(choices.tensors), "ops": dict(choices.ops)}
+    for name in grid if "bits" in one.said else ():
+        tables["tensors"][name] = {key: said for key, said in tables["tensors"].get(name, {}).items() if key != "bits"}
+    tables[one.table][one.name] = {key: Said(value, PLACE) for key, value in one.said.items()}
+    return Choices(**tables)

@@ -1,0 +1,153 @@
+"""Recipes tried on images that they were not fitted to: here, or each in a process of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from nmpconv.base.sqnr import mean_db, sqnr_db
+from nmpconv.base.thread_pool import each
+from nmpconv.base.workers import Here, Workers
+from nmpconv.calib.activation_cache import Feeds, integers
+from nmpconv.conversion import node_runner
+from nmpconv.conversion.quantizer import EQUALIZATIONS, Fitter, Prepared, Recipe, Unequal, heads, parted
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+
+TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
+LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
+
+
+class Score(NamedTuple):
+    """On images that nothing was fitted to. db: SQNR of the heads, their mean. agreement: in %, of the first head; None
+    where that is no vector of scores. images: how many there were."""
+
+    db: float
+    agreement: float | None
+    images: int
+
+
+Tried = tuple[dict[Recipe, Score], dict[str, Unequal]]
+"""What recipes reach, and the equalizations that change the function, whose recipes have no score."""
+
+
+def tried(
+    fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None], workers: Workers | None = None
+) -> Tried:
+    """On every third image, each recipe fitted on the other two thirds. workers: what fits them, where there are
+    several; the scores are the same."""
+    those = workers or Here()
+    if those.count == 1 or len(recipes) == 1:
+        return _Trial(fitter, recipes, progress).tried()
+    by_mode = [[recipe for recipe in recipes if recipe.equalize == mode] for mode in _longest_first(recipes)]
+    # What recipes of an equalization have in common is made by each worker that gets one of them.
+    pieces = by_mode if those.count <= len(by_mode) else [[recipe] for some in by_mode for recipe in reversed(some)]
+    scores: dict[Recipe, Score] = {}
+    unequal: dict[str, Unequal] = {}
+    for i, (found, left_out) in enumerate(those.map(_tried_apart, fitter, pieces)):
+        scores |= found
+        unequal |= left_out
+        progress(i + 1, len(pieces))
+    return _in_order(recipes, scores, unequal)
+
+
+def _tried_apart(fitter: Fitter, recipes: Sequence[Recipe]) -> Tried:
+    """In a process of its own, which computes sums as a conversion does, and rows of the images that it fits alone."""
+    with threadpool_limits(1):
+        fitter.rows(parted(fitter.images)[0])
+        return _Trial(fitter, recipes, lambda done, total: None).tried()
+
+
+def _longest_first(recipes: Sequence[Recipe]) -> list[str]:
+    """The equalizations."""
+    return sorted({recipe.equalize for recipe in recipes}, key=EQUALIZATIONS.index, reverse=True)
+
+
+def _in_order(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score], unequal: Mapping[str, Unequal]) -> Tried:
+    modes = dict.fromkeys(recipe.equalize for recipe in recipes)
+    able = {recipe: scores[recipe] for recipe in recipes if recipe in scores}
+    return able, {mode: unequal[mode] for mode in modes if mode in unequal}
+
+
+class _Trial:
+    """Recipes of a fitter, fitted on two of three images and measured on the third."""
+
+    def __init__(self, fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> None:
+        self._fitter, self._recipes, self._progress = fitter, recipes, progress
+        self._rest, self._held = parted(fitter.images)
+        self._heads = heads(fitter.graph)
+        self._wanted = fitter.outputs(self._held)
+        fitter.rows(self._rest, others=True)
+        self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
+        self._total = len(self._left) + len(recipes)
+        self._finished, self._lock = 0, Lock()
+        weights = sum(value.size for value in fitter.graph.values.values() if value.is_const)
+        self._together = TOGETHER if weights < LARGE else 1
+
+    def tried(self) -> Tried:
+        modes = _longest_first(self._recipes)  # what takes longest first, here and below
+        made = dict(zip(modes, each(self._prepared, modes, self._together), strict=True))
+        both = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
+        able = [(recipe, one) for recipe, one in both if isinstance(one, Prepared)]
+        longest = sorted(able, key=lambda one: not one[0].gptq)
+        found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, TOGETHER), strict=True))
+        return _in_order(self._recipes, found, {m: one for m, one in made.items() if isinstance(one, Unequal)})
+
+    def _prepared(self, mode: str) -> Prepared | Unequal:
+        try:
+            made = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
+            made.seen()
+        except Unequal as error:
+            return error
+        finally:
+            self._step()
+        return made
+
+    def _score(self, one: tuple[Recipe, Prepared]) -> Score:
+        recipe, prepared = one
+        integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
+        self._step(recipe.equalize)
+        if not self._left[recipe.equalize]:
+            prepared.seen.let_go()
+        return scored(self._wanted, integer_outputs(integer, self._held, self._heads), self._heads)
+
+    def _step(self, fitted: str | None = None) -> None:
+        with self._lock:
+            self._finished += 1
+            if fitted is not None:
+                self._left[fitted] -= 1
+            self._progress(self._finished, self._total)
+
+
+def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
+    """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
+    db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
+    first = wanted[names[0]]
+    ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
+    best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
+    return Score(db, 100 * float(np.mean(best[0] == best[1])) if ranked else None, len(first))
+
+
+def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Real values of these tensors for all images through the integer graph, [N, ...]."""
+    found = node_runner.tensors(graph, _Integers(graph, images), names)
+    return {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
+
+
+class _Integers(Sequence[Mapping[str, np.ndarray]]):
+    """Images on the grids of a graph's inputs."""
+
+    def __init__(self, graph: Graph, images: Feeds) -> None:
+        self._graph, self._images = graph, images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
+        image = self._images[i]
+        return {name: integers(image[name], self._graph[name]) for name in self._graph.inputs}

@@ -1,0 +1,1 @@
+"""Accuracy of a converted model: against labels, boxes and the float model."""

@@ -1,0 +1,276 @@
+"""Judging a converted model against labels and the float model. Prints nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from nmpconv.base.progress import Progress, silent
+from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
+from nmpconv.base.workers import Here, Workers
+from nmpconv.data.samples import Data
+from nmpconv.errors import InputError, UsageError
+from nmpconv.evaluation.float_reference import Both, Call, Ran, ran
+from nmpconv.evaluation.task_metrics import AP, open_measure, results
+from nmpconv.frontend.read import read as read_onnx
+from nmpconv.runtime.feed import Arrays, Feed
+from nmpconv.runtime.interpreter import Net
+
+# ONNX ops that keep the order of elements.
+MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
+RANKED = 5
+PIECE, PIECE_BYTES = 16, 1 << 24  # samples that a worker gets at a time, and of their outputs; sequences go whole
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Rates are percentages; None where labels, a reference or a ranked output are missing.
+
+    top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
+    final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
+    error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
+    sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
+    labels of a folder come from, or why there are none.
+    """
+
+    n: int
+    sequences: int | None = None
+    top1: float | None = None
+    top5: float | None = None
+    reference_top1: float | None = None
+    reference_top5: float | None = None
+    agreement: float | None = None
+    sqnr: Mapping[str, float] = field(default_factory=dict)
+    equal: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    labelled: str = ""
+
+    @property
+    def mean_sqnr_db(self) -> float | None:
+        return mean_db(self.sqnr.values()) if self.sqnr else None
+
+
+def evaluate(
+    net: Net,
+    sources: Mapping[str, Data],
+    *,
+    reference: Path | None = None,
+    limit: int | None = None,
+    label_offset: int = 0,
+    max_pixels: int | None = None,
+    metrics: Sequence[str] = (),
+    decoder: str | None = None,
+    boxes: Path | None = None,
+    workers: Workers | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Runs every sample through the net, and through the float model when there is a reference.
+
+    Samples of a net with states are calls. Where a sequence has one label, its last call is judged; else all are. The
+    float model has its states fed back, or, beside a step of a stream, sees the last frames that fill its window; calls
+    before the first full window are not judged then.
+        label_offset: added to every label to get the index of its class. max_pixels: see `nmpconv.data.images.load`.
+    metrics, decoder: of `nmpconv.evaluation.task_metrics`. boxes: a file with the boxes of the images, see
+    `nmpconv.data.box_labels`. workers: what runs the models; results are the same whatever it is.
+    """
+    _check(metrics, decoder, boxes)
+    feed = Feed(net, sources, max_pixels, limit)
+    measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
+    truth = None if boxes is None else feed.boxes(boxes)
+    count = feed.calls(limit)
+    scores = net.outputs[0]
+    ranked = sum(dim > 1 for dim in scores.shape) == 1
+    labels = _classes(feed, count, label_offset, math.prod(scores.shape) if ranked else None)
+    ranks = _Ranks(labels is not None and ranked)
+    judge = None if reference is None else _Judge(net, reference, feed)
+    judged = 0
+    wanted = [labels is None or label is not None for label in labels or [None] * count]
+    for i, (got, heads, floats) in enumerate(_ran(net, feed, judge, wanted, workers or Here())):
+        progress("evaluate", i + 1, count)
+        if not wanted[i] or (judge is not None and floats is None):
+            continue
+        judged += 1
+        if judge is not None and floats is not None:
+            judge.add(floats, got, heads)
+        told = None if floats is None else [floats[port.name] for port in net.outputs]
+        ranks.add(got[0], None if told is None else told[0], None if labels is None else labels[i])
+        for measure in measures.values():
+            shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
+            measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], told)
+    if not judged:
+        raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
+    return Evaluation(
+        n=judged,
+        sequences=None if feed.starts is None else sum(start < count for start in feed.starts),
+        top1=ranks.ours.percent(1),
+        top5=ranks.ours.percent(RANKED),
+        reference_top1=ranks.theirs.percent(1),
+        reference_top5=ranks.theirs.percent(RANKED),
+        agreement=100 * ranks.agreed / judged if judge and ranked else None,
+        sqnr=judge.sqnr() if judge else {},
+        equal=judge.equal() if judge else {},
+        labelled=feed.labelled,
+        metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
+    )
+
+
+def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
+    """What both models give for the samples, in their order. wanted: which of them are judged."""
+    both = Both(net.data, net.cpu, net.threads, (), feed.look)
+    if judge is not None:
+        told = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
+        both = replace(both, keep=tuple(judge.heads), **told)
+
+    def call(i: int) -> Call:
+        sample = feed[i]
+        floats = None if judge is None else feed.floats(sample)
+        return Call(feed.integers(sample), floats, feed.begins(i), wanted[i])
+
+    count = len(wanted)
+    size = sum(8 * math.prod(port.shape) for port in net.outputs)
+    step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
+    firsts = list(range(0, count, step))
+    if feed.starts is not None and workers.count > 1:
+        firsts = [start for start in feed.starts if start < count]
+    pieces = ([call(i) for i in range(*ends)] for ends in zip(firsts, [*firsts[1:], count], strict=True))
+    for done in workers.map(ran, both, pieces):
+        yield from done
+
+
+def _check(metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
+    """UsageError for what goes with another metric."""
+    if AP not in metrics and (decoder is not None or boxes is not None):
+        raise UsageError("a decoder and boxes are for --metric ap", where="--metric")
+
+
+class _Hits:
+    """How often the right class was among the first k."""
+
+    def __init__(self) -> None:
+        self._ranks: list[int] = []
+
+    def add(self, ranked: Sequence[int], label: int) -> None:
+        self._ranks.append(ranked.index(label) if label in ranked else RANKED)
+
+    def percent(self, k: int) -> float | None:
+        return 100 * sum(rank < k for rank in self._ranks) / len(self._ranks) if self._ranks else None
+
+
+class _Ranks:
+    """The best classes of the net and of the float model. labelled: there are right ones. agreed: how often the best
+    one is the same."""
+
+    def __init__(self, labelled: bool) -> None:
+        self._labelled = labelled
+        self.ours, self.theirs, self.agreed = _Hits(), _Hits(), 0
+
+    def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
+        """The scores of the next sample; theirs: None without a float model."""
+        best = top_k(ours, RANKED)
+        if label is not None and self._labelled:
+            self.ours.add(best, label)
+        if theirs is not None:
+            rank = top_k(theirs, RANKED)
+            self.agreed += rank[0] == best[0]
+            if label is not None and self._labelled:
+                self.theirs.add(rank, label)
+
+
+class _Judge:
+    """The float model next to the net. heads: the tensors of the net that it wants to see."""
+
+    def __init__(self, net: Net, reference: Path, feed: Feed) -> None:
+        proto = read_onnx(reference)
+        known = [value.name for value in proto.graph.input]
+        if missing := [name for name in feed.shapes() if name not in known]:
+            raise InputError(
+                f"the reference has no input {missing[0]!r}, which the converted model has",
+                where=str(reference),
+                hint="give the ONNX file that was converted",
+            )
+        self.where = str(reference)
+        self._outputs = [(port.name, port.tensor) for port in net.outputs]
+        self._theirs = _onnx_heads(proto, [name for name, _ in self._outputs])
+        self.heads = _heads(net)
+        self.fetch = tuple(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
+        self.model = proto.SerializeToString()
+        judged = (*self.heads, *(tensor for _, tensor in self._outputs))
+        self._weights = {tensor: _weight(net, tensor) for tensor in judged}
+        self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
+        self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
+        self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
+
+    def add(self, floats: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> None:
+        """Takes in one sample: what `run` gave, and the net's."""
+        rows = zip(self._outputs, self._theirs, outputs, self.heads, heads, strict=True)
+        for (name, tensor), theirs, output, head_tensor, ours in rows:
+            if floats[name].size != output.size:
+                raise InputError(
+                    f"output {name!r} of the reference has shape {list(floats[name].shape)}, "
+                    f"that of the converted model {list(output.shape)}",
+                    where=self.where,
+                )
+            if name in self._counted:
+                self._equal[name].append(floats[name].ravel() == output.ravel())
+                continue
+            # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
+            vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
+            cut = vectors and theirs != name and head_tensor != tensor
+            pair = (floats[theirs], ours) if cut else (floats[name].reshape(output.shape), output)
+            weight = self._weights[head_tensor if cut else tensor]
+            self._sqnr[name].add(pair[0] * weight, pair[1] * weight)
+
+    def sqnr(self) -> dict[str, float]:
+        return {name: ratio.db for name, ratio in self._sqnr.items()}
+
+    def equal(self) -> dict[str, float]:
+        return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}
+
+
+def _weight(net: Net, tensor: int) -> float | np.ndarray:
+    """Where an output's parts have grids of their own, errors count in steps of these."""
+    found = net.model.tensors[tensor]
+    return 1.0 if found.shifts is None else found.shifts.factors(len(found.shape))
+
+
+def _heads(net: Net) -> list[int]:
+    """What the float model is compared with at each output: tensors."""
+    makers = {out: (op.kind, op.inputs[0]) for op in net.model.ops for out in op.outputs}
+    return [head(port.tensor, makers.get) for port in net.outputs]
+
+
+def _onnx_heads(proto: onnx.ModelProto, outputs: Sequence[str]) -> list[str]:
+    makers = {name: (node.op_type, node.input[0]) for node in proto.graph.node if node.input for name in node.output}
+    return [head(name, makers.get, "Softmax", MOVES) for name in outputs]
+
+
+def is_counted(proto: onnx.ModelProto, output: str) -> bool:
+    """Whether the elements of an output are indices or truth: right or wrong, without a distance."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    at = output
+    while at in makers and makers[at].op_type in (*MOVES, "Cast", "Transpose"):
+        at = makers[at].input[0]
+    if at in makers and makers[at].op_type == "TopK":
+        return at == makers[at].output[1]
+    return at in makers and makers[at].op_type in COUNTED
+
+
+def _classes(feed: Feed, count: int, offset: int, classes: int | None) -> tuple[int | None, ...] | None:
+    """The labels of the first samples; None without labels. classes: what they may be, if that is known."""
+    if feed.labels is None:
+        return None
+    labels = tuple(None if label is None else label + offset for label in feed.labels[:count])
+    outside = [label for label in labels if label is not None and classes is not None and not 0 <= label < classes]
+    if outside:
+        raise InputError(
+            f"class {outside[0]}; the model has classes 0 to {(classes or 0) - 1}",
+            where="the labels",
+            hint="--label-offset N is added to every label",
+        )
+    return labels

@@ -1,0 +1,188 @@
+"""The float model beside a converted one, sample by sample, or call by call where the file has states.
+
+`Both` says what runs, and `ran` runs it: wherever the calls of whole sequences and it are sent to, the results are the
+same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import get_ident
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import onnx
+
+from nmpconv.calib.engine import OnnxEngine
+from nmpconv.errors import InputError, UsageError
+from nmpconv.runtime.feed import Arrays, Look
+from nmpconv.runtime.interpreter import Net, load
+
+
+class Call(NamedTuple):
+    """integers: for `Net`. floats: for the ONNX model, where there is one. begins: states begin anew. wanted: what it
+    gives is judged."""
+
+    integers: Arrays
+    floats: Arrays | None
+    begins: bool
+    wanted: bool
+
+
+class Ran(NamedTuple):
+    """outputs: of the file. heads: its tensors of `Both.keep`. floats: of the float model, see `FloatModel.run`. All
+    are reals."""
+
+    outputs: list[np.ndarray]
+    heads: list[np.ndarray]
+    floats: Arrays | None
+
+
+@dataclass(frozen=True)
+class Both:
+    """file: its bytes; cpu, threads: see `runtime.load`; keep: tensors that are looked at. reference: the ONNX model,
+    where there is one; fetch: its tensors that are asked for; where: of it, for messages. look: see `Feed.look`."""
+
+    file: bytes
+    cpu: str | None
+    threads: int
+    keep: tuple[int, ...]
+    look: Look
+    reference: bytes | None = None
+    fetch: tuple[str, ...] = ()
+    where: str = ""
+
+
+def ran(both: Both, calls: Sequence[Call]) -> list[Ran]:
+    """Of calls in their order, the first of which begins a sequence or goes on with the one before."""
+    net, model = _opened(both, get_ident())
+    found = []
+    for call in calls:
+        if call.begins:
+            net.reset()
+        outputs, heads = infer(net, call.integers, both.keep)
+        floats = None
+        if model is not None and call.floats is not None:
+            floats = model.run(call.floats, begins=call.begins, wanted=call.wanted)
+        found.append(Ran(outputs, heads, floats))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _opened(both: Both, thread: int) -> tuple[Net, FloatModel | None]:
+    """thread: a net is one's."""
+    net = load(both.file, cpu=both.cpu, threads=both.threads)
+    if both.reference is None:
+        return net, None
+    return net, float_model(net, both.look, onnx.load_from_string(both.reference), both.fetch, both.where)
+
+
+def infer(
+    net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
+    for i, port in enumerate(net.inputs):
+        net.set_input(i, inputs[port.name])
+    wanted = dict.fromkeys([*keep, *(port.tensor for port in net.outputs)])
+    made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
+    found: dict[int, np.ndarray] = {}
+    done = 0
+    # A tensor is read right after the op that makes it: later ones may take its place.
+    for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
+        net.run_ops(done, made.get(tensor, 0))
+        done = made.get(tensor, 0)
+        found[tensor] = net.model.tensors[tensor].dequantize(net.tensor(tensor))
+    net.run_ops(done, len(net.model.ops))
+    return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
+
+
+class FloatModel(Protocol):
+    def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
+        """The tensors that were asked for, by name; None where they are not wanted, or there is nothing to compare
+        with. begins: states begin anew."""
+
+
+def float_model(net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> FloatModel:
+    """The one that fits the file. fetch: tensors that are asked for; where: of the model, for messages.
+
+    Raises UsageError for a file with states that does not say where they are in the float model.
+    """
+    if not look.has_sequences:
+        return _Single(OnnxEngine(proto, dict(look.shapes), list(fetch)))
+    if look.stream is not None:
+        return _Windows(net, look, proto, fetch, where)
+    return _FedBack(net, look, proto, fetch)
+
+
+class _Single:
+    """Each sample by itself."""
+
+    def __init__(self, engine: OnnxEngine) -> None:
+        self._engine = engine
+
+    def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
+        return self._engine.run(feeds) if wanted else None
+
+
+class _FedBack:
+    """Outputs are inputs of the next call, and 0 in the first one of a sequence."""
+
+    def __init__(self, net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str]) -> None:
+        told = net.model.config.get("state")
+        pairs = [str(text).rpartition("=") for text in told] if isinstance(told, list) else []
+        self._taken = {name.strip(): output.strip() for output, _, name in pairs}
+        self._shapes = {port.name: port.source_shape for port in net.model.inputs if port.state is not None}
+        if self._taken.keys() != self._shapes.keys():
+            raise UsageError(
+                "the file does not say which outputs of the float model its states are",
+                where="--reference",
+                hint="convert it again with --state",
+            )
+        wanted = list(dict.fromkeys([*fetch, *self._taken.values()]))
+        self._engine = OnnxEngine(proto, dict(look.shapes) | self._shapes, wanted)
+        self._now: Arrays = {}
+
+    def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
+        if begins:
+            self._now = {name: np.zeros(shape, np.float32) for name, shape in self._shapes.items()}
+        found = self._engine.run({**feeds, **self._now})
+        self._now = {name: found[output] for name, output in self._taken.items()}
+        return found if wanted else None
+
+
+class _Windows:
+    """A step of a stream: the whole model sees the last frames that fill its window."""
+
+    def __init__(self, net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str], where: str) -> None:
+        stream = look.stream
+        assert stream is not None
+        self._name, self._axis = stream.input or net.inputs[0].name, stream.axis
+        shapes = dict(look.shapes)
+        call = shapes[self._name]
+        frames = _frames(net, proto, self._name, self._axis)
+        if not frames or frames % call[self._axis]:
+            raise InputError(f"its input {self._name!r} is no window of whole hops", where=where)
+        whole = (*call[: self._axis], frames, *call[self._axis + 1 :])
+        self._engine = OnnxEngine(proto, {**shapes, self._name: whole}, list(fetch))
+        self._held: deque[np.ndarray] = deque(maxlen=frames // call[self._axis])
+
+    def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
+        if begins:
+            self._held.clear()
+        self._held.append(feeds[self._name])
+        if not wanted or len(self._held) < (self._held.maxlen or 0):
+            return None
+        return self._engine.run({**feeds, self._name: np.concatenate(self._held, self._axis)})
+
+
+def _frames(net: Net, proto: onnx.ModelProto, name: str, axis: int) -> int:
+    """Of the window: as the model says, or whoever converted it; 0 where neither does."""
+    dims = next((value.type.tensor_type.shape.dim for value in proto.graph.input if value.name == name), ())
+    if len(dims) > axis and dims[axis].dim_value > 0:
+        return dims[axis].dim_value
+    told = net.model.config.get("input_shapes")
+    shape = told.get(name) if isinstance(told, dict) else None
+    return shape[axis] if isinstance(shape, list) and len(shape) > axis and isinstance(shape[axis], int) else 0

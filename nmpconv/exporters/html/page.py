@@ -1,0 +1,375 @@
+"""What the template of a report is filled with: rows, pictures and words, of one file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmpconv.conversion.report import Layer
+from nmpconv.exporters.html import charts
+from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
+from nmpconv.exporters.html.subject import Subject
+from nmpconv.file.memory_map import Memory
+from nmpconv.file.reader import Model, Op, Tensor
+from nmpconv.ops import WEIGHTED
+
+BEST_DB, WORST_DB = 60.0, 10.0  # the ends of the colours of SQNR
+TOP_DB = 80.0  # of the chart
+STEEPEST = 3  # layers that are marked
+MEMORY_WIDTH, MEMORY_HEIGHT = 960, 320  # of the memory plan
+
+
+@dataclass(frozen=True)
+class Box:
+    """An input or an op in the picture of the graph. colours: of its width, exponent and SQNR. facts: what a reader is
+    told. anchor: of its row in the tables.
+    """
+
+    x: float
+    y: float
+    kind: str
+    name: str
+    shape: str
+    facts: str
+    anchor: str
+    width_colour: str
+    exponent_colour: str
+    sqnr_colour: str
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A dash for what is not known, "exact" for no error at all."""
+    if value is None or math.isnan(value):
+        return "–"
+    return "exact" if value == math.inf else f"{value:.{digits}f}"
+
+
+def short(name: str, most: int = 64) -> str:
+    """The end of a long name tells more than its beginning."""
+    return name if len(name) <= most else "…" + name[1 - most :]
+
+
+def scaled(value: float) -> str:
+    """Three digits and a prefix."""
+    for prefix in ("", " k", " M", " G"):
+        if abs(value) < 999.5:
+            return f"{value:.3g}{prefix}" if prefix else f"{value:g}"
+        value /= 1000
+    return f"{value:.3g} T"
+
+
+def exponents(tensor: Tensor) -> str:
+    return _span(tensor.exponents)
+
+
+def told_exponents(tensor: Tensor) -> str:
+    """With those of the float model's numbers, where they are others."""
+    more = f" ({_span(tensor.float_exponents)} in the float model)" if tensor.float_exponents else ""
+    return f"{exponents(tensor)}{more}"
+
+
+def _span(found: Sequence[int]) -> str:
+    low, high = min(found, default=0), max(found, default=0)
+    return str(low) if low == high else f"{low}..{high}"
+
+
+def facts(subject: Subject) -> list[tuple[str, str]]:
+    """What was converted and how."""
+    model = subject.model
+    rows = [
+        ("file", f"{subject.name}, {scaled(model.file_bytes)}B"),
+        ("sha256", subject.sha256),
+        ("format", f"{model.version[0]}.{model.version[1]}"),
+        ("work", f"{len(model.ops)} ops, {scaled(sum(op.macs for op in model.ops))}MAC"),
+        ("constants", f"{scaled(model.weights_bytes)}B"),
+        ("activations", f"{scaled(model.arena_bytes)}B"),
+        ("RAM of a run", ", ".join(f"{need.target} {scaled(need.arena)}B" for need in subject.ram)),
+        ("command", subject.command),
+    ]
+    metadata = {key: value for key, value in model.metadata.items() if key not in ("config", "calibration")}
+    rows += [(key.replace("_", " "), value) for key, value in sorted(metadata.items())]
+    calibration = _json(model.metadata.get("calibration"))
+    rows += [(f"calibration {key}", str(value)) for key, value in sorted(calibration.items())]
+    return [(name, value) for name, value in rows if value]
+
+
+def results(subject: Subject) -> Iterator[tuple[str, str]]:
+    """What a conversion measured, and where that comes from."""
+    report = subject.report
+    if report is None:
+        return
+    heads = report.sqnr_by_head.items()
+    yield from ((f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads)
+    if report.held_out is not None:
+        agreed = report.held_out.agreement
+        told = "" if agreed is None else f", {agreed:.1f} % agreement"
+        yield "held out", f"{number(report.held_out.db)} dB{told}, on images that nothing was fitted to"
+    shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
+    if noise := "; ".join(shares) or report.noise.skipped:
+        yield "most noise", noise
+    if report.bias_rule_cost_db is not None:
+        yield "bias rule", f"costs {round(report.bias_rule_cost_db, 2) + 0.0:.2f} dB against biases on s_x*s_w"
+    if report.float_db is not None:
+        yield "float graph", f"{number(report.float_db)} dB against the ONNX model"
+
+
+def options(model: Model) -> list[tuple[str, str]]:
+    """What the conversion was told, as the file keeps it."""
+    found = _json(model.metadata.get("config"))
+    return [(key, "–" if value in (None, "", [], {}) else str(value)) for key, value in sorted(found.items())]
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    """Of a file that anybody may have written."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def rows(subject: Subject) -> Iterator[dict[str, Any]]:
+    """One row an op: the table of layers."""
+    layers, model = subject.layers, subject.model
+    steep = _steepest(subject)
+    for i, op in enumerate(model.ops):
+        layer, out = layers.get(op.name), model.tensors[op.outputs[0]]
+        yield {
+            "number": i,
+            "name": op.name,
+            "kind": op.kind,
+            "shape": shape(out),
+            "bits": "/".join(_bits(op, model)),
+            "exponent": exponents(out),
+            "weights": exponents(model.tensors[op.inputs[1]]) if op.kind in WEIGHTED else "–",
+            "macs": scaled(op.macs) if op.macs else "–",
+            "clipped": "–" if layer is None or layer.clipped is None else f"{100 * layer.clipped:.2f} %",
+            "isolated": number(layer.sqnr_isolated if layer else None),
+            "cumulative": number(layer.sqnr_cumulative if layer else None),
+            "fall": number(layer.fall) if layer is not None and layer.fall else "–",
+            "steep": op.name in steep,
+            "colour": _sqnr_colour(layer),
+        }
+
+
+def _steepest(subject: Subject) -> list[str]:
+    """The layers at which the cumulative SQNR falls most."""
+    fallen = sorted((layer for layer in subject.layers.values() if layer.fall), key=lambda layer: -(layer.fall or 0))
+    return [layer.name for layer in fallen[:STEEPEST]]
+
+
+def levers(subject: Subject) -> list[dict[str, Any]]:
+    """What would help most, the best first, as it was measured."""
+    found = subject.report.levers if subject.report else ()
+    return [
+        {
+            "name": one.name,
+            "helps": one.db > 0,
+            "what": one.words,
+            "db": f"{one.db:+.2f} dB",
+            "agreement": "–" if one.agreement is None else f"{one.agreement:+.1f} %",
+            "work": f"{100 * one.work:+.1f} %",
+            "instructions": f"{100 * one.instructions:+.1f} %",
+            "target": one.target or "",
+            "ram": f"{one.ram:+,d} B",
+            "flash": f"{one.flash:+,d} B",
+        }
+        for one in found
+    ]
+
+
+def shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "scalar"
+
+
+def _bits(op: Op, model: Model) -> list[str]:
+    weights = [op.inputs[1]] if op.kind in WEIGHTED else []
+    found = [model.tensors[i].dtype.removeprefix("int") for i in (op.inputs[0], *weights, op.outputs[0])]
+    return found
+
+
+def _sqnr_colour(layer: Layer | None) -> str:
+    if layer is None or layer.sqnr_cumulative is None:
+        return ""
+    return charts.colour((min(layer.sqnr_cumulative, BEST_DB) - WORST_DB) / (BEST_DB - WORST_DB))
+
+
+def sqnr_chart(subject: Subject) -> dict[str, Any] | None:
+    """Isolated and cumulative SQNR by op, in a picture of 960 x 220."""
+    layers = subject.layers
+    found = [layers.get(op.name) for op in subject.model.ops]
+    if not any(layer is not None and layer.sqnr_cumulative is not None for layer in found):
+        return None
+    width, height = 960.0, 220.0
+    step = width / len(found)
+    own = charts.line([layer.sqnr_isolated if layer else None for layer in found], width, height, TOP_DB)
+    whole = charts.line([layer.sqnr_cumulative if layer else None for layer in found], width, height, TOP_DB)
+    steep = set(_steepest(subject))
+    marks = []
+    for i, layer in enumerate(found):
+        if layer is not None and layer.name in steep:
+            at = min(max(layer.sqnr_cumulative or 0.0, 0.0), TOP_DB)
+            marks.append((round((i + 0.5) * step, 1), round(height - at / TOP_DB * height, 1), layer.name, i))
+    grid = [(db, round(height - db / TOP_DB * height, 1)) for db in range(0, int(TOP_DB) + 1, 20)]
+    return {"own": own, "whole": whole, "marks": marks, "grid": grid, "last": len(found) - 1}
+
+
+def graph(subject: Subject) -> dict[str, Any]:
+    """Inputs and ops with the lines between them."""
+    model, layers = subject.model, subject.layers
+    first = len(model.inputs)
+    made = {port.tensor: i for i, port in enumerate(model.inputs)}
+    made |= {tensor: first + i for i, op in enumerate(model.ops) for tensor in op.outputs}
+    pairs = [(made[i], first + n) for n, op in enumerate(model.ops) for i in dict.fromkeys(op.inputs) if i in made]
+    plan = layout(first + len(model.ops), pairs)
+    seen = [t.exponents[0] for t in model.tensors if t.data is None and t.exponents]
+    low, high = min(seen, default=0), max(seen, default=0)
+    boxes = []
+    for i, (x, y) in enumerate(plan.places):
+        op = model.ops[i - first] if i >= first else None
+        tensor = model.tensors[op.outputs[0] if op else model.inputs[i].tensor]
+        layer = layers.get(op.name) if op else None
+        told = [shape(tensor), tensor.dtype, f"exponent {told_exponents(tensor)}"]
+        if layer is not None and layer.sqnr_cumulative is not None:
+            told.append(f"{number(layer.sqnr_cumulative)} dB, alone {number(layer.sqnr_isolated)} dB")
+        boxes.append(
+            Box(
+                round(x, 1),
+                round(y, 1),
+                op.kind if op else "input",
+                op.name if op else model.inputs[i].name,
+                shape(tensor),
+                ", ".join(told),
+                f"op{i - first}" if op else "",
+                charts.colour(1.0 if tensor.dtype == "int16" else 0.0),
+                charts.colour((tensor.exponents[0] - low) / ((high - low) or 1)),
+                _sqnr_colour(layer),
+            )
+        )
+    scale = {"exponent": (low, high), "sqnr": (WORST_DB, BEST_DB)}
+    size = {"width": plan.width, "height": plan.height, "box": BOX, "tall": HEIGHT}
+    return {"boxes": boxes, "edges": plan.edges, "scale": scale, **size}
+
+
+def memory(subject: Subject) -> dict[str, Any] | None:
+    """Tensors as rectangles: steps to the right, bytes upwards."""
+    plan, model = subject.memory, subject.model
+    if plan is None:
+        return None
+    step = MEMORY_WIDTH / len(plan.steps)
+    peak = plan.steps[plan.peak]
+    return {
+        "rectangles": _tensors(plan, model),
+        "scratch": _scratch(plan, model),
+        "peak_x": round((plan.peak + 0.5) * step, 1),
+        "peak_w": round(step, 1),
+        "peak": plan.peak,
+        "op": model.ops[plan.peak],
+        "alive": [(model.tensors[i].name, model.tensors[i].nbytes) for i in peak.live],
+        "arena": model.arena_bytes,
+        "bound": plan.lower_bound,
+        "with_scratch": plan.with_scratch,
+        "height": MEMORY_HEIGHT,
+        "steps": len(plan.steps),
+    }
+
+
+def _tensors(plan: Memory, model: Model) -> list[dict[str, Any]]:
+    """Activations over the steps that they are alive at."""
+    steps, size = len(plan.steps), max(plan.with_scratch, 1)
+    step = MEMORY_WIDTH / steps
+    rectangles = []
+    for life in plan.lives:
+        tensor = model.tensors[life.tensor]
+        start, stop = max(life.first, 0), min(life.last, steps - 1)
+        y, tall = (tensor.offset or 0) / size * MEMORY_HEIGHT, max(tensor.nbytes / size * MEMORY_HEIGHT, 1.0)
+        rectangles.append(
+            {
+                "x": round(start * step, 1),
+                "y": round(MEMORY_HEIGHT - y - tall, 1),
+                "w": round(max((stop - start + 1) * step - 0.6, 0.6), 1),
+                "h": round(tall, 1),
+                "peak": life.alive(plan.peak),
+                "title": f"{tensor.name}: {tensor.nbytes} bytes at {tensor.offset}, steps {life.first} to {life.last}",
+            }
+        )
+    return rectangles
+
+
+def _scratch(plan: Memory, model: Model) -> list[dict[str, Any]]:
+    """What ops need while they run."""
+    step, size = MEMORY_WIDTH / len(plan.steps), max(plan.with_scratch, 1)
+    rectangles = []
+    for i, one in enumerate(plan.steps):
+        if one.scratch:
+            tall = max(one.scratch / size * MEMORY_HEIGHT, 0.8)
+            y = MEMORY_HEIGHT - one.end / size * MEMORY_HEIGHT - tall
+            box = {"x": round(i * step, 1), "y": round(y, 1), "w": round(max(step - 0.6, 0.6), 1), "h": round(tall, 1)}
+            rectangles.append({**box, "title": f"{one.scratch:,} bytes of scratch of {model.ops[i].name}"})
+    return rectangles
+
+
+def activations(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Histograms of all activations of which something was seen."""
+    for tensor in subject.model.tensors:
+        bars = subject.bars.get(tensor.name)
+        if tensor.data is not None or bars is None:
+            continue
+        step = math.ldexp(1.0, tensor.exponents[0])
+        clip = (tensor.clip_min * step + tensor.origin, tensor.clip_max * step + tensor.origin)
+        yield {
+            "name": tensor.name,
+            "drawn": charts.histogram(bars, clip, step),
+            "type": tensor.dtype,
+            "exponent": told_exponents(tensor),
+            "clip": f"{clip[0]:.4g} to {clip[1]:.4g}",
+            "seen": f"{bars.edges[0]:.4g} to {bars.edges[-1]:.4g}",
+            "origin": f"{tensor.origin:.4g}" if tensor.origin else "",
+        }
+
+
+def weights(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Weights per output channel and biases of every op that has some."""
+    model = subject.model
+    for i, op in enumerate(model.ops):
+        if op.kind not in WEIGHTED:
+            continue
+        w, b, y = model.tensors[op.inputs[1]], model.tensors[op.inputs[2]], model.tensors[op.outputs[0]]
+        if w.data is None or b.data is None:
+            continue
+        flat = w.data.reshape(w.shape[0], -1).astype(np.float64)
+        real = np.ldexp(flat, np.broadcast_to(np.array(w.exponents), w.shape[0])[:, np.newaxis])
+        bias = b.data.ravel().astype(np.int64)
+        yield {
+            "number": i,
+            "name": op.name,
+            "weights": charts.spread(list(real.min(1)), list(real.max(1))),
+            "type": w.dtype,
+            "exponents": exponents(w),
+            "bias": charts.spread(list(np.minimum(bias, 0)), list(np.maximum(bias, 0))),
+            "bias_type": b.dtype,
+            "bias_range": f"{bias.min()} to {bias.max()}",
+            "grid": f"2^{y.exponents[0]} ({y.dtype}, {y.clip_min} to {y.clip_max})",
+        }
+
+
+def times(subject: Subject) -> list[dict[str, Any]]:
+    total = sum(op.seconds for op in subject.times) or 1.0
+    longest = max((op.seconds for op in subject.times), default=1.0)
+    return [
+        {
+            "number": op.first,
+            "kind": op.kind,
+            "name": op.name,
+            "us": f"{1e6 * op.seconds:.1f}",
+            "share": f"{100 * op.seconds / total:.1f} %",
+            "bar": round(100 * op.seconds / longest, 1),
+            "rate": scaled(op.macs / op.seconds) if op.macs and op.seconds else "–",
+        }
+        for op in subject.times
+    ]

@@ -1,0 +1,61 @@
+"""What a report is about: a file, and what was measured of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nmpconv.conversion.report import Layer, Report
+from nmpconv.exporters.html.charts import Bars
+from nmpconv.exporters.html.worst_samples import Sample
+from nmpconv.file.memory_map import Memory, memory
+from nmpconv.file.reader import Model, read
+from nmpconv.runtime import targets
+from nmpconv.runtime.interpreter import OpTime
+from nmpconv.runtime.targets import Needs
+
+
+@dataclass(frozen=True)
+class Subject:
+    """name: of the file, for a person. report: of the conversion, where this was one. bars: by tensor, what was seen in
+    it: floats in a conversion, else what the integers stand for. judged: how many samples; samples: the worst of them.
+    times: seconds on this machine; they differ from run to run.
+    """
+
+    name: str
+    sha256: str
+    model: Model
+    memory: Memory | None
+    ram: tuple[Needs, ...]
+    report: Report | None = None
+    bars: Mapping[str, Bars] = field(default_factory=dict)
+    judged: int = 0
+    samples: tuple[Sample, ...] = ()
+    times: tuple[OpTime, ...] = ()
+    command: str = ""
+
+    @property
+    def layers(self) -> dict[str, Layer]:
+        """By the name of the op."""
+        return {} if self.report is None else {layer.name: layer for layer in self.report.layers}
+
+
+def of_file(
+    name: str,
+    data: bytes,
+    *,
+    report: Report | None = None,
+    bars: Mapping[str, Bars] | None = None,
+    judged: int = 0,
+    samples: tuple[Sample, ...] = (),
+    times: tuple[OpTime, ...] = (),
+    command: str = "",
+) -> Subject:
+    """data: the file's bytes. Raises ModelError for a refused one."""
+    model = read(data)
+    target = model.metadata.get("target")
+    plan = memory(model, targets.scratch(data, target))
+    ram = tuple(targets.needs(data, one) for one in targets.MICROCONTROLLERS)
+    digest = hashlib.sha256(data).hexdigest()
+    return Subject(name, digest, model, plan, ram, report, bars or {}, judged, samples, times, command)

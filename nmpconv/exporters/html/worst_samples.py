@@ -1,0 +1,171 @@
+"""Samples through a file: what its tensors hold, and which samples come out worst."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from nmpconv.base.progress import Progress, silent
+from nmpconv.base.sqnr import sqnr_db, top_k
+from nmpconv.calib.engine import OnnxEngine
+from nmpconv.data.samples import Data
+from nmpconv.errors import InputError, UsageError
+from nmpconv.exporters.html.charts import Bars, of_integers
+from nmpconv.frontend.read import read
+from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.interpreter import Net
+
+WORST = 8  # samples that are shown
+CLASSES = 3  # of each
+THUMB = 112  # pixels of the longer side
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A class and its score."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """name: where it comes from. label: the right class, where it is known. ours, floats: the best classes of the file
+    and of the float model; empty where the first output is no vector of scores. db: SQNR of the first output against
+    the float model. picture: a PNG in base64, of an image.
+    """
+
+    name: str
+    label: str
+    ours: tuple[Rank, ...]
+    floats: tuple[Rank, ...]
+    db: float | None
+    picture: str
+
+    @property
+    def agrees(self) -> bool:
+        return not self.floats or not self.ours or self.floats[0].name == self.ours[0].name
+
+
+@dataclass(frozen=True)
+class Judged:
+    """bars: by tensor. worst: the samples on which file and float model differ most, worst first."""
+
+    count: int
+    bars: Mapping[str, Bars]
+    worst: tuple[Sample, ...]
+
+
+def judge(
+    net: Net, sources: Mapping[str, Data], reference: Path | None, limit: int, progress: Progress = silent
+) -> Judged:
+    """Runs at most ``limit`` samples. reference: the float model; without it the samples with wrong classes come first,
+    and then those whose best two classes are closest. Raises InputError, UsageError.
+    """
+    feed = Feed(net, sources, limit=limit)
+    count = min(limit, len(feed))
+    counts = {t.name: np.zeros(t.clip_max - t.clip_min + 1, np.int64) for t in net.model.tensors if t.data is None}
+    engine = None if reference is None else _engine(reference, net, feed)
+    found: list[tuple[tuple[float, ...], int, Sample]] = []
+    for i in range(count):
+        sample = feed[i]
+        if feed.begins(i):
+            net.reset()
+        _run(net, feed.integers(sample), counts)
+        ours = net.outputs[0].dequantize(_output(net)).ravel()
+        theirs = None if engine is None else engine.run(feed.floats(sample))[net.outputs[0].name].ravel()
+        judged = _sample(net, feed, i, sample, ours, theirs)
+        found.append((_badness(judged, ours), i, judged))
+        progress("judge", i + 1, count)
+    found.sort(key=lambda row: row[:2])
+    tensors = {tensor.name: tensor for tensor in net.model.tensors}
+    bars = {
+        name: drawn
+        for name, seen in counts.items()
+        if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
+    }
+    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]))
+
+
+def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
+    if net.has_states:
+        raise UsageError("a file with states is judged by `nmpconv eval`", where="--reference", hint="leave it out")
+    proto, name = read(reference), net.outputs[0].name
+    if missing := [name for name in feed.shapes() if name not in [value.name for value in proto.graph.input]]:
+        raise InputError(f"the reference has no input {missing[0]!r}", where=str(reference))
+    return OnnxEngine(proto, feed.shapes(), [name])
+
+
+def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.ndarray]) -> None:
+    """One sample, op by op; every tensor is counted when it has just been written."""
+    for i, port in enumerate(net.inputs):
+        net.set_input(i, inputs[port.name])
+        _count(net, port.tensor, counts)
+    for number, op in enumerate(net.model.ops):
+        net.run_ops(number, number + 1)
+        for tensor in op.outputs:
+            _count(net, tensor, counts)
+
+
+def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
+    tensor = net.model.tensors[index]
+    seen = np.clip(net.tensor(index).ravel().astype(np.int64), tensor.clip_min, tensor.clip_max) - tensor.clip_min
+    counts[tensor.name][:] += np.bincount(seen, minlength=counts[tensor.name].size)
+
+
+def _output(net: Net) -> np.ndarray:
+    return net.tensor(net.outputs[0].tensor)
+
+
+def _sample(
+    net: Net, feed: Feed, i: int, sample: Mapping[str, np.ndarray], ours: np.ndarray, theirs: np.ndarray | None
+) -> Sample:
+    port = net.outputs[0]
+    ranked = sum(dim > 1 for dim in port.shape) == 1
+    label = None if feed.labels is None else feed.labels[i]
+    db = None if theirs is None or theirs.size != ours.size else sqnr_db(theirs, ours)
+    picture = next((_png(x) for x in sample.values() if x.dtype == np.uint8 and x.ndim == 3), "")
+    floats = () if theirs is None or not ranked else _ranks(port.labels, theirs)
+    named = "" if label is None else _class(port.labels, label)
+    return Sample(_short(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
+
+
+def _badness(sample: Sample, ours: np.ndarray) -> tuple[float, ...]:
+    """The less, the worse."""
+    if sample.db is not None:
+        return (float(sample.agrees), sample.db)
+    right = bool(sample.ours) and sample.ours[0].name == sample.label
+    margin = sample.ours[0].score - sample.ours[1].score if len(sample.ours) > 1 else 0.0
+    return (float(right), margin)
+
+
+def _ranks(labels: tuple[str, ...], scores: np.ndarray) -> tuple[Rank, ...]:
+    return tuple(Rank(_class(labels, i), float(scores[i])) for i in top_k(scores, CLASSES))
+
+
+def _class(labels: tuple[str, ...], number: int) -> str:
+    return labels[number] if 0 <= number < len(labels) else str(number)
+
+
+def _short(path: str) -> str:
+    """The file and its folder: whole paths differ from machine to machine."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def _png(pixels: np.ndarray) -> str:
+    """A small picture [H,W,C]; the same bytes for the same pixels."""
+    image: Any = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    shrink = THUMB / max(image.size)
+    if shrink < 1:
+        image = image.resize([max(math.ceil(side * shrink), 1) for side in image.size], Image.Resampling.BILINEAR)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()

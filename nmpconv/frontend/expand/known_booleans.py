@@ -1,0 +1,74 @@
+"""What is known of truth that is computed from indices: exporters ask of each whether it is negative."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmpconv.frontend.expand.node_builder import Body
+from nmpconv.frontend.importer import Importer
+from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.traits import Bounds
+
+Truth = bool | None  # None: it depends on the data
+
+
+def _less(a: Bounds, b: Bounds) -> Truth:
+    return True if a[1] < b[0] else False if a[0] >= b[1] else None
+
+
+def _not(truth: Truth) -> Truth:
+    return None if truth is None else not truth
+
+
+def _compared(node: OnnxNode, to: Importer) -> Truth:
+    a, b = (_reach(to, name) for name in node.inputs)
+    if node.op_type in ("Less", "GreaterOrEqual"):
+        return _less(a, b) if node.op_type == "Less" else _not(_less(a, b))
+    return _less(b, a) if node.op_type == "Greater" else _not(_less(b, a))
+
+
+def _reach(to: Importer, name: str) -> Bounds:
+    if to.is_const(name):
+        data = to.constants[name]
+        return float(data.min()), float(data.max())
+    return to.reach(to.value(name))
+
+
+def _is_decided(node: OnnxNode, to: Importer) -> bool:
+    return to.is_integer(node.input(0)) and _compared(node, to) is not None
+
+
+def compare(node: OnnxNode, body: Body) -> None:
+    _decide(node, body, bool(_compared(node, body.to)))
+
+
+def _is_false(node: OnnxNode, to: Importer) -> bool:
+    return any(to.is_const(name) and not to.constants[name].any() for name in node.inputs)
+
+
+def both(node: OnnxNode, body: Body) -> None:
+    _decide(node, body, False)
+
+
+def _decide(node: OnnxNode, body: Body, truth: bool) -> None:
+    shape = np.broadcast_shapes(*(body.shape(name) for name in node.inputs))
+    body.to.define({node.outputs[0]: np.full(shape, truth)})
+
+
+def _is_one_side(node: OnnxNode, to: Importer) -> bool:
+    return to.is_const(node.input(0)) and len(np.unique(to.constants[node.input(0)])) == 1
+
+
+def where(node: OnnxNode, body: Body) -> None:
+    """All of one side."""
+    condition, *sides = node.inputs
+    shape = np.broadcast_shapes(*(body.shape(name) for name in node.inputs))
+    side = sides[0] if body.to.constants[condition].all() else sides[1]
+    body("Expand", side, np.array(shape, np.int64), output=node.outputs[0])
+
+
+FORMS = {
+    "And": ((_is_false, both),),
+    "Where": ((_is_one_side, where),),
+    **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ((_is_decided, compare),)),
+}

@@ -1,0 +1,248 @@
+"""Operators on integers, as deployed models have them, become those on reals with their grids beside them.
+
+1. QLinearX of integers with scales and zero points: DequantizeLinear, X, QuantizeLinear.
+2. DynamicQuantizeLinear, whose grid is that of each input: nothing. Its integers are the reals, on a grid of scale 1.
+3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
+
+Constant integers become real constants at once. Sources: ONNX and onnxruntime's ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from nmpconv.errors import InputError
+from nmpconv.frontend.toposort import label
+
+# Case 1: QLinearX of one or two tensors, each followed by its scale and zero point, then those of the result.
+_PLAIN = {
+    "com.microsoft.QLinearAdd": ("Add", 2),
+    "com.microsoft.QLinearAveragePool": ("AveragePool", 1),
+    "com.microsoft.QLinearGlobalAveragePool": ("GlobalAveragePool", 1),
+    "com.microsoft.QLinearLeakyRelu": ("LeakyRelu", 1),
+    "com.microsoft.QLinearMul": ("Mul", 2),
+    "com.microsoft.QLinearSigmoid": ("Sigmoid", 1),
+    "com.microsoft.QLinearSoftmax": ("Softmax", 1),
+    "QLinearMatMul": ("MatMul", 2),
+}
+_OTHERS = {
+    "ConvInteger": "_conv_integer",
+    "DynamicQuantizeLinear": "_dynamic",
+    "MatMulInteger": "_matmul_integer",
+    "QLinearConv": "_conv",
+    "com.microsoft.DynamicQuantizeMatMul": "_dynamic_matmul",
+    "com.microsoft.MatMulIntegerToFloat": "_matmul_to_float",
+    "com.microsoft.QGemm": "_gemm",
+    "com.microsoft.QLinearConcat": "_concat",
+}
+KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
+
+
+def rewrite(graph: onnx.GraphProto, where: str) -> None:
+    """Rewrites the nodes of the graph in place."""
+    writer = _Writer(graph, where)
+    if not any(writer.maker(node) for node in graph.node):
+        return
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        make = writer.maker(node)
+        if make is None:
+            nodes.append(node)
+            continue
+        writer.begin(node)
+        try:
+            make(node)
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{label(node)} is malformed: {error}", where=where) from error
+        nodes += writer.nodes
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
+
+
+def _number(attribute: onnx.AttributeProto) -> onnx.TensorProto | None:
+    """The value of a Constant: a tensor, or one number."""
+    if attribute.name == "value_float":
+        return numpy_helper.from_array(np.float32(attribute.f))
+    if attribute.name == "value_int":
+        return numpy_helper.from_array(np.int64(attribute.i))
+    return attribute.t if attribute.name == "value" else None
+
+
+class _Writer:
+    def __init__(self, graph: onnx.GraphProto, where: str) -> None:
+        self._graph, self._where = graph, where
+        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+        self._tensors |= {
+            node.output[0]: value
+            for node in graph.node
+            if node.op_type == "Constant"
+            for attribute in node.attribute
+            if (value := _number(attribute)) is not None
+        }
+        self._names = {name for node in graph.node for name in (*node.input, *node.output)} | set(self._tensors)
+        self._dynamic_reals: set[str] = set()  # results of case 2
+        self.nodes: list[onnx.NodeProto] = []
+        self._node = onnx.NodeProto()
+
+    def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
+        """What rewrites this node, if anything does."""
+        name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
+        if node.op_type == "DequantizeLinear" and node.input[0] in self._dynamic_reals:
+            name = "_same"
+        return getattr(self, name) if name else None
+
+    def begin(self, node: onnx.NodeProto) -> None:
+        self._node, self.nodes = node, []
+
+    # -- case 1 -------------------------------------------------------------------------------------------------------
+
+    def _plain(self, node: onnx.NodeProto) -> None:
+        op, count = _PLAIN[_kind(node)]
+        inputs = [self._real(*node.input[3 * i : 3 * i + 3]) for i in range(count)]
+        kept = {name: value for name, value in self._attributes().items() if name not in ("opset", "channels_last")}
+        if self._attributes().get("channels_last"):
+            raise ValueError("channels_last")
+        self._quantized(self._add(op, inputs, **kept), node.input[3 * count :])
+
+    def _conv(self, node: onnx.NodeProto) -> None:
+        x, xs, xz, w, ws, wz, ys, yz, *bias = node.input
+        inputs = [self._real(x, xs, xz), self._real(w, ws, wz, axis=0)]
+        if bias and bias[0]:
+            inputs.append(self._bias(bias[0], xs, ws))
+        self._quantized(self._add("Conv", inputs, **self._attributes()), (ys, yz))
+
+    def _gemm(self, node: onnx.NodeProto) -> None:
+        a, as_, az, b, bs, bz, *more = node.input
+        c, ys, yz = (*more, "", "", "")[:3]
+        attributes = self._attributes()
+        axis = 0 if attributes.get("transB") else 1
+        inputs = [self._real(a, as_, az), self._real(b, bs, bz, axis=axis)]
+        if c:
+            inputs.append(self._bias(c, as_, bs))
+        y = self._add("Gemm", inputs, output="" if ys else node.output[0], **attributes)
+        if ys:
+            self._quantized(y, (ys, yz))
+
+    def _concat(self, node: onnx.NodeProto) -> None:
+        ys, yz, *rest = node.input
+        parts = [self._real(*rest[i : i + 3]) for i in range(0, len(rest), 3)]
+        self._quantized(self._add("Concat", parts, **self._attributes()), (ys, yz))
+
+    def _quantized(self, y: str, grid: Sequence[str]) -> None:
+        self._add("QuantizeLinear", [y, *grid], output=self._node.output[0])
+
+    def _bias(self, name: str, x_scale: str, w_scale: str) -> str:
+        """int32 on the product of two scales."""
+        scale = self._array(x_scale).astype(np.float64) * self._array(w_scale)
+        return self._const((self._array(name) * scale).astype(np.float32))
+
+    def _real(self, name: str, scale: str, zero: str = "", axis: int | None = None) -> str:
+        """The reals that integers stand for. axis: of the scales of a constant, where there are several."""
+        if name not in self._tensors:
+            return self._add("DequantizeLinear", [name, scale, *([zero] if zero else [])])
+        data, s = self._array(name), self._array(scale).astype(np.float64)
+        z = self._array(zero).astype(np.float64) if zero else np.zeros(())
+        if axis is not None:
+            s, z = (_along(a, data.ndim, axis) for a in (s, z))
+        return self._const(((data - z) * s).astype(np.float32))
+
+    # -- cases 2 and 3 ------------------------------------------------------------------------------------------------
+
+    def _dynamic(self, node: onnx.NodeProto) -> None:
+        y, scale, zero = node.output
+        self._add("Identity", [node.input[0]], output=y)
+        self._tensors[scale] = numpy_helper.from_array(np.float32(1), scale)
+        self._tensors[zero] = numpy_helper.from_array(np.uint8(0), zero)
+        self._graph.initializer.extend([self._tensors[scale], self._tensors[zero]])
+        self._dynamic_reals.add(y)
+
+    def _same(self, node: onnx.NodeProto) -> None:
+        self._add("Identity", [node.input[0]], output=node.output[0])
+
+    def _matmul_integer(self, node: onnx.NodeProto) -> None:
+        a, b, *zeros = node.input
+        az, bz = (*zeros, "", "")[:2]
+        sides = [self._less_zero(a, az, -2), self._less_zero(b, bz, -1)]
+        self._add("MatMul", sides, output=node.output[0])
+
+    def _conv_integer(self, node: onnx.NodeProto) -> None:
+        x, w, *zeros = node.input
+        xz, wz = (*zeros, "", "")[:2]
+        self._add(
+            "Conv", [self._less_zero(x, xz), self._less_zero(w, wz, 0)], output=node.output[0], **self._attributes()
+        )
+
+    def _matmul_to_float(self, node: onnx.NodeProto) -> None:
+        a, b, as_, bs, *more = node.input
+        az, bz, bias = (*more, "", "", "")[:3]
+        self._scaled(self._less_zero(a, az), self._less_zero(b, bz, -1), [as_, bs], bias)
+
+    def _dynamic_matmul(self, node: onnx.NodeProto) -> None:
+        a, b, bs, *more = node.input
+        bz, bias = (*more, "", "")[:2]
+        self._scaled(a, self._less_zero(b, bz, -1), [bs], bias)
+
+    def _scaled(self, a: str, b: str, scales: Iterable[str], bias: str) -> None:
+        y = self._add("MatMul", [a, b])
+        *first, last = scales
+        for scale in first:
+            y = self._add("Mul", [y, scale])
+        y = self._add("Mul", [y, last], output="" if bias else self._node.output[0])
+        if bias:
+            self._add("Add", [y, bias], output=self._node.output[0])
+
+    def _less_zero(self, name: str, zero: str, axis: int | None = None) -> str:
+        """Integers less their zero point, as reals; those of case 2 are that already."""
+        if name in self._tensors:
+            z = self._array(zero).astype(np.float64) if zero else np.zeros(())
+            data = self._array(name)
+            z = z if axis is None else _along(z, data.ndim, axis % data.ndim)
+            return self._const((data - z).astype(np.float32))
+        if name in self._dynamic_reals or not zero:
+            return name
+        x = self._add("Cast", [name], to=TensorProto.FLOAT)
+        return self._add("Sub", [x, self._add("Cast", [zero], to=TensorProto.FLOAT)])
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _add(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        output = output or self._fresh(kind)
+        self.nodes.append(helper.make_node(kind, inputs, [output], self._node.name, **attributes))
+        return output
+
+    def _const(self, data: np.ndarray) -> str:
+        name = self._fresh("real")
+        self._tensors[name] = numpy_helper.from_array(data, name)
+        self._graph.initializer.append(self._tensors[name])
+        return name
+
+    def _array(self, name: str) -> np.ndarray:
+        if name not in self._tensors:
+            raise ValueError(f"'{name}' is computed from the input")
+        return numpy_helper.to_array(self._tensors[name])
+
+    def _attributes(self) -> dict[str, Any]:
+        return {a.name: helper.get_attribute_value(a) for a in self._node.attribute}
+
+    def _fresh(self, what: str) -> str:
+        n, stem = 0, f"{self._node.output[0]}.{what}"
+        name = stem
+        while name in self._names:
+            n += 1
+            name = f"{stem}_{n}"
+        self._names.add(name)
+        return name
+
+
+def _along(numbers: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """One number for each index of an axis, to be broadcast to this rank."""
+    return numbers if numbers.size == 1 else numbers.reshape([-1 if i == axis else 1 for i in range(rank)])

@@ -1,0 +1,311 @@
+"""One-sided tensors stored less a constant, their origin, so that their numbers fill the type: zero points for nothing.
+
+After a Relu, int8 with 0 at 0 has 127 levels. Stored less c = z * 2^e it has 255, and c goes into what is constant
+anyway: the bias of the layer that makes the tensor, the biases and the padding of those that read it, tables on both
+sides. Kernels know nothing of it, and in float nothing changes.
+
+1. What an op does with origins is one linear equation or more (`Op.origins`); graph inputs and outputs have 0. What is
+   left free is one number for each set of tensors that the equations tie together. Zeros that a pool counts around such
+   a tensor become a Pad (`borders`).
+2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
+   and the sum is one-sided, the smaller one carries what the sum has.
+3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
+   tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
+   long chain of residual sums, TELLING tensors at equal distances stand for all.
+
+Origins that were chosen by name are more such equations, with a constant.
+
+A model that brings its own grids (`Graph.given`) keeps them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
+from nmpconv.calib.exponent_search import Function, Rounded, best_sqnr_db, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.observers import TensorStats
+from nmpconv.errors import InputError
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.traits import Origins
+from nmpconv.passes.quantize import counted_padding, headroom, table_readers
+from nmpconv.passes.quantize.exponents import padding
+from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction
+
+LEAST_DB = 0.5
+ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
+STEPS_DOWN = 3  # exponents below the one that clips nothing
+PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values
+CANDIDATES = 48  # of a free number
+TELLING = 8
+NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this wide
+EXACT_DB = 200.0  # stands for a tensor without error
+
+Row = dict[str, float]
+"""An origin as a sum of free numbers: its share of each, by name; that of ONE is its constant part."""
+ONE = ""
+NEAR = 1e-9  # of the numbers in an equation: what their rounding may leave of 0
+
+
+def run(
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    choices: Choices = NOTHING,
+    saturated: float = 1.0,
+) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+    """The graph with origins, and statistics and widths with those of its `borders`.
+
+    stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`.
+    """
+    stored = store(graph, _chosen(graph, stats, bits, choices, saturated))
+    around = {node.outputs[0]: node.inputs[0] for node in stored.nodes if node.outputs[0] not in graph.values}
+    return (
+        stored,
+        {**stats, **{name: stats[x].reaching(np.zeros(1)) for name, x in around.items()}},
+        {**bits, **{name: bits[x] for name, x in around.items()}},
+    )
+
+
+def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
+    """Cases 1 and 2: the activations that can have an origin."""
+    return _rows(graph, stats, NOTHING)
+
+
+def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
+    found = _Equations(graph, stats)
+    if graph.given:
+        found.rows = {name: {} for name in found.rows}
+    found.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
+    return {name: row for name, row in found.rows.items() if row}
+
+
+class _Equations:
+    """rows: by activation. Every equation takes one of the free numbers away, the newest in it."""
+
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
+        self.rows: dict[str, Row] = {name: {} for name in graph.inputs}
+        self._age: dict[str, int] = {}
+        self._having: dict[str, dict[str, None]] = {}  # by free number: the activations whose rows it is in
+        for node in graph.nodes:
+            self._visit(node, graph)
+        for name in graph.outputs:
+            self._zero(self.rows[name])
+        makers, users = graph.producers(), graph.consumers()
+        for node in graph.nodes:
+            for name in _fixed_operands(node, graph, stats, makers, users):
+                self._zero(self.rows[name])
+
+    def _visit(self, node: Node, graph: Graph) -> None:
+        """Case 1."""
+        op, out = OPS[node.op], graph[node.outputs[0]]
+        names = [name for name in node.inputs if not graph[name].is_const]
+        kind = op.origins(node.params, graph.ins(node), out)
+        row: Row = {}
+        if kind in (Origins.NONE, Origins.RESULT):
+            for name in names:
+                self._zero(self.rows[name])
+        if kind is Origins.PRODUCT:
+            for name in names[1:]:
+                self._zero(self.rows[name])
+        if kind in (Origins.ANY, Origins.RESULT, Origins.PRODUCT) and op.own_exponent(node, 8) is None:
+            self._age[out.name] = len(self._age)
+            row = {out.name: 1.0}
+        elif kind is Origins.ALIKE:
+            for name in names[1:]:
+                self._zero(_sum(self.rows[names[0]], self.rows[name], -1.0))
+            row = self.rows[names[0]]
+        elif kind in (Origins.SUM, Origins.DIFFERENCE):
+            row = _sum(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
+        for name in node.outputs:
+            self._set(name, row)
+
+    def choose(self, given: Mapping[str, Said]) -> None:
+        """Origins by name. InputError for what cannot be; what a pattern says gives way."""
+        able = {name: set(self.rows[name]) for name in given if name in self.rows}
+        done: list[str] = []
+        for name in sorted(able, key=lambda name: not given[name].exact):
+            said, row = given[name], self.rows[name]
+            if row.keys() - {ONE}:
+                self._zero(_sum(row, {ONE: said.value}, -1.0))
+                done.append(name)
+            elif said.exact and abs(row.get(ONE, 0.0) - said.value) > NEAR * max(1.0, abs(said.value)):
+                tied = next((other for other in done if able[other] & able[name]), None)
+                if tied is not None:
+                    raise contradiction("origin", given[tied], said, f"; {tied!r} and {name!r} are tied to each other")
+                why = "an op beside it, or its being an input or an output, leaves no room for one"
+                raise InputError(f"{name!r} cannot have the origin {said.value}: {why}", where=said.place)
+
+    def _zero(self, row: Row) -> None:
+        """The sum is 0 from now on."""
+        if not row:
+            return
+        newest = max(row.keys() - {ONE}, key=self._age.__getitem__)
+        rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
+        for name in list(self._having[newest]):
+            other = self.rows[name]
+            self._set(name, _sum({n: s for n, s in other.items() if n != newest}, rest, other[newest]))
+
+    def _set(self, name: str, row: Row) -> None:
+        for gone in self.rows.get(name, {}).keys() - row.keys():
+            self._having[gone].pop(name, None)
+        for number in row:
+            self._having.setdefault(number, {})[name] = None
+        self.rows[name] = row
+
+
+def _sum(a: Row, b: Row, times: float) -> Row:
+    """a + times * b."""
+    total = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
+    return {name: share for name, share in total.items() if share}
+
+
+def _fixed_operands(
+    node: Node,
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    makers: Mapping[str, Node],
+    users: Mapping[str, Sequence[Node]],
+) -> list[str]:
+    """Case 2: the operands of a sum that keep 0."""
+    out = graph[node.outputs[0]]
+    if OPS[node.op].origins(node.params, graph.ins(node), out) not in (Origins.SUM, Origins.DIFFERENCE):
+        return []
+    linear = [
+        name
+        for name in dict.fromkeys(node.inputs)
+        if name in makers and makers[name].op in WEIGHTED and len(users[name]) == 1 and not _one_sided(stats[name])
+    ]
+    if len(linear) == 2 and _one_sided(stats[out.name]):
+        linear.remove(min(linear, key=lambda name: stats[name].peak))
+    return linear
+
+
+def _one_sided(stats: TensorStats) -> bool:
+    return min(-stats.min, stats.max) <= ONE_SIDED * stats.peak
+
+
+def _chosen(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices, saturated: float
+) -> dict[str, float]:
+    """Case 3: the origins of all activations, those that are 0 left out."""
+    rows = _rows(graph, stats, choices)
+    wide = {number for pair in _products(graph, bits) for name in pair for number in rows.get(name, ())}
+    functions, users = table_readers.after(graph), graph.consumers()
+    tied: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        if bits[name] == 8 and stats[name].peak > 0:
+            for number in (free for free in row if free != ONE and free not in wide):
+                tied.setdefault(number, []).append(name)
+    tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
+    measured = dict.fromkeys(name for names in tied.values() for name in names)
+    expected = headroom.expected(graph, stats, bits, measured, functions)
+    seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
+    origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
+    for number, names in tied.items():
+
+        def gain(more: float, number: str = number, names: list[str] = names) -> float:
+            """What the tensors have in dB where this number is larger by so much."""
+            found = (origins[n] + more * rows[n][number] for n in names)
+            total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, found, strict=True))
+            return round(total, 3)  # of equally good ones, noise of floats is not to choose
+
+        # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
+        places = [(n, c) for n in names for c in _candidates(seen[n].stats)]
+        tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n, c in places))
+        best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
+        if gain(best) >= gain(0.0) + LEAST_DB * len(names):
+            for name, row in rows.items():
+                origins[name] += best * row.get(number, 0.0)
+    return {name: origin for name, origin in origins.items() if origin}
+
+
+def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The first operand and the result of products that have no offset, since one of them is wide."""
+    for node in graph.nodes:
+        pair = node.inputs[0], node.outputs[0]
+        kind = OPS[node.op].origins(node.params, graph.ins(node), graph[pair[1]])
+        if kind is Origins.PRODUCT and any(bits[name] != 8 for name in pair):
+            yield pair
+
+
+def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> TensorStats:
+    """With what stands around it for those that read it."""
+    result = deepcopy(stats)
+    for node in users:
+        around = WEIGHTED[node.op].padding(node.params, graph.ins(node)) if node.op in WEIGHTED else None
+        if around is not None:
+            result.merge(padding(graph, node, around, stats))
+    return result
+
+
+def _candidates(stats: TensorStats) -> Iterator[float]:
+    for down in range(STEPS_DOWN + 1):
+        step, first, last = _ends(stats, 1.0, down)
+        for z in np.linspace(first, last, PLACES if last > first else 1).round():
+            yield float(z) * step
+
+
+def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
+    """(step, first, last): zero points are from first, where the least integer stands for the lower end of the range,
+    to last, where the largest one stands for the upper end. The tensor is multiplied by the factor.
+
+    down: how many powers of two the step is below the least one that holds the range. Where that leaves room, the two
+    are alike: the room lies beyond the longer side of a one-sided tensor, or half beyond either end.
+    """
+    low, high = stats.min * factor, stats.max * factor
+    width = max(high - low, NARROW * max(-low, high), 1e-30)
+    step = 2.0 ** (math.ceil(math.log2(width / 256)) - down)
+    first = math.floor(low / step + 0.5) - INT_MIN[8]
+    last = math.ceil(high / step - 0.5) - INT_MAX[8]
+    if last < first:
+        middle = (first + last) // 2
+        only = middle if not _one_sided(stats) else first if high > -low else last
+        return step, only, only
+    return step, first, last
+
+
+def _best_db(rounded: Rounded, origin: float, functions: Sequence[Function]) -> float:
+    """What the best int8 grid with this origin reaches."""
+    top = smallest_exponent(rounded.stats.min - origin, rounded.stats.max - origin, 8)
+    return min(best_sqnr_db(rounded, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
+
+
+def filled_db(rounded: Rounded, factor: float, functions: Sequence[Function]) -> float:
+    """What an int8 grid at one of the ends of the range reaches, of the tensor times a factor."""
+    tried = []
+    for down in range(STEPS_DOWN):
+        step, *ends = _ends(rounded.stats, factor, down)
+        step /= factor
+        tried += [expected_sqnr_db(rounded, math.log2(step), 8, functions, z * step) for z in {*ends}]
+    return min(max(tried), EXACT_DB)
+
+
+def store(graph: Graph, origins: Mapping[str, float]) -> Graph:
+    """The graph in which these activations are less their origins, with other constants where that takes them up."""
+    if not origins:
+        return graph
+    graph, around = counted_padding.split(graph, {name for name, origin in origins.items() if origin})
+    origins = {**origins, **{name: origins[x] for name, x in around.items()}}
+    values: dict[str, Value] = dict(graph.values)
+    for name, origin in origins.items():
+        value = values[name]
+        clamp = value.clamp and (value.clamp[0] - origin, value.clamp[1] - origin)
+        values[name] = replace(value, clamp=clamp, origin=origin)
+    nodes = []
+    for node in graph.nodes:
+        operand = next((name for name in node.inputs if not graph[name].is_const), "")
+        fresh: list[Value] = []
+        if operand in origins or node.outputs[0] in origins:
+            x, y = origins.get(operand, 0.0), origins.get(node.outputs[0], 0.0)
+            node, fresh = OPS[node.op].with_origins(node, graph, x, y)
+        values.update({value.name: value for value in fresh})
+        nodes.append(node)
+    used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})

@@ -1,0 +1,43 @@
+"""Which tensors nothing but tables reads, and of which functions these are: errors count after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nmpconv.calib.exponent_search import Function
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+
+def after(graph: Graph) -> dict[str, tuple[Function, ...]]:
+    """The functions of the tables that read a tensor, or what its data is moved to; of no others.
+
+    Their results are the float model's own numbers.
+    """
+    found = {name: dict.fromkeys(functions) for name, functions in alone(graph).items()}
+    for node in reversed(graph.nodes):
+        for name in OPS[node.op].moved(node.inputs) if moves(node) else ():
+            if name in found:
+                found[name] |= found.get(node.outputs[0], {})
+    return {name: tuple(functions) for name, functions in found.items() if functions}
+
+
+def alone(graph: Graph) -> dict[str, list[Function]]:
+    """Of every tensor of the groups that nothing but tables reads: the functions of those that read itself."""
+    consumers = graph.consumers()
+    found: dict[str, list[Function]] = {}
+    for group in grid_groups(graph):
+        users = {
+            name: [user for user in consumers[name] if not moves(user) or name not in OPS[user.op].moved(user.inputs)]
+            for name in group
+        }
+        every = [user for one in users.values() for user in one]
+        if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
+            found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
+    return found
+
+
+def moves(node: Node) -> bool:
+    """Whether it computes nothing."""
+    return OPS[node.op].grid == "same"

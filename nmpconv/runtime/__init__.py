@@ -1,0 +1,1 @@
+"""Running .nmp files: the C interpreter, RAM and instructions on targets, devices."""

@@ -1,0 +1,226 @@
+"""Instructions that a file takes on a microcontroller, estimated: what its ops count, times what `costs.json` says.
+
+1. The instructions of an op are a sum over counts that its kernel's loops follow: once a call, for each channel, for
+   each product and so on (`counts`). A kernel is told by the op, by the kind of convolution and by the widths of its
+   operands (`kernel`).
+2. What each count costs on each target was fitted to instructions that QEMU counted (`make costs`). docs/results.md has
+   the error.
+3. Of a kernel that was not counted with these widths, the figures of the nearest wider ones are taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from math import ceil, prod
+from pathlib import Path
+
+import numpy as np
+
+from nmpconv.file.reader import Model, Op, Tensor, read
+from nmpconv.ir import Quant, Value
+from nmpconv.ops import OPS
+from nmpconv.ops.effort import Sums
+from nmpconv.ops.weighted import Weighted
+from nmpconv.runtime import interpreter
+from nmpconv.runtime.targets import MICROCONTROLLERS
+
+DEFAULT = "cortex-m4"  # where nobody says which
+TABLE = Path(__file__).with_name("costs.json")
+# Pixels, channels and factors of a kernel's blocks; what is less is filled up. Of int8 products and of others.
+BLOCKS = {
+    "cortex-m4": ((1, 1, 4), (1, 1, 4)),
+    "cortex-m55": ((1, 4, 16), (2, 2, 8)),
+    "rv32": ((4, 2, 1), (4, 2, 1)),
+}
+LANES = {"cortex-m4": (4, 2), "cortex-m55": (8, 8), "rv32": (1, 1)}  # channels of a depthwise kernel, as above
+# Counts of sums that only one target's kernels know.
+SPECIAL = {
+    "cortex-m4": {"late", "ragged", "prepared", "tails", "clipped"},
+    "cortex-m55": {"broken"},
+    "rv32": {"heavy", "strided"},
+}
+ANYWHERE = set().union(*SPECIAL.values())
+FULL = ((-128, 127), (0, 127), (-32768, 32767), (0, 32767))  # ranges that an instruction saturates to
+FEW = 4  # pixels of a block, where any has more than one
+
+
+@dataclass(frozen=True)
+class Counted:
+    """kernel: a row of the table. counts: what its figures are multiplied with."""
+
+    kernel: str
+    counts: Mapping[str, float]
+
+
+def estimated(data: bytes, target: str) -> list[int]:
+    """Instructions of each op of a file. target: of `targets.MICROCONTROLLERS`. Raises ModelError."""
+    rows = _table()[target]
+    found = ((_row(rows, one.kernel), one.counts) for one in counted(data, target))
+    return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in found]
+
+
+def stand_in(target: str | None) -> str:
+    """The target itself where instructions are known there."""
+    return target if target in MICROCONTROLLERS else DEFAULT
+
+
+@cache
+def _table() -> dict[str, dict[str, dict[str, float]]]:
+    return dict(json.loads(TABLE.read_text(encoding="utf-8"))["targets"])
+
+
+def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, float]:
+    """Case 3."""
+    if kernel in rows:
+        return rows[kernel]
+    kind, widths, *rest = kernel.split(" ")
+
+    def far(other: str) -> tuple[bool, bool, int, str]:
+        _, has, *more = other.split(" ")
+        pairs = list(zip(map(int, widths.split("/")), map(int, has.split("/")), strict=True))
+        return more != rest, any(b < a for a, b in pairs), sum(abs(a - b) for a, b in pairs), other
+
+    return rows[min((other for other in rows if other.split(" ")[0] == kind), key=far)]
+
+
+def counted(data: bytes, target: str) -> list[Counted]:
+    """Of each op of a file. Raises ModelError."""
+    model = read(data)
+    portable = interpreter.needs_of_target(data, target).portable
+    return [_counted(op, model, target, left) for op, left in zip(model.ops, portable, strict=True)]
+
+
+def _counted(op: Op, model: Model, target: str, portable: bool) -> Counted:
+    known = OPS[op.kind]
+    params = known.Params(**op.params)
+    inputs, outputs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
+    if not isinstance(known, Weighted):
+        return _plain(op, inputs, outputs)
+    sums, wide = known.sums(params, inputs, outputs[0]), any(value.dtype != "int8" for value in inputs[:2])
+    if sums.spread:
+        kind, counts = "spread", _dense(sums, outputs[0], (1, 1, 1))
+    elif sums.by_channel and sums.groups >= LANES[target][wide]:
+        kind = "depthwise" + "x".join(str(axis.kernel) for axis in sums.window)
+        kind = kind if kind == "depthwise3x3" and sums.window[1].dilation == 1 else "depthwise"
+        counts = _depthwise(sums, outputs[0], LANES[target][wide])
+    else:
+        kind = "grouped" if sums.groups > 1 else "dense" if sums.pixels >= FEW else "few"
+        counts = _dense(sums, outputs[0], BLOCKS[target][wide])
+    counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
+    return Counted(f"{kind} {_widths([*inputs[:2], outputs[0]])}{' portable' if portable else ''}", counts)
+
+
+def _dense(sums: Sums, y: Value, block: tuple[int, int, int]) -> dict[str, float]:
+    """late: pixels whose place the patches of four pixels take (conv_dsp.c). heavy: see `Sums.light`."""
+    pixels, groups, channels, k = sums.pixels, sums.groups, sums.channels, sums.k
+    steps = groups * prod(ceil(n / size) * size for n, size in zip((pixels, channels, k), block, strict=True))
+    outputs = pixels * groups * channels
+    row = outputs // pixels << (y.dtype == "int16")
+    room = 1280 if pixels * row < 64 * k else 640
+    rows, columns = sums.window
+    gathered = 0 if sums.direct else pixels * groups
+    return {
+        "call": 1,
+        "channels": channels * groups,
+        "prepared": channels * groups * (ceil(pixels / 4) if channels * groups > 64 else 1),
+        "pixels": pixels * groups,
+        "outputs": outputs,
+        "tails": outputs * (k % 4 != 0),
+        "clipped": outputs * _clipped(y),
+        "steps": steps,
+        "heavy": steps * (1 - sums.light),
+        "late": steps * min(1.0, 8 * k / row / pixels) * (8 * k + 5 * min(channels, 64) > room),
+        "broken": steps * (k % 64 != 0),
+        "rows": gathered * (rows.kernel if groups == columns.dilation == 1 else sums.taps),
+        "edges": 0 if sums.direct else sums.images * groups * sums.edges,
+        "padding": sums.images * groups * sums.padding,
+        "factors": pixels * groups * k,
+        "gathered": gathered * k,
+        "ragged": gathered * k * (k % 4 != 0),
+        "weights": channels * groups * k,
+    }
+
+
+def _depthwise(sums: Sums, y: Value, lanes: int) -> dict[str, float]:
+    rows, columns = sums.window
+    channels = ceil(sums.groups / lanes) * lanes
+    outputs = sums.pixels * channels
+    return {
+        "call": 1,
+        "channels": channels,
+        "pixels": sums.pixels,
+        "rows": sums.images * rows.out * channels,
+        "outputs": outputs,
+        "edges": sums.images * sums.edges * channels,
+        "taps": outputs * sums.taps - sums.images * sums.padding * channels,
+        "padding": sums.images * sums.padding * channels,
+        "columns": sums.images * rows.out * ((columns.out - 1) * columns.stride + columns.kernel) * channels,
+        "clipped": outputs * _clipped(y),
+        "strided": outputs * (columns.stride > 1),
+    }
+
+
+def _plain(op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
+    """Of an op without weights. products: its own count, or the places of its window."""
+    size = sum(value.size for value in outputs)
+    places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
+    line = outputs[0].shape[-1] if outputs[0].shape else 1
+    given = [x for x in inputs if not x.is_const]
+    counts = {
+        "call": 1,
+        "lines": size // line,
+        "runs": sum(x.size // _run(x.shape, outputs[0].shape) for x in given),
+        "pieces": size // _alike(given[0].shape if given else (), outputs[0].shape),
+        "inputs": sum(x.size for x in given),
+        "outputs": size,
+        "moved": size * (given[:1] != [] and given[0].offset != outputs[0].offset),
+        "products": op.macs or size * places,
+    }
+    if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
+        counts["inputs"] = inputs[places].size  # of the other one only what is chosen is read
+    if not (OPS[op.kind].elementwise and OPS[op.kind].joins):
+        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}", counts)
+    counts["unshifted"] = size * (min(map(_exponent, inputs)) == _exponent(outputs[0]))
+    ends = {x.shape[-1:] == outputs[0].shape[-1:] for x in inputs}
+    how = "" if all(x.size == size for x in inputs) else " rows" if ends == {True} else " scalars"
+    return Counted(f"{op.kind} {_widths([*inputs[:2], outputs[0]])}{how}", counts)
+
+
+def _exponent(value: Value) -> int:
+    assert value.quant is not None
+    return value.quant.exponents[0]
+
+
+def _run(x: Sequence[int], y: Sequence[int]) -> int:
+    """Elements that lie side by side in both, as far as the shapes tell."""
+    alike = _same_axes(x, y)
+    if alike == min(len(x), len(y)):
+        return min(prod(x), prod(y))
+    return prod(x[len(x) - alike :]) * min(x[-1 - alike], y[-1 - alike])
+
+
+def _alike(x: Sequence[int], y: Sequence[int]) -> int:
+    """Elements of the last axes that both have."""
+    return prod(x[len(x) - _same_axes(x, y) :])
+
+
+def _same_axes(x: Sequence[int], y: Sequence[int]) -> int:
+    return len(list(takewhile(lambda dims: dims[0] == dims[1], zip(reversed(x), reversed(y), strict=False))))
+
+
+def _clipped(y: Value) -> bool:
+    return y.quant is not None and (y.quant.lo, y.quant.hi) not in FULL
+
+
+def _widths(values: Sequence[Value]) -> str:
+    return "/".join(str(8 * np.dtype(value.dtype).itemsize) for value in values)
+
+
+def _value(tensor: Tensor) -> Value:
+    bits = 8 * np.dtype(tensor.dtype).itemsize
+    quant = Quant(bits, tensor.exponents, tensor.clip_min, tensor.clip_max, tensor.axis)
+    return Value(tensor.name, tensor.shape, tensor.dtype, tensor.data, quant=quant, offset=tensor.offset)

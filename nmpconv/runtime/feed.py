@@ -1,0 +1,187 @@
+"""Samples for a converted model: images and arrays, prepared as its file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpconv.base.stream_spec import Stream, parse
+from nmpconv.data import audio, box_labels
+from nmpconv.data.audio import FrontEnd, ears
+from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
+from nmpconv.data.sequences import open_frames
+from nmpconv.errors import InputError, UsageError
+from nmpconv.runtime.interpreter import Net
+
+Arrays = dict[str, np.ndarray]
+
+
+class Look(NamedTuple):
+    """What samples look like. has_sequences: they are calls of a net with states. stream: of the file. shapes: of the
+    inputs in the ONNX model, by name."""
+
+    has_sequences: bool
+    stream: Stream | None
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Feed:
+    """Samples for every input of a model, prepared as the file says. Of a model with states they are calls in their
+    order, and ``starts`` has where sequences begin among them: states begin anew there.
+
+    labels: of the samples; of a call None where only the last one of its sequence has a label. labelled: where those of
+    a folder come from.
+    max_pixels: see `nmpconv.data.images.load`. limit: most samples that are taken of an iterable. Raises UsageError for
+    sources that do not fit the inputs' names, InputError for what cannot be fed.
+    """
+
+    def __init__(
+        self, net: Net, sources: Mapping[str, Data], max_pixels: int | None = None, limit: int | None = None
+    ) -> None:
+        self._ports = {port.name: port for port in net.inputs}
+        self._states, self.stream, self._front = net.has_states, stream_of(net), _front_of(net)
+        self.starts: tuple[int, ...] | None = None
+        names = list(self._ports)
+        if set(sources) == {""} and len(names) == 1:
+            sources = {names[0]: sources[""]}
+        if set(sources) != set(names):
+            found = ", ".join(repr(name) if name else "one without a name" for name in sources)
+            raise UsageError(
+                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
+                hint="give NAME=SOURCE once per input",
+            )
+        self._samples = {name: self._open(name, sources[name], max_pixels, limit) for name in names}
+        lengths = {name: len(samples) for name, samples in self._samples.items()}
+        if len(set(lengths.values())) != 1:
+            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({found})")
+        first = self._samples[names[0]]
+        self._first = first
+        self._where = str(sources[names[0]]) if isinstance(sources[names[0]], str | Path) else "data"
+        self._first_calls: frozenset[int] = frozenset(self.starts or ())
+        self.paths: list[str] = first.paths
+        labelled = next((s for s in self._samples.values() if s.labels), first)
+        self.labels: tuple[int | None, ...] | None = labelled.labels or None
+        self.labelled: str = labelled.labelled
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def begins(self, i: int) -> bool:
+        """Whether states begin anew with sample i."""
+        return self.starts is None or i in self._first_calls
+
+    def calls(self, limit: int | None) -> int:
+        """How many samples there are in at most ``limit`` of them, or of sequences of them."""
+        if limit is None or self.starts is None:
+            return min(len(self), limit or len(self))
+        return self.starts[limit] if limit < len(self.starts) else len(self)
+
+    @property
+    def sequences(self) -> list[tuple[str, int, int]]:
+        """Of samples that belong together: what they are called, the first one, and the one after the last."""
+        if self.starts is None:
+            return [(path, i, i + 1) for i, path in enumerate(self.paths)]
+        ends = [*self.starts[1:], len(self)]
+        names = [self._where if len(ends) == 1 else f"{self._where}, sequence {i}" for i in range(len(ends))]
+        return list(zip(names, self.starts, ends, strict=True))
+
+    def __getitem__(self, i: int) -> Arrays:
+        """Sample i as it was read, by input."""
+        return {name: samples[i] for name, samples in self._samples.items()}
+
+    def integers(self, sample: Arrays) -> Arrays:
+        """A sample for `Net`: pixels as int8, other inputs as floats."""
+        found = {}
+        for name, samples in self._samples.items():
+            pixels = self._ports[name].pixels
+            dtype = "int8" if pixels else "float32"
+            found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
+        return found
+
+    def floats(self, sample: Arrays) -> Arrays:
+        """A sample for the ONNX model."""
+        return {name: model_input(sample[name], s.preprocess, s.shape) for name, s in self._samples.items()}
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of the first input in pixels; None where no images feed it."""
+        return self._first.size
+
+    def boxes(self, file: Path) -> list[np.ndarray]:
+        """What a file says of every sample's boxes: see `nmpconv.data.box_labels`."""
+        if self.size is None or self._first.preprocess is None:
+            raise UsageError("boxes need images", where="--boxes")
+        height, width = self.size
+        return box_labels.read(file, self.paths, (width, height), self._first.preprocess)
+
+    @property
+    def look(self) -> Look:
+        return Look(self.starts is not None, self.stream, tuple(self.shapes().items()))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes in the ONNX model."""
+        return {name: samples.shape for name, samples in self._samples.items()}
+
+    def _open(self, name: str, source: Data, max_pixels: int | None, limit: int | None) -> Samples:
+        port = self._ports[name]
+        shape = port.source_shape or port.shape
+        axis = self.stream.axis if self.stream and self.stream.input in ("", name) else None
+        if self._states:
+            given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit}
+            samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **given)
+            if self.starts not in (None, starts):
+                raise InputError(f"the sequences of {name!r} and of another input differ in length")
+            self.starts = starts
+        else:
+            heard = ears(self._front, shape, None)
+            samples = open_samples(
+                source, shape, port.preprocess, input_name=name, max_pixels=max_pixels, limit=limit, ears=heard
+            )
+        where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
+        if samples.kind == "image" and not port.pixels:
+            raise InputError(
+                f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
+                where=where,
+                hint="give .npy or .npz arrays, or convert again with images",
+            )
+        if samples.kind == "array" and port.pixels:
+            raise InputError(
+                f"float arrays, but input {name!r} takes the pixels of images",
+                where=where,
+                hint="give images, or uint8 arrays [n,H,W,C]",
+            )
+        return samples
+
+
+def stream_of(net: Net) -> Stream | None:
+    """The stream that the file is a step of, if it says so."""
+    text = net.model.config.get("stream")
+    try:
+        found = parse(text) if isinstance(text, str) else None
+    except UsageError:
+        return None
+    ports = [p for p in net.inputs if found is not None and found.input in ("", p.name)]
+    fits = bool(ports) and found is not None and found.axis < len(ports[0].source_shape or ports[0].shape)
+    return found if fits else None
+
+
+def _front_of(net: Net) -> FrontEnd | None:
+    """What makes inputs of sound, if the file says it."""
+    text = net.model.config.get("audio")
+    try:
+        return audio.parse(text) if isinstance(text, str) else None
+    except UsageError:
+        return None
+
+
+def given(net: Net, sources: Mapping[str, Data]) -> list[list[list[np.ndarray]]]:
+    """All samples, each as the integers of every input, in their order; by sequence, where there are states."""
+    feed = Feed(net, sources)
+    samples = [feed.integers(feed[i]) for i in range(len(feed))]
+    arrays = [[sample[port.name] for port in net.inputs] for sample in samples]
+    starts = range(len(arrays)) if feed.starts is None else feed.starts
+    return [arrays[a:b] for a, b in zip(starts, [*starts[1:], len(arrays)], strict=True)]

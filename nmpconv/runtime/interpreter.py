@@ -1,0 +1,367 @@
+"""Running a .nmp file: integers in, integers out, in C."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nmpconv import _nmp
+from nmpconv.base import fixed_point
+from nmpconv.base.files import open_file
+from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError
+from nmpconv.file import reader
+from nmpconv.ir import Preprocess, Shifts
+
+ALIGN = 64  # of the model's and the arena's memory
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
+
+    pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
+    tensor: its number in the file. shifts: by how many bits less the parts of an output are, see `dequantize`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    exponent: int
+    lo: int
+    hi: int
+    preprocess: Preprocess | None
+    pixels: bool
+    labels: tuple[str, ...]
+    source_shape: tuple[int, ...]
+    tensor: int
+    shifts: Shifts | None = None
+
+    def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
+        """Integers of the port's shape, or of several samples [N, ...], as reals."""
+        return reader.dequantize(q, self.exponent, self.shifts)
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Seconds that an op took, the median of the runs; or `count` ops from `first` on that threads run together: then
+    the name is that of the last one, whose result is written, and the kinds are joined by "+".
+    """
+
+    first: int
+    count: int
+    name: str
+    kind: str
+    macs: int
+    seconds: float
+
+
+def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
+    """The net of a file or of its bytes, verified and ready to run.
+
+    cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
+    None: $NMP_THREADS, else 1. They change no result. The first runs find out how many each step is worth
+    (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
+    """
+    return Net(source, cpu=cpu, threads=threads)
+
+
+def needs(data: bytes) -> dict[str, int]:
+    """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
+    model = _in_memory(data)
+    try:
+        found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
+    except _nmp.Fault as fault:
+        raise _refused(fault, model.data.toreadonly(), "") from None
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+@dataclass(frozen=True)
+class TargetNeeds:
+    """Bytes of RAM on another machine. Of each op: its scratch, and whether it is a convolution that the machine's own
+    kernels leave to the portable ones.
+    """
+
+    arena_bytes: int
+    activation_bytes: int
+    scratch_bytes: tuple[int, ...]
+    portable: tuple[bool, ...]
+
+
+def needs_of_target(data: bytes, target: str) -> TargetNeeds:
+    """What `nmp_inspect` tells of a file on another machine, one of `targets`. Raises ModelError."""
+    model = _in_memory(data)
+    try:
+        found = _nmp.inspect_target(model, target)
+    except _nmp.Fault as fault:
+        raise _refused(fault, model.data.toreadonly(), "") from None
+    ops = tuple(found["scratch_bytes"]), tuple(found["portable"])
+    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], *ops)
+
+
+def targets() -> list[str]:
+    """The other machines whose needs the interpreter knows."""
+    return list(_nmp.targets())
+
+
+def cpus() -> list[str]:
+    """The CPU levels of this build that this machine can run."""
+    return list(_nmp.cpus())
+
+
+class Net:
+    """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
+
+    threads: how many may compute at most. A forked process may go on using the net.
+
+    States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
+    over is not among ``outputs``, where there is any other output.
+    """
+
+    def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
+        model = _in_memory(source)
+        data = model.data.toreadonly()
+        where = "" if isinstance(source, bytes) else str(source)
+        level = cpu or os.environ.get("NMP_CPU") or None
+        if level is not None and level not in cpus():
+            raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}")
+        self.threads = _threads(threads)
+        try:
+            self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
+            self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
+        except _nmp.Fault as fault:
+            raise _refused(fault, data, where) from None
+        self._data = data
+        self.model = reader.read(data, verified=True)
+        taken = {port.state for port in self.model.inputs}
+        fed = [i for i, port in enumerate(self.model.inputs) if port.state is None]
+        told = [i for i in range(len(self.model.outputs)) if i not in taken] or range(len(self.model.outputs))
+        self.inputs = [self._port(self.model.inputs[i]) for i in fed]
+        self.outputs = [self._port(self.model.outputs[i]) for i in told]
+        self._inputs = [self._net.input(i) for i in fed]
+        self._outputs = [self._net.output(i) for i in told]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        return bytes(self._data)
+
+    @property
+    def cpu(self) -> str:
+        """The CPU level in use."""
+        return str(self._net.cpu)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how many threads each step is worth: some hundred runs with several threads find out, and
+        do so again from time to time. No result depends on it.
+        """
+        return self._net.threads() is not None
+
+    @property
+    def has_states(self) -> bool:
+        """Whether a run depends on those before it."""
+        return len(self.inputs) < len(self.model.inputs)
+
+    def reset(self) -> None:
+        """Sets all states to their start, as they were when the net was made."""
+        self._net.reset()
+
+    def states(self) -> dict[str, NDArray[Any]]:
+        """Copies of the states that the next run reads."""
+        ports = enumerate(self.model.inputs)
+        return {port.name: np.array(self._net.input(i)) for i, port in ports if port.state is not None}
+
+    def run(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[Any]]:
+        """Integer outputs of one inference; the states are those of the next one then. inputs: arrays in the order of
+        `inputs`, or one dict by name.
+
+        Arrays of the port's dtype are taken as they are, uint8 pixels too; floats are rounded half up to the grid
+        and saturated. Dimensions of 1 may be left out, and an array of one dimension has the elements in their order.
+        Raises InputError for another dtype or another shape.
+        """
+        for i, array in enumerate(self._arrays(inputs)):
+            self.set_input(i, array)
+        self.run_ops(0, len(self.model.ops))
+        return [output.copy() for output in self._outputs]
+
+    def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
+        """Runs on some of many samples, of a net without states: what `run` returns for sample i goes to row i.
+
+        inputs, outputs: [N, *shape] in the order of the ports, contiguous arrays of their dtypes. part: of step 1.
+        """
+        ports, arrays = (*self.inputs, *self.outputs), (*inputs, *outputs)
+        fit = [x.shape[1:] == p.shape and x.dtype == p.dtype for x, p in zip(arrays, ports, strict=True)]
+        if self.has_states or not all(fit) or any(part.stop > len(x) for x in arrays) or part.step != 1:
+            raise UsageError("the arrays are not those of the ports")
+        tables = [x.view(np.uint8).reshape(len(x), -1) for x in arrays]
+        self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
+
+    def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
+        """The outputs of `run` as reals."""
+        return [port.dequantize(q) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
+
+    def run_ops(self, first: int, last: int) -> None:
+        """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
+        writes its tensor.
+        """
+        if not 0 <= first <= last <= len(self.model.ops):
+            raise UsageError(f"ops [{first}, {last}) are not among the {len(self.model.ops)} of the model")
+        self._net.run_ops(first, last)
+
+    def set_input(self, i: int, array: ArrayLike) -> None:
+        """Writes input i, as `run` does."""
+        self._inputs[i][...] = _integers(array, self.inputs[i])
+
+    def tensor(self, i: int) -> NDArray[Any]:
+        """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
+        return np.array(self._net.tensor(i))
+
+    def profile(self, runs: int) -> list[OpTime]:
+        """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or
+        the last `run` left or overwrote.
+        """
+        steps = self.steps()
+        times = np.zeros((runs, len(steps)))
+        for row in times:
+            for i, (first, last) in enumerate(steps):
+                start = time.perf_counter()
+                self._net.run_ops(first, last)
+                row[i] = time.perf_counter() - start
+        medians = np.median(times, axis=0)
+        return [self._op_time(step, float(seconds)) for step, seconds in zip(steps, medians, strict=True)]
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Ops [first, last) that a run takes together now; most are alone, and with one thread only those are not that
+        write into a concatenation.
+        """
+        steps: list[tuple[int, int]] = []
+        while (first := steps[-1][1] if steps else 0) < len(self.model.ops):
+            steps.append((first, first + self._net.together(first)))
+        return steps
+
+    def _op_time(self, step: tuple[int, int], seconds: float) -> OpTime:
+        ops = self.model.ops[slice(*step)]
+        kinds, macs = " + ".join(op.kind for op in ops), sum(op.macs for op in ops)
+        return OpTime(step[0], len(ops), ops[-1].name, kinds, macs, seconds)
+
+    def _arrays(self, inputs: Sequence[Any]) -> list[Any]:
+        names = [port.name for port in self.inputs]
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            given = inputs[0]
+            if set(given) != set(names):
+                raise InputError(f"inputs {sorted(given)} were given, the model has {names}")
+            return [given[name] for name in names]
+        if len(inputs) != len(names):
+            raise InputError(f"{len(inputs)} inputs were given, the model has {len(names)}: {', '.join(names)}")
+        return list(inputs)
+
+    def _port(self, port: reader.Port) -> Port:
+        tensor = self.model.tensors[port.tensor]
+        labels = self.model.labels if len(self.model.labels) == np.prod(tensor.shape) else ()
+        return Port(
+            port.name,
+            tensor.shape,
+            tensor.dtype,
+            tensor.exponents[0],
+            tensor.clip_min,
+            tensor.clip_max,
+            port.preprocess,
+            port.pixels,
+            labels,
+            port.source_shape,
+            port.tensor,
+            tensor.shifts,
+        )
+
+
+def _threads(asked: int | None) -> int:
+    """How many threads are meant."""
+    text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
+    if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
+        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {_nmp.THREADS_MAX} are")
+    return int(text) or _cores()
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
+    """The bytes of a model, where the interpreter wants them, and nowhere else."""
+    if not isinstance(source, str | Path | bytes):
+        raise UsageError(
+            f"{source!r} is no model; allowed: a path, or the bytes of a .nmp file",
+            found=repr(source),
+            allowed="a path, or the bytes of a .nmp file",
+        )
+    if not isinstance(source, bytes):
+        with open_file(source) as (file, size):
+            model = _aligned(size)
+            count = file.readinto(model.data)
+        return model[:count]
+    model = _aligned(len(source))
+    model[:] = np.frombuffer(source, np.uint8)
+    return model
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """Memory of so many bytes at a multiple of ALIGN."""
+    memory = np.zeros(size + ALIGN, np.uint8)
+    start = -memory.ctypes.data % ALIGN
+    return memory[start : start + size]
+
+
+def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
+    """The integers of an array that was handed in, in the port's shape."""
+    given = np.asarray(array)
+    if given.size != math.prod(port.shape) or (given.ndim > 1 and _long(given.shape) != _long(port.shape)):
+        raise InputError(
+            f"the array has shape {list(given.shape)}, {list(port.shape)} is needed",
+            where=port.name,
+            hint="channels are the last dimension" if sorted(_long(given.shape)) == sorted(_long(port.shape)) else "",
+        )
+    given = given.reshape(port.shape)
+    if given.dtype == port.dtype:
+        return given
+    if port.pixels and given.dtype == np.uint8:
+        return (given.astype(np.int16) - 128).astype(np.int8)
+    if given.dtype.kind == "f":
+        if not np.isfinite(given).all():
+            raise InputError("the array has values that are not finite", where=port.name)
+        return fixed_point.quantize(given, port.exponent, port.lo, port.hi).astype(port.dtype)
+    allowed = f"{port.dtype}, {'uint8 pixels or ' if port.pixels else ''}floats"
+    raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    """The dimensions that order the elements."""
+    return [n for n in shape if n != 1]
+
+
+def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
+    """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
+    status, text, what, found, allowed, op, tensor = fault.args
+    try:
+        names = reader.names(data)
+    except ModelError as error:
+        return ModelError(error.message, where=where, hint=error.hint, status=error.status)
+    named = 0 <= op < len(names.ops)
+    place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if named else ""
+    place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
+    return ModelError(
+        f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",
+        where=where,
+        status=Status(status).in_c,
+        node=names.ops[op][0] if named else "",
+        found=str(found),
+        allowed=str(allowed),
+    )

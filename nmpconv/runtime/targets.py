@@ -1,0 +1,61 @@
+"""What a file needs of each kind of machine, before it is there: the interpreter tells, for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nmpconv.runtime import interpreter
+
+HOST = "host"
+# kB of flash that a bundle's interpreter takes, least and most: what bench/mcu.py measures for the MLPerf Tiny nets.
+INTERPRETER = {"cortex-m4": (12, 28), "cortex-m55": (9, 25), "rv32": (26, 42)}
+MICROCONTROLLERS = tuple(INTERPRETER)
+TARGETS = (HOST, *MICROCONTROLLERS)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes of RAM. arena: all that a run takes, as the interpreter reports it there with all ops and one thread.
+    handle: of the arena, with scratch for which there is no room among the activations. scratch: of the hungriest op.
+    exact: the file's integers are those that will run. interpreter: kB of flash, see INTERPRETER.
+    """
+
+    target: str
+    arena: int
+    activations: int
+    handle: int
+    scratch: int
+    packed: int
+    exact: bool
+    interpreter: tuple[int, int] | None = None
+
+
+def needs(data: bytes, target: str, *, exact: bool = True) -> Needs:
+    """data: the file. target: of `TARGETS`. Raises ModelError where the interpreter refuses the file."""
+    if target == HOST:
+        found = interpreter.needs(data)
+        arena, scratch, packed = (found[f"{part}_bytes"] for part in ("arena", "scratch", "packed"))
+    else:
+        there = interpreter.needs_of_target(data, target)
+        found, arena, scratch, packed = vars(there), there.arena_bytes, max(there.scratch_bytes, default=0), 0
+    activations = found["activation_bytes"]
+    rest = arena - activations - packed
+    return Needs(target, arena, activations, rest, scratch, packed, exact, INTERPRETER.get(target))
+
+
+def scratch(data: bytes, target: str | None) -> list[int]:
+    """Bytes of scratch of each op on a microcontroller; None or the host: the most of all of them."""
+    wanted = (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS
+    return [
+        max(sizes) for sizes in zip(*(interpreter.needs_of_target(data, t).scratch_bytes for t in wanted), strict=True)
+    ]
+
+
+def needs_portable(data: bytes, target: str) -> bool:
+    """Whether a microcontroller's own kernels leave a convolution of the file to the portable ones."""
+    return any(interpreter.needs_of_target(data, target).portable)
+
+
+def most(data: bytes) -> int:
+    """Bytes of the arena, on whatever machine runs the interpreter with the kernels of its compiler's target."""
+    return max(interpreter.needs_of_target(data, target).arena_bytes for target in interpreter.targets())

@@ -1,0 +1,47 @@
+"""Rows that are picked inside of onnxruntime are those of the whole tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nets import Net
+
+from nmpconv.calib import activation_cache
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.ir import Graph
+
+RELU6 = (0.0, 6.0)
+
+
+def net() -> Graph:
+    """Convolutions with and without a clamp, a depthwise one, a sum, scores."""
+    made = Net(3)
+    made.input("x", 1, 9, 7, 3)
+    made.conv("x", "a", 8, 3, clamp=RELU6)
+    made.conv("a", "b", 8, 3, groups=8)
+    made.op("add", "a b", "c")
+    made.dense("c", "y", 5)
+    return made.graph("y")
+
+
+@pytest.mark.parametrize("limit", [activation_cache.ROWS, 70])
+def test_rows_are_those_of_the_whole_tensors(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activation_cache, "ROWS", limit)
+    graph, rng = net(), np.random.default_rng(4)
+    feeds = [{"x": rng.normal(0, 3, (1, 9, 7, 3)).astype(np.float32)} for _ in range(5)]
+    ops = {node.op for node in graph.nodes}
+    found = activation_cache.collect(graph, feeds, ops)
+    plain, before = activation_cache._split_clamps(graph, graph.nodes)
+    engine = FloatEngine(plain, list(before.values()))
+    whole = [engine.run(feed) for feed in feeds]
+    assert list(found.rows) == [node.outputs[0] for node in graph.nodes]
+    for name, rows in found.rows.items():
+        tensors = np.stack([run[before[name]].reshape(-1, graph[name].shape[-1]) for run in whole])
+        np.testing.assert_array_equal(rows.values, tensors[rows.images, rows.positions])
+    assert found.rows["a"].values.min() < 0  # before the clamp
+    assert (len(found.rows["a"].values) == 5 * 63) == (limit > 70)
+    np.testing.assert_array_equal(found.inputs["x"], np.concatenate([feed["x"] for feed in feeds]))
+
+
+def test_without_images_there_is_none() -> None:
+    assert activation_cache.collect(net(), [], {"conv2d"}) == activation_cache.Evidence()

@@ -1,0 +1,219 @@
+"""Chosen exponents against brute force on the values themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv.base.fixed_point import dequantize, quantize
+from nmpconv.calib.exponent_search import (
+    METHODS,
+    STEPS_DOWN,
+    Function,
+    Table,
+    best_sqnr_db,
+    choose,
+    expected_sqnr_db,
+    smallest_exponent,
+    span,
+)
+from nmpconv.calib.observers import TensorStats
+
+RNG = np.random.default_rng(5)
+N = 40000
+DISTRIBUTIONS = {
+    "normal": RNG.normal(size=N),
+    "relu": np.maximum(RNG.normal(size=N), 0),
+    "relu6": np.clip(RNG.normal(size=N) * 5, 0, 6),
+    "laplace": RNG.laplace(size=N) * 0.01,
+    "heavy": RNG.standard_t(2, size=N),
+    "outlier": np.append(RNG.normal(size=N - 1), 60.0),
+    "uniform": RNG.uniform(-3, 1, size=N),
+    "shifted": RNG.normal(size=N) + 9,
+    "pixels": RNG.integers(0, 256, size=N).astype(float),
+    "negative": -np.abs(RNG.normal(size=N)),
+}
+
+
+def stats_of(x: np.ndarray) -> TensorStats:
+    return TensorStats.of(x.astype(np.float32).reshape(1, -1, 8))
+
+
+def tables(stats: TensorStats, bits: int, *functions: Function) -> list[Table]:
+    return [Table(function, stats, span(stats, bits)) for function in functions]
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def brute(x: np.ndarray, exponent: int, bits: int, function=lambda v: v, saturated: float = 1.0) -> float:
+    """Measured SQNR in dB, where errors of saturation count so many times."""
+    x = x.astype(np.float32).astype(np.float64)
+    limit = 2 ** (bits - 1)
+    real = dequantize(quantize(x, exponent, -limit, limit - 1), exponent)
+    counts = np.where(np.abs(x - real) > 2.0 ** (exponent - 1), saturated, 1.0)
+    error = np.mean(counts * (function(x) - function(real)) ** 2)
+    return float(10 * np.log10(np.mean(function(x) ** 2) / error)) if error else np.inf
+
+
+def candidates(x: np.ndarray) -> list[int]:
+    top = smallest_exponent(x.min(), x.max(), 8)
+    return [top - k for k in range(STEPS_DOWN + 1)]
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("function", [None, silu])
+@pytest.mark.parametrize(("method", "saturated"), [("mse", 1), ("mse4", 4)])
+def test_mse_finds_the_best_measured_exponent(name: str, function, method: str, saturated: int) -> None:
+    x = DISTRIBUTIONS[name]
+    seen = stats_of(x)
+    choice = choose(seen, 8, method, tables=tables(seen, 8, function) if function else ())
+    measured = {e: brute(x, e, 8, function or (lambda v: v), saturated) for e in candidates(x)}
+    assert measured[choice.exponent] >= max(measured.values()) - 0.05
+    if name != "pixels":
+        assert abs(choice.expected_sqnr_db - measured[choice.exponent]) < 0.3
+
+
+@pytest.mark.parametrize("name", sorted(set(DISTRIBUTIONS) - {"pixels"}))
+@pytest.mark.parametrize("bits", [8, 16])
+def test_expected_errors_are_those_measured(name: str, bits: int) -> None:
+    x = DISTRIBUTIONS[name]
+    for exponent in candidates(x) if bits == 8 else [choose(stats_of(x), 16).exponent]:
+        wanted = brute(x, exponent, bits)
+        assert abs(expected_sqnr_db(stats_of(x), exponent, bits) - wanted) < 0.5, (exponent, wanted)
+
+
+@pytest.mark.parametrize("function", [None, silu])
+def test_where_saturation_counts_more_less_saturates(function) -> None:
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(size=N - 160), rng.normal(size=160) * 8)
+    seen = stats_of(x)
+    after = tables(seen, 8, function) if function else ()
+    plain, less = choose(seen, 8, tables=after), choose(seen, 8, "mse4", tables=after)
+    assert less.exponent == plain.exponent + 1
+    assert plain.expected_sqnr_db > less.expected_sqnr_db
+
+
+def test_a_choice_after_a_function_ignores_what_it_flattens() -> None:
+    x = np.where(RNG.random(N) < 0.3, RNG.uniform(-60, -20, N), RNG.normal(size=N) * 2)
+    plain, after = choose(seen := stats_of(x), 8), choose(seen, 8, tables=tables(seen, 8, silu))
+    assert after.exponent < plain.exponent
+    assert brute(x, after.exponent, 8, silu) > brute(x, plain.exponent, 8, silu) + 3
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "exponent"),
+    [
+        (0, 127, 0),
+        (0, 127.5, 0),
+        (0, 127.6, 1),
+        (0, 255, 1),
+        (0, 256, 2),
+        (-128, 127, 0),
+        (-128.5, 0, 0),
+        (-129, 0, 1),
+        (-1, 1, -6),
+        (0, 6, -4),
+        (0, 0, -7),
+        (0, 1e-30, -64),
+        (0, 3e38, 63),
+    ],
+)
+def test_the_smallest_exponent_that_clips_nothing(lo: float, hi: float, exponent: int) -> None:
+    assert smallest_exponent(lo, hi, 8) == exponent
+
+
+def test_sixteen_bits_keep_room_for_twice_the_range() -> None:
+    for method in METHODS:
+        assert choose(stats_of(np.linspace(-1, 1, 80)), 16, method).exponent == -14
+        assert choose(stats_of(np.linspace(-0.9, 0.99, 80)), 16, method).exponent == -14
+    assert choose(stats_of(np.linspace(-0.4, 0.5, 80)), 16).exponent == -15
+
+
+def test_sixteen_bits_keep_no_room_where_a_function_is_flat() -> None:
+    x = stats_of(np.linspace(-40, 14, 80))
+    assert choose(x, 16).exponent == -8
+    for functions, exponent in (((silu,), -10), ((np.tanh,), -12), ((np.tanh, silu), -10), ((lambda t: 0 * t,), -8)):
+        assert choose(x, 16, tables=tables(x, 16, *functions)).exponent == exponent
+
+
+def test_a_pole_that_no_value_comes_near_flattens_nothing() -> None:
+    """1 / x^2 is huge next to 0, against which all of its results here look alike."""
+    x = stats_of(np.concatenate([np.linspace(-2, -0.5, 80), np.linspace(0.5, 2, 80)]))
+    found = choose(x, 16, tables=tables(x, 16, lambda t: 1 / np.maximum(t * t, 1e-30)))
+    assert found.exponent == choose(x, 16).exponent
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_tables_of_parts_are_measured_on_what_they_read(bits: int) -> None:
+    """Of 10 times normal numbers only the smallest matter behind a tanh; the square reads others."""
+    wide, narrow = RNG.normal(size=N) * 10, RNG.normal(size=N)
+    parts = (*tables(stats_of(wide), bits, np.tanh), *tables(stats_of(narrow), bits, np.square))
+    found = choose(stats_of(np.concatenate([wide, narrow])), bits, tables=parts)
+    assert found.exponent == {8: -5, 16: -11}[bits]
+    both = tables(stats_of(wide), bits, np.tanh, np.square)
+    assert choose(stats_of(wide), bits, tables=both).exponent > found.exponent
+
+
+@pytest.mark.parametrize("spread", [30.0, 3e3, 3e6, 3e30])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_function_that_saturates_far_inside_costs_no_memory(spread: float, bits: int) -> None:
+    seen: list[int] = []
+
+    def tanh(x: np.ndarray) -> np.ndarray:
+        seen.append(len(x))
+        return np.tanh(x)
+
+    stats = stats_of(RNG.normal(size=N) * spread)
+    choice = choose(stats, bits, tables=tables(stats, bits, tanh))
+    assert max(seen) <= 1.1e6
+    assert bits == 8 or choice.exponent == -12
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 99, 99.9, 100])
+@pytest.mark.parametrize("name", ["normal", "relu", "heavy", "shifted", "outlier"])
+def test_percentile_holds_that_share(name: str, percentile: float) -> None:
+    x = DISTRIBUTIONS[name]
+    exponent = choose(stats_of(x), 8, "percentile", percentile=percentile).exponent
+    bound = np.percentile(np.abs(x), percentile) / 127.5
+    assert 2.0**exponent >= bound * 0.95 or exponent == smallest_exponent(x.min(), x.max(), 8)
+    assert percentile == 50 or 2.0**exponent < 2 * bound * 1.05
+
+
+def test_a_narrow_range_far_from_0_costs_no_memory() -> None:
+    """A bin of these values has 8 million points, 2,000 of them within the range."""
+    x = 10 + 2.0**-12 * RNG.uniform(-1, 1, N)
+    seen: list[int] = []
+
+    def plain(values: np.ndarray) -> np.ndarray:
+        seen.append(len(values))
+        return values - 10
+
+    step = 2.0**-19
+    found = best_sqnr_db(stats_of(x), [-19 - k for k in range(6)], 8, (plain,), origin=10.0)
+    error = np.rint((x - 10) / step) * step - (x - 10)
+    assert found == pytest.approx(10 * np.log10(np.square(x - 10).mean() / np.square(error).mean()), abs=0.3)
+    assert max(seen) <= 70_000
+
+
+def test_max_clips_nothing_and_kl_drops_outliers() -> None:
+    stats = stats_of(DISTRIBUTIONS["outlier"])
+    top = smallest_exponent(0, 60, 8)
+    assert choose(stats, 8, "max").exponent == top
+    assert choose(stats, 8, "kl").exponent < top
+    assert choose(stats_of(DISTRIBUTIONS["uniform"]), 8, "kl").exponent >= smallest_exponent(-3, 1, 8) - 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constant_and_empty_tensors(method: str) -> None:
+    assert choose(TensorStats(), 8, method).exponent == -7
+    zeros = choose(stats_of(np.zeros(80)), 8, method)
+    assert (zeros.exponent, zeros.expected_sqnr_db) == (-7, np.inf)
+    constant = choose(stats_of(np.full(80, 3.3)), 8, method)
+    assert abs(constant.expected_sqnr_db - brute(np.full(80, 3.3), constant.exponent, 8)) < 0.5
+
+
+def test_unknown_methods_are_a_bug() -> None:
+    with pytest.raises(ValueError, match="median"):
+        choose(TensorStats(), 8, "median")

@@ -1,0 +1,128 @@
+"""Shares of the noise at the heads, against what the same rounding does when it is written out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
+from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
+from nets import Net
+
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.noise_budget import budget
+from nmpconv.conversion.quantizer import Fitter
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+
+def linear(side: int) -> Graph:
+    """x -> a -> y, both 1x1 convolutions; a is moved twice on the way."""
+    net = Net(5)
+    net.input("x", 1, side, side, 3)
+    net.conv("x", "a", 4, clamp=RELU)
+    net.op("transpose", "a", "t", perm=(0, 2, 1, 3))
+    net.op("transpose", "t", "u", perm=(0, 2, 1, 3))
+    net.conv("u", "y", 2)
+    return net.graph("y")
+
+
+def coarse(graph: Graph) -> Graph:
+    grids = dict.fromkeys("atuy", (8, -2)) | {"x": (16, -12)}
+    return on_grids(graph, **grids)
+
+
+@pytest.mark.parametrize("side", [3, 4])
+def test_a_share_is_the_noise_of_one_rounding(side: int) -> None:
+    """On a plane of 16 and more its mean by channel is taken away."""
+    graph = coarse(linear(side))
+    images = feeds(graph, 3)
+    found = budget(graph, grid_groups(graph), ["y"], images).shares
+    runs = [FloatEngine(graph, ["x", "a", "y"]).run(image) for image in images]
+    w = graph["y.w"].data.reshape(2, 4).astype(np.float64)
+
+    def error(x: np.ndarray, quant: object) -> np.ndarray:
+        q = np.clip(np.floor(x / 2.0**quant.exponent + 0.5), quant.lo, quant.hi) * 2.0**quant.exponent - x
+        return q - (q.mean(axis=(1, 2), keepdims=True) if side == 4 else 0)
+
+    of_a = sum(float(np.square(error(r["a"], graph["a"].quant) @ w.T).sum()) for r in runs)
+    of_y = sum(float(np.square(error(r["y"], graph["y"].quant)).sum()) for r in runs)
+    assert found["a"] / found["y"] == pytest.approx(of_a / of_y, rel=1e-3)
+    assert found["x"] < 1e-3
+    assert set(found) == {"a", "x", "y"}
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert sum(found.values()) == pytest.approx(1, abs=0.35)
+
+
+def test_what_a_hardswish_makes_zero_is_no_noise() -> None:
+    """A grid that ends at -4, where the function is 0, and one of the same step that saturates nothing."""
+    net = Net(5)
+    net.input("x", 1, 8, 8, 3)
+    net.conv("x", "a", 4, w=net.rng.normal(0, 4, (4, 1, 1, 3)))
+    net.op("lookup", "a", "t", function="hard_swish")
+    net.conv("t", "y", 2)
+    graph = net.graph("y")
+    images = feeds(graph, 3)
+    ends = np.concatenate([FloatEngine(graph, ["a"]).run(image)["a"] for image in images])
+    assert ends.min() < -6
+    low = replace(graph["a"], clamp=(-math.inf, 3.9))
+    shares = [
+        budget(ranged, grid_groups(ranged), ["y"], images).shares
+        for bits in (8, 16)
+        for ranged in [on_grids(graph.with_values(low), x=(16, -12), a=(bits, -5), t=(8, -5), y=(8, -2))]
+    ]
+    assert shares[0]["a"] / shares[0]["t"] == pytest.approx(shares[1]["a"] / shares[1]["t"], rel=0.02)
+
+
+def test_a_wider_tensor_takes_its_share_away() -> None:
+    net = residual()
+    images = feeds(net, 4)
+    shares = []
+    for bits in (8, 16):
+        made = Fitter(
+            net, observed(net, images), in_bits(net, 8, x=16, y=16, m=bits, s=bits), Method(), Rounding(), images
+        )
+        ranged = made.prepare("none", images, Trace()).ranged
+        shares.append(budget(ranged, grid_groups(ranged), ["y"], images).shares)
+    assert shares[1]["s"] < shares[0]["s"] / 50
+    rest = [sum(share for name, share in found.items() if name != "s") for found in shares]
+    assert rest[1] > rest[0]
+
+
+def test_raw_pixels_make_no_noise() -> None:
+    net = Net()
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "y", 2)
+    graph = on_grids(net.graph("y", pixels=["x"]), x=(8, 0), y=(8, -1))
+    assert set(budget(graph, grid_groups(graph), ["y"], feeds(graph, 2)).shares) == {"y"}
+
+
+def test_images_that_do_not_batch() -> None:
+    """A reshape that mixes them: one pass an image, and the same shares."""
+    net = Net(5)
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "a", 4, clamp=RELU)
+    net.op("reshape", "a", "r", shape=(4, 4, 4))
+    net.op("reshape", "r", "b", shape=(1, 4, 4, 4))
+    net.conv("b", "y", 2)
+    graph = on_grids(net.graph("y"), x=(16, -12), y=(8, -2), **dict.fromkeys("arb", (8, -2)))
+    other = coarse(linear(4))
+    images = feeds(graph, 3)
+    mixed, plain = (budget(g, grid_groups(g), ["y"], images).shares for g in (graph, other))
+    assert mixed == pytest.approx(plain, rel=1e-3)
+
+
+def test_what_is_too_large_is_skipped() -> None:
+    graph = coarse(linear(4))
+    found = budget(graph, grid_groups(graph), ["y"], [])
+    assert (found.shares, found.skipped) == ({}, "no images")
+    found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3), 10)
+    assert (found.shares, found.skipped) == ({}, "the net is too large to measure where its noise comes from")

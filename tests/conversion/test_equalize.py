@@ -1,0 +1,140 @@
+"""Equalization: the float function stays, ranges come closer, grids fit better, Relu6 becomes the type's own end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from float_nets import RELU, RELU6, closeness, feeds, in_bits, names, observed, residual
+from nets import Net
+
+from nmpconv.calib.exponent_search import choose, span
+from nmpconv.graph.verify import verify
+from nmpconv.ir import Graph
+from nmpconv.passes.quantize import equalize, exponents, headroom
+from nmpconv.passes.quantize.channel_groups import Channels
+from nmpconv.passes.quantize.exponents import Method
+
+SAME_DB = 90
+
+
+@pytest.fixture(scope="module")
+def net() -> Graph:
+    return residual()
+
+
+def test_vector_keeps_the_function(net: Graph) -> None:
+    images = feeds(net)
+    after, _ = equalize.vector(net, observed(net, images), in_bits(net, 8))
+    verify(after, "FLOAT", "vector")
+    assert closeness(net, after, images) > SAME_DB
+    assert not np.array_equal(after[after.nodes[0].inputs[1]].data, net["a.w"].data)
+
+
+def test_fill_keeps_the_function(net: Graph) -> None:
+    images = feeds(net)
+    stats = observed(net, images)
+    after, factors = equalize.fill(net, stats, in_bits(net, 8))
+    verify(after, "FLOAT", "fill")
+    assert closeness(net, after, images) > SAME_DB
+    assert sum(factor != 1 for factor in factors.values()) >= 5
+    assert factors["x"] == factors["y"] == 1
+    for name, seen in observed(after, images).items():
+        assert seen.peak == pytest.approx(stats[name].peak * factors[name], rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scale_keeps_the_function(net: Graph, seed: int) -> None:
+    """Any factors that channels.py allows; powers of two change no bit."""
+    rng = np.random.default_rng(seed)
+    channels = Channels(net)
+    factor = np.where(channels.frozen, 1.0, 2.0 ** rng.integers(-5, 6, channels.total))
+    after = equalize.scale(net, {name: factor[ids] for name, ids in channels.ids.items()})
+    verify(after, "FLOAT", "scale")
+    assert closeness(net, after, feeds(net)) > SAME_DB
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_fill_goes_through_tables(bits: int) -> None:
+    """Both sides of a table get a factor of their own, which the table absorbs; at 16 bits the range is used up."""
+    net = Net(6)
+    net.input("x", 1, 8, 8, 3)
+    net.conv("x", "a", 4, 3)
+    net.op("lookup", "a", "t", function="silu")
+    net.conv("t", "b", 4)
+    net.op("lookup", "b", "s", function="tanh")
+    net.conv("s", "y", 2)
+    graph = net.graph("y")
+    images = feeds(graph)
+    stats = observed(graph, images)
+    after, factors = equalize.fill(graph, stats, in_bits(graph, bits))
+    assert closeness(graph, after, images) > SAME_DB
+    assert len({factors[name] for name in "ats"}) == 3
+    assert after.nodes[1].params.before == 1 / factors["a"]
+    assert after.nodes[1].params.after == factors["t"]
+    if bits == 16:
+        reached = math.log2(max(map(abs, span(observed(after, images)["t"], bits))))
+        assert math.ceil(reached) - reached < 0.1
+
+
+def test_scale_without_factors_changes_nothing(net: Graph) -> None:
+    after = equalize.scale(net, {name: np.ones(net[name].shape[-1]) for name in names(net)})
+    assert after == net
+
+
+@pytest.mark.parametrize("limit", [6.0, 1.0, 5.0])
+def test_relu6_becomes_the_end_of_the_type(limit: float) -> None:
+    net = Net(4)
+    net.input("x", 1, 8, 8, 3)
+    net.conv("x", "a", 8, 3, clamp=(0.0, limit), b=np.full(8, limit))
+    net.conv("a", "b", 8, 3, groups=8, clamp=(0.0, limit), b=np.full(8, limit))
+    net.conv("b", "y", 4)
+    graph = net.graph("y")
+    images, bits = feeds(graph), in_bits(graph, 8)
+    after, factors = equalize.fill(graph, observed(graph, images), bits)
+    stats = {name: seen.scaled(factors[name]) for name, seen in observed(graph, images).items()}
+    ranged = exponents.run(after, stats, bits, Method())
+    for name in "ab":
+        quant, clamp = ranged[name].quant, ranged[name].clamp
+        assert (quant.lo, quant.hi) == (0, 127)
+        assert math.ldexp(127, quant.exponent) == pytest.approx(clamp[1], rel=1e-12)
+        assert 0.98 * limit < clamp[1] <= 2.02 * limit
+    assert closeness(graph, after, images) > SAME_DB
+
+
+def test_relu6_that_is_not_reached_is_only_a_tensor() -> None:
+    net = Net(5)
+    net.input("x", 1, 8, 8, 3)
+    net.conv("x", "a", 8, w=net.rng.normal(0, 0.2, (8, 1, 1, 3)), clamp=RELU6)
+    net.conv("a", "y", 4)
+    graph = net.graph("y")
+    seen = observed(graph, feeds(graph))
+    assert seen["a"].max < 5
+    after, factors = equalize.fill(graph, seen, in_bits(graph, 8))
+    assert after["a"].clamp == (0.0, 6.0 * factors["a"])
+    assert 1 <= factors["a"] < 2
+
+
+def test_fill_never_costs_anything() -> None:
+    """The sum over what hangs together of each tensor's best SQNR; without Relu6, which has another goal."""
+    gains = []
+    for seed in range(12):
+        net = Net(seed)
+        net.input("x", 1, 8, 8, 3)
+        net.conv("x", "a", 4, w=net.rng.normal(0, 2.0 ** net.rng.uniform(-1, 1), (4, 1, 1, 3)), clamp=RELU)
+        net.conv("a", "b", 4)
+        net.op("add", "a b", "s")
+        net.conv("s", "c", 4, 3)
+        net.conv("c", "y", 2)
+        graph = net.graph("y")
+        seen = observed(graph, feeds(graph))
+        _, factors = equalize.fill(graph, seen, in_bits(graph, 8))
+        assert factors["a"] == factors["b"] == factors["s"]
+        expected = headroom.expected(graph, seen, in_bits(graph, 8), seen, ())
+        for members in ("abs", "c"):
+            before = sum(choose(expected[name], 8).expected_sqnr_db for name in members)
+            after = sum(choose(expected[name].scaled(factors[name]), 8).expected_sqnr_db for name in members)
+            gains.append(after - before)
+    assert min(gains) > -1e-6
+    assert np.mean(gains) > 0.3

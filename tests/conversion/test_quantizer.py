@@ -1,0 +1,377 @@
+"""Choosing a recipe: what is measured, that it is the same every time, and that a broken equalization is noticed."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+from threading import Semaphore
+
+import numpy as np
+import pytest
+from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
+from nets import Net
+
+from nmpconv.base import thread_pool
+from nmpconv.base.sqnr import gain, mean_db
+from nmpconv.calib import parity
+from nmpconv.calib.activation_cache import integers
+from nmpconv.conversion import quantizer, validation
+from nmpconv.conversion.diagnostics import quality
+from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal, heads
+from nmpconv.conversion.recipe_search import _noted
+from nmpconv.conversion.validation import Score, integer_outputs, tried
+from nmpconv.graph.reference import run
+from nmpconv.graph.text import to_text
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.passes.quantize import equalize
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.overrides import Choices
+from nmpconv.passes.quantize.rounding import Rounding
+
+RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
+
+
+def ends(*outputs: str) -> Graph:
+    """a -> r (reshape); a -> p (softmax) -> q (reshape); r -> l (fc) -> s (softmax) -> t, u (reshapes);
+    l -> i (arg_max) -> j (reshape)."""
+    net = Net()
+    net.input("x", 1, 2, 2, 3)
+    net.conv("x", "a", 4)
+    net.op("reshape", "a", "r", shape=(1, 16))
+    net.op("softmax", "a", "p", axis=3)
+    net.op("reshape", "p", "q", shape=(1, 16))
+    net.dense("r", "l", 6)
+    net.op("reshape", "l", "k", shape=(1, 2, 3))
+    net.op("softmax", "k", "s", axis=2)
+    net.op("reshape", "s", "t", shape=(1, 6))
+    net.op("reshape", "t", "u", shape=(1, 1, 6))
+    net.op("arg_max", "l", "i", axis=1)
+    net.op("reshape", "i", "j", shape=(1,))
+    return net.graph(*outputs)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        ("a", ["a"]),
+        ("p", ["a"]),
+        ("q", ["a"]),
+        ("r", ["r"]),
+        ("l", ["l"]),
+        ("s", ["k"]),
+        ("u", ["k"]),
+        ("u a", ["k", "a"]),
+        ("p q t", ["a", "k"]),
+        ("j u i a", ["k", "a"]),
+        ("j", ["j"]),
+    ],
+)
+def test_heads(outputs: str, expected: list[str]) -> None:
+    assert heads(ends(*outputs.split())) == expected
+
+
+@pytest.mark.parametrize(
+    ("ratios", "mean"),
+    [([20, 30], 25), ([inf, 20, 30], 25), ([inf, inf], inf), ([20, -inf], -inf), ([inf, -inf], -inf)],
+)
+def test_an_exact_output_does_not_hide_the_others(ratios: list[float], mean: float) -> None:
+    assert mean_db(ratios) == mean
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "more"),
+    [(3, 1, 2), (inf, inf, 0), (inf, 3, inf), (3, inf, -inf), (3, -inf, inf), (-inf, 3, -inf), (-inf, -inf, 0)],
+)
+def test_gain(after: float, before: float, more: float) -> None:
+    assert gain(after, before) == more
+
+
+@pytest.mark.parametrize(
+    ("db", "words"), [(31.456, "31.46 dB on"), (np.inf, "exact on"), (-np.inf, "no SQNR, beside 0, on")]
+)
+def test_scores_in_words(db: float, words: str) -> None:
+    assert _noted(RECIPES[0], Score(db, None, 2)) == f"equalize none, nearest rounding: {words} held-out images"
+
+
+def test_integer_outputs() -> None:
+    graph = ends("a", "s")
+    grids = dict.fromkeys(names(graph), (8, -4)) | dict.fromkeys("pqstu", (8, -7)) | dict.fromkeys("ij", (8, 0))
+    images = feeds(graph, 3)
+    made = integer(on_grids(graph, **grids), Rounding(gptq=False))
+    found = integer_outputs(made, images, ["a", "k"])
+    assert found["a"].shape == (3, 2, 2, 4)
+    for i, image in enumerate(images):
+        one = run(made, {"x": integers(image["x"], made["x"])}, keep=["k"])
+        assert np.array_equal(found["a"][i], one["a"][0] * 2.0**-4)
+        assert np.array_equal(found["k"][i], one["k"][0] * 2.0**-4)
+
+
+@pytest.fixture(scope="module")
+def net() -> Graph:
+    return residual()
+
+
+def fitter(net: Graph, count: int = 6, *, zero_points: bool = True, method: str = "mse") -> Fitter:
+    images = feeds(net, count)
+    bits = in_bits(net, 8, x=16, y=16)
+    return Fitter(net, observed(net, images), bits, Method(method), Rounding(), images, zero_points)
+
+
+def scores(
+    made: Fitter, recipes: Sequence[Recipe] = RECIPES, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[Recipe, Score]:
+    found, unequal = tried(made, recipes, progress)
+    assert not unequal
+    return found
+
+
+def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fitter(net)
+    found, told = [], []
+    rng = np.random.default_rng(0)
+    real = quantizer.quantize.run
+
+    def late(*arguments: object) -> Graph:
+        time.sleep(rng.uniform(0, 0.01))
+        return real(*arguments)
+
+    monkeypatch.setattr(quantizer.quantize, "run", late)
+    monkeypatch.setattr(thread_pool, "_idle", Semaphore(7))
+    for together, large in ((1, validation.LARGE), (4, validation.LARGE), (4, 0)):
+        monkeypatch.setattr(validation, "TOGETHER", together)
+        monkeypatch.setattr(validation, "LARGE", large)
+        told.clear()
+        found.append(scores(made, progress=lambda done, total: told.append((done, total))))
+        assert told == [(i, 9) for i in range(1, 10)]
+    assert list(found[0].items()) == list(found[1].items()) == list(found[2].items())
+    assert len(set(found[0].values())) == len(RECIPES)
+    assert all(10 < score.db < 60 for score in found[0].values())
+    # In another order, and one alone: the same numbers.
+    assert scores(made, RECIPES[::-1]) == found[0]
+    assert scores(made, RECIPES[3:4]) == {RECIPES[3]: found[0][RECIPES[3]]}
+
+
+def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, fitted, held = fitter(net), [], []
+    real, outputs = quantizer.quantize.run, integer_outputs
+    monkeypatch.setattr(
+        quantizer.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
+    )
+    monkeypatch.setattr(
+        validation, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n)
+    )
+    scores(made, RECIPES[:1])
+    assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
+    rest = [made.images[i] for i in (1, 2, 4, 5)]
+    (seen,) = fitted
+    alone = evidence(made.prepare("none", rest, Trace()).float_graph, rest)
+    assert np.array_equal(seen.inputs["x"], alone.inputs["x"])
+    assert all(np.allclose(seen.rows[name].values, rows.values, atol=1e-5) for name, rows in alone.rows.items())
+    assert [len(rows.values) for rows in seen.rows.values()] == [len(rows.values) for rows in alone.rows.values()]
+
+
+def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without zero points, on some of the images and on all; what is seen does not depend on it."""
+    made, seen, real = fitter(net), [], quantizer.observe
+    monkeypatch.setattr(
+        quantizer, "observe", lambda e, images, *rest, **by: seen.extend(images) or real(e, images, *rest, **by)
+    )
+    some = [image for i, image in enumerate(made.images) if i % 3]
+    for one, images in ((made, some), (made.without_zero_points(), some), (made, made.images)):
+        found = one.prepare("vector", images, Trace()).stats
+    assert [id(image) for image in seen] == [id(image) for image in (*some, *made.images[::3])]
+    alone = fitter(net).prepare("vector", made.images, Trace()).stats
+    assert list(found) == list(alone)
+    for name, stats in alone.items():
+        assert np.array_equal(found[name].histogram.counts, stats.histogram.counts)
+        assert (found[name].min, found[name].max, found[name].count) == (stats.min, stats.max, stats.count)
+        np.testing.assert_allclose(found[name].channel_mean, stats.channel_mean, rtol=1e-9)
+
+
+def test_what_a_recipe_is_prepared_on_does_not_depend_on_what_was_tried_before(net: Graph) -> None:
+    """Where processes of their own fit the recipes, this one has seen none of the images: the same last bits."""
+    first, fresh = fitter(net), fitter(net)
+    scores(first)
+    tried_first, new = (one.prepare("vector", one.images, Trace()) for one in (first, fresh))
+    for name, stats in new.stats.items():
+        assert np.array_equal(tried_first.stats[name].channel_mean, stats.channel_mean)
+        assert (tried_first.stats[name].mean, tried_first.stats[name].room) == (stats.mean, stats.room)
+
+
+def test_an_error_comes_back_from_a_process() -> None:
+    error = pickle.loads(pickle.dumps(Unequal("it changes", where="here")))
+    assert (error.message, error.where) == ("it changes", "here")
+
+
+def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, best = fitter(net), Recipe("scalar", True)
+    scores(made)
+    images = [image for i, image in enumerate(made.images) if i % 3]
+    wanted = made.quantize(made.prepare("scalar", images, Trace()), True, Trace())
+    runs = []
+    real = quantizer.quantize.run
+    monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
+    made.keep_only(best)
+    _, found = made.fitted(best, images)
+    assert not runs
+    assert to_text(found) == to_text(wanted)
+    for other in (pickle.loads(pickle.dumps(made)), made.with_choices(Choices()), made.without_zero_points()):
+        other.fitted(best, images)
+    made.fitted(Recipe("scalar", False), images)
+    made.fitted(best, images[1:])
+    assert len(runs) == 5
+
+
+def test_uneven_channels_want_the_vector() -> None:
+    """What one layer makes small, the next makes large again: only a factor per channel helps."""
+    net = Net(3)
+    net.input("x", 1, 8, 8, 3)
+    uneven = 2.0 ** np.arange(-4, 4)
+    net.conv("x", "a", 8, w=net.rng.normal(0, 1, (8, 1, 1, 3)) * uneven[:, None, None, None], b=np.zeros(8), clamp=RELU)
+    net.conv("a", "y", 4, w=net.rng.normal(0, 1, (4, 1, 1, 8)) / uneven)
+    reached = [score.db for score in scores(fitter(net.graph("y")), RECIPES[::2]).values()]
+    assert reached[2] > max(reached[:2]) + 6
+
+
+@pytest.mark.parametrize(("mode", "count"), [("none", 0), ("none", 4), ("scalar", 0), ("scalar", 4), ("vector", 4)])
+@pytest.mark.parametrize("zero_points", [False, True])
+def test_prepare(net: Graph, mode: str, count: int, zero_points: bool) -> None:
+    images = feeds(net, count)
+    made = fitter(net, zero_points=zero_points).prepare(mode, images, Trace())
+    assert [node.op for node in made.ranged.nodes] == [node.op for node in net.nodes]
+    assert (made.float_graph == net) == (mode == "none" and not zero_points)
+    assert any(value.origin for value in made.ranged.activations()) == zero_points
+    assert set(made.evidence.rows) == (
+        {node.outputs[0] for node in net.nodes if node.op in quantizer.WEIGHTED} if count else set()
+    )
+    integer(made.ranged, Rounding(), evidence(made.ranged, images))
+
+
+def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equalization then forgets the factor of one bias."""
+    real = equalize.scale
+
+    def broken(graph: Graph, factors: dict) -> Graph:
+        after = real(graph, factors)
+        name = after.nodes[1].inputs[2]
+        return after.with_values(replace(after[name], data=graph[graph.nodes[1].inputs[2]].data * np.float32(1.01)))
+
+    monkeypatch.setattr(equalize, "scale", broken)
+
+
+@pytest.mark.parametrize("mode", ["scalar", "vector"])
+def test_guard(net: Graph, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks(monkeypatch)
+    with pytest.raises(Unequal, match=rf"equalization \({mode}\): it changes the float function: 'y' has [\d.]+ dB"):
+        fitter(net).prepare(mode, feeds(net), Trace())
+
+
+def test_recipes_that_change_the_function_have_no_score(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks(monkeypatch)
+    found, unequal = tried(fitter(net), RECIPES, lambda done, total: None)
+    assert (list(found), list(unequal)) == (RECIPES[:2], ["scalar", "vector"])
+
+
+def cancelling() -> Graph:
+    """Two convolutions with a bias of 10 between; the second one's weights sum to 0, so what it adds up cancels."""
+    net = Net(5)
+    net.input("x", 1, 8, 8, 3)
+    weights = net.rng.normal(0, 1, (4, 16))
+    net.conv("x", "a", 16, w=net.rng.normal(0, 3e-4, (16, 3)), b=np.full(16, 10.0))
+    net.conv("a", "y", 4, w=weights - weights.mean(1, keepdims=True), b=np.zeros(4))
+    return net.graph("y")
+
+
+def test_the_bound_is_that_of_the_nets_own_noise() -> None:
+    """Weights that are rounded once more change the result by more than 90 dB allow; so does any rounding."""
+    graph = cancelling()
+    made = fitter(graph).prepare("vector", feeds(graph), Trace())
+    assert closeness(graph, made.float_graph, feeds(graph)) < 90
+
+
+def with_indices() -> Graph:
+    """x -> conv `a` -> conv `c` -> arg_max `i`."""
+    net = Net(2)
+    net.input("x", 1, 16, 16, 3)
+    net.conv("x", "a", 8, 3, clamp=RELU)
+    net.conv("a", "c", 4)
+    net.op("arg_max", "c", "i", axis=3)
+    return net.graph("i")
+
+
+def test_an_index_that_flips_is_no_other_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 256 places of an ArgMax with another class is 20 to 30 dB; the tensor that it is made of agrees."""
+    graph = with_indices()
+    real = parity.FloatEngine.run
+
+    def flipped(self: parity.FloatEngine, feed: dict, names: tuple = ()) -> dict:
+        found = real(self, feed, names)
+        if "i" in found:
+            found["i"].reshape(-1)[7] += 1
+        return found
+
+    monkeypatch.setattr(parity.FloatEngine, "run", flipped)
+    images = feeds(graph, 3)
+    Fitter(graph, observed(graph, images), in_bits(graph, 8), Method(), Rounding(), images).prepare(
+        "vector", images, Trace()
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "d", "t"])
+def test_an_edited_range_survives_the_vector(net: Graph, name: str) -> None:
+    """Its factor grows as the range shrinks; measured again, the range would have grown with the factor."""
+    made, edited = fitter(net, zero_points=False), fitter(net, zero_points=False)
+    stats = made.stats[name]
+    edited.stats = {**made.stats, name: stats.clipped(stats.min / 16, stats.max / 16)}
+    first, again = (f.prepare("vector", f.images, Trace()).chosen[name] for f in (made, edited))
+    assert again.observed.max < first.observed.max
+    assert again.quant.exponent <= first.quant.exponent
+
+
+@pytest.mark.parametrize("mode", ["scalar", "vector"])
+def test_ranges_are_those_of_all_images(net: Graph, mode: str) -> None:
+    """Images that nothing is fitted to have widened them, whatever equalization does."""
+    made, wide = fitter(net, method="max"), fitter(net, method="max")
+    images = [{"x": 8 * image["x"]} for image in made.images]
+    wide.stats = observed(net, [*made.images, *images])
+    first, again = (f.prepare(mode, f.images, Trace()).chosen["t"] for f in (made, wide))
+    assert again.observed.max > 2 * first.observed.max
+    assert again.quant.exponent > first.quant.exponent
+
+
+def test_statistics_are_carried_without_noise(net: Graph) -> None:
+    """Of ranges that nobody edited, nothing is cut off."""
+    made = fitter(net)
+    factors = equalize.Balance(net, made.stats, made.bits).factors()
+    graph = equalize.scale(net, factors)
+    found, seen = made._carried(graph, factors, made.images), observed(graph, made.images)
+    for name, stats in found.items():
+        assert (stats.min, stats.max) == pytest.approx((seen[name].min, seen[name].max), rel=1e-5)
+        assert np.array_equal(stats.histogram.counts, seen[name].histogram.counts)
+
+
+def test_a_score_counts_the_same_best_classes() -> None:
+    wanted = {"y": np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0], [0.0, 1.0, 4.0], [5.0, 4.0, 0.0]])}
+    got = {"y": wanted["y"] + [[0.0, 0.0, 1.0], [0, 0, 0], [0, 5, 0], [0, 0, 0]]}
+    found = validation.scored(wanted, got, ["y"])
+    assert found == (pytest.approx(10 * np.log10(73 / 26)), 75.0, 4)
+    plane = {"y": np.ones((4, 2, 2, 3))}
+    assert validation.scored(plane, plane, ["y"])[1:] == (None, 4)
+
+
+@pytest.mark.parametrize(
+    ("score", "bits", "expected"),
+    [
+        (Score(14.9, 99.0, 40), "8", "--precise, --bits a16w8, other preprocessing"),
+        (Score(30.0, 94.9, 40), "a16w8", "try --bits 16, other preprocessing"),
+        (Score(30.0, None, 40), "8", None),
+    ],
+)
+def test_a_poor_result_is_told(score: Score, bits: str, expected: str | None) -> None:
+    found = quality(bits, "default", 120, score, {})
+    assert len(found) == (expected is not None)
+    assert expected is None or expected in found[0]

@@ -1,0 +1,150 @@
+"""The sums that are made in C against numpy, which adds rows one after the other, too: to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv.base.fixed_point import rsh
+from nmpconv.calib import native_sums
+
+
+class Rows:
+    """Products, what they should have been, shifts of both signs; a layer with an activation."""
+
+    def __init__(self, outs: int, rows: int = 700) -> None:
+        self.rng = np.random.default_rng(outs)
+        self.shift = self.rng.integers(-3, 12, outs)
+        self.product = self.rng.integers(-(2**13), 2**13, (rows, outs)) << np.maximum(self.shift - 6, 0)
+        self.wanted = self.rng.normal(0, 40, (rows, outs)).astype(np.float32)
+
+
+@pytest.mark.parametrize("outs", [2, 63, 64, 200])
+def test_mean_difference(outs: int) -> None:
+    x = Rows(outs)
+    to, of = x.rng.normal(0, 1, (2, outs))
+    expected = np.add.reduce(x.wanted * to - x.product * of, axis=0) / len(x.product)
+    assert np.array_equal(native_sums.mean_difference(x.product, x.wanted, to, of), expected)
+
+
+@pytest.mark.parametrize(("before", "count"), [(False, 3), (False, 4), (True, 5)])
+@pytest.mark.parametrize("outs", [2, 65, 200])
+def test_mean_squares(outs: int, before: bool, count: int) -> None:
+    x = Rows(outs)
+    biases, (exponent, lo, hi) = x.rng.integers(-30, 31, (count, outs)), (-2, -100, 90)
+    goal = np.clip(x.wanted.astype(np.float64), -11.0, np.inf) / 2.0**exponent
+    expected = []
+    for bias in biases:
+        q = rsh(x.product + bias, x.shift) if before else rsh(x.product, x.shift) + bias
+        expected.append(np.add.reduce(np.square(np.clip(q, lo, hi) - goal), axis=0) / len(goal))
+    grid = exponent, lo, hi
+    found = native_sums.mean_squares(x.product, x.wanted, x.shift, (-11.0, np.inf), grid, biases, before=before)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("taps", [1, 7, 9, 25])
+@pytest.mark.parametrize("groups", [1, 40])
+def test_moments(taps: int, groups: int) -> None:
+    rows = np.random.default_rng(taps).integers(-128, 128, (333, groups, taps)).astype(np.int8)
+    rows[:, 0] = -128
+    products, totals = native_sums.moments(rows)
+    x = rows.astype(np.int64)
+    assert np.array_equal(products, np.einsum("rgk,rgl->gkl", x, x))
+    assert np.array_equal(totals, x.sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("taps", [1, 9, 25])
+def test_by_channel(taps: int, dtype: type) -> None:
+    rng, ends = np.random.default_rng(taps), np.iinfo(dtype)
+    rows = rng.integers(ends.min, ends.max + 1, (50, 33, taps)).astype(dtype)
+    weights = rng.integers(-(2**15), 2**15, (33, taps))
+    rows[0], weights[0] = ends.min, -(2**15)
+    assert np.array_equal(
+        native_sums.by_channel(rows, weights), np.einsum("rgk,gk->rg", rows.astype(np.int64), weights)
+    )
+
+
+@pytest.mark.parametrize(("groups", "outs", "columns"), [(1, 5, 70), (40, 1, 10), (3, 4, 9)])
+def test_round_columns(groups: int, outs: int, columns: int) -> None:
+    """Each column by numpy: the integer, its error over the diagonal, and that times the factor off what is left."""
+    rng = np.random.default_rng(columns)
+    w, upper = rng.normal(0, 1, (groups, outs, columns)), rng.normal(0, 1, (groups, columns, columns))
+    step = np.exp2(rng.integers(-6, -4, (groups, outs)))
+    expected, part = w.copy(), slice(0, columns - 3)
+    q, errors = np.zeros((2, groups, outs, part.stop))
+    for j in range(part.stop):
+        scale = np.full((groups, outs), 0.5) if j == 0 else step
+        q[:, :, j] = np.floor(expected[:, :, j] / scale + 0.5)
+        q[:, :, j] = q[:, :, j] if j == 0 else np.clip(q[:, :, j], -20, 20)
+        errors[:, :, j] = (expected[:, :, j] - q[:, :, j] * scale) / upper[:, j, j, None]
+        later = slice(j + 1, part.stop)
+        expected[:, :, later] -= errors[:, :, j, None] * upper[:, None, j, later]
+    found, found_errors = native_sums.round_columns(w, upper, step, 0.5, (-20, 20), part)
+    assert np.array_equal(found, q)
+    assert np.array_equal(found_errors, errors)
+    assert np.array_equal(w, expected)
+    assert np.abs(q[:, :, 1:]).max() == 20
+
+
+def test_the_largest_sums_fit() -> None:
+    """All elements the least of their types, as many as are allowed."""
+    rows = np.full((1, 2, native_sums.TAPS_MAX), -128, np.int8)
+    weights = np.full((2, native_sums.TAPS_MAX), -(2**15), np.int16)
+    assert native_sums.by_channel(rows, weights).tolist() == [[native_sums.TAPS_MAX * 2.0**22] * 2]
+    products, totals = native_sums.moments(np.full((native_sums.ROWS_MAX, 1, 1), -128, np.int8))
+    assert (products.item(), totals.item()) == (native_sums.ROWS_MAX * 2**14, -native_sums.ROWS_MAX * 128)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (50, 200)])
+def test_extremes(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(shape[1]).normal(0, 100, shape).astype(np.float32)
+    assert np.array_equal(native_sums.extremes(x), [x.min(0), x.max(0), x.sum(0)])
+    for what in (np.nan, np.inf, -np.inf):
+        x[shape[0] // 2, 0] = what
+        x[-1, -1] = what
+        assert np.array_equal(native_sums.extremes(x), [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_binned(count: int) -> None:
+    x = np.random.default_rng(count).uniform(-8, 8, count).astype(np.float32)
+    x[::5], x[1::7] = 0, np.round(x[1::7])
+    x[2:3], x[3:4] = -8, np.nextafter(np.float32(8), np.float32(0))
+    counts, zeros = native_sums.binned(x, 2.0, 32)
+    assert np.array_equal(counts, np.histogram(x, np.arange(-8, 8.5, 0.5))[0])
+    assert zeros == np.count_nonzero(x == 0)
+
+
+@pytest.mark.parametrize("saturated", [1.0, 4.0])
+@pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
+def test_error_integrals(limits: tuple[int, int], saturated: float) -> None:
+    x, steps = np.random.default_rng(1).normal(0, 30, 1001), np.array([0.25, 0.1, 1.0])
+    level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
+    left = x - level * steps[:, None]
+    near = np.clip(left, -steps[:, None] / 2, steps[:, None] / 2)
+    third = saturated * (left * left * left) - (saturated - 1) * (near * near * near)
+    expected = level * (steps**3)[:, None] / 12 + third / 3
+    assert np.array_equal(native_sums.error_integrals(x, steps, limits, saturated), expected)
+
+
+def test_points_are_spread_evenly() -> None:
+    """As numpy does it, step by step."""
+    rng = np.random.default_rng(3)
+    many = rng.integers(0, 9, 500)
+    start, size = np.sort(rng.uniform(0, 4096, 500)), rng.uniform(0, 1, 500)
+    place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
+    wanted = (np.repeat(start, many) + place / np.repeat(many, many) * np.repeat(size, many) - 2048) * 0.3
+    assert np.array_equal(native_sums.evenly(start, size, many, 2048, 0.3), wanted)
+
+
+@pytest.mark.parametrize("end", [20.0, -20.0])
+def test_error_integrals_are_integrals(end: float) -> None:
+    """Summed up in small steps; levels end at 7.75 and -8, half of which counts as rounding."""
+    t = np.linspace(0, end, 400001)
+    exact = np.floor((t[1:] + t[:-1]) / 0.5 + 0.5)
+    level = np.clip(exact, -32, 31)
+    counts = np.where(level == exact, 1.0, 4.0)
+    expected = np.sum(counts * ((t[1:] + t[:-1]) / 2 - level * 0.25) ** 2) * end / 400000
+    found = native_sums.error_integrals(np.array([end]), np.array([0.25]), (-32, 31), 4.0)
+    assert found.item() == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,150 @@
+"""What a bundle leaves out: bytes of flash on a microcontroller, and files that need it are refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+from zoo_quick import bench_module, converted
+
+from nmpconv.exporters.c_sources import bundle
+from nmpconv.file.writer import to_bytes
+from nmpconv.ir import State
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime.targets import INTERPRETER, needs_portable
+
+FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
+AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
+FINE, NOT_BUILT = "0", "41"
+Make = Callable[..., Path]
+
+BENCH = bench_module("mcu_run")
+
+
+@pytest.fixture
+def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, Path], object]:
+    need_tool("arm-none-eabi-gcc")
+    need_tool("qemu-system-arm")
+    return lambda board, path: BENCH.measured(board, path, tmp_path)
+
+
+def test_a_small_net(measured: Callable[..., object], model: Path) -> None:
+    """int8, on a Cortex-M4: convolution, pooling, fully connected."""
+    found = measured("mps2-an386", model)
+    assert found.flash < 19000
+    assert found.stack < 1200
+    assert found.stack_create < 1800
+    assert 1000 < found.instructions < 100000
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    "name", ["mlperf_ad_autoencoder", "mlperf_ic_resnet8_nhwc", "mlperf_kws_dscnn", "mlperf_vww_mobilenet025_nchw"]
+)
+def test_flash_of_mlperf_tiny(name: str, zoo: Path, tmp_path: Path, measured: Callable[..., object]) -> None:
+    result, _ = converted(zoo, name, "8", tmp_path, widths="strict")
+    (tmp_path / "net.nmp").write_bytes(result.data)
+    found = measured("mps2-an386", tmp_path / "net.nmp").flash
+    least, most = INTERPRETER["cortex-m4"]  # what convert --dry-run says
+    assert found < FLASH and least <= found / 1000 <= most
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+def test_instructions_of_small_layers(zoo: Path, tmp_path: Path, measured: Callable[..., object]) -> None:
+    """Ten fully connected layers, for which decoding an op counts most."""
+    result, _ = converted(zoo, "mlperf_ad_autoencoder", "8", tmp_path, widths="strict")
+    (tmp_path / "net.nmp").write_bytes(result.data)
+    assert measured("mps3-an547", tmp_path / "net.nmp").instructions < AD_ON_M55
+
+
+@pytest.fixture(scope="module")
+def own(make: Make) -> Path:
+    """int8, one 1x1 convolution of 8 channels, and what follows it."""
+    return make(kernel=1)
+
+
+@pytest.fixture(scope="module")
+def created(
+    own: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]
+) -> Callable[[Path], str]:
+    """The status of nmp_create for a file, with the interpreter of `own`'s bundle."""
+    folder = tmp_path_factory.mktemp("refused")
+    for path, content in bundle(own.read_bytes()).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    program = folder / "refused"
+    sources = [*sorted((folder / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
+    compile_ = [need_tool("gcc", "clang"), "-std=c11", "-O1", f"-I{folder / 'src'}"]
+    subprocess.run([*compile_, *sources, "-o", program], check=True)
+    return lambda file: subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"bits": "16"}, id="int16"),
+        pytest.param({"kernel": 3}, id="a window"),
+        pytest.param({"channels": 16}, id="a longer sum"),
+    ],
+)
+def test_what_is_left_out_is_refused(
+    other: dict[str, int | str], make: Make, own: Path, created: Callable[[Path], str]
+) -> None:
+    assert created(own) == FINE
+    assert created(make(**{"kernel": 1, **other})) == NOT_BUILT
+
+
+def test_states_are_left_out_where_there_are_none(tmp_path: Path, own: Path, created: Callable[[Path], str]) -> None:
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("s", 1, 8, quant=nets.grid(8, 0))
+    net.const("w", np.eye(8), nets.grid(8, 0))
+    net.const("b", np.full(8, 1), nets.grid(8, 0))
+    net.op("fully_connected", "s w b", "y")
+    graph = net.graph("y")
+    for states, status in (({}, FINE), ({"s": State("y", 0)}, NOT_BUILT)):
+        (tmp_path / "m.nmp").write_bytes(to_bytes(plan_memory.run(replace(graph, states=states)), {}))
+        assert created(tmp_path / "m.nmp") == status
+    built = bundle((tmp_path / "m.nmp").read_bytes())["src/base/build.h"].decode()
+    assert "#define NMP_STATES 1\n" in built
+    assert "#define NMP_STATES 0\n" in bundle(own.read_bytes())["src/base/build.h"].decode()
+
+
+def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
+    """A 1 x k convolution of 8 channels over one row; shift: of its sums. Its biases have 32 bits."""
+    net = nets.Net(grid=nets.grid(bits, shift))
+    net.input("x", 1, 1, k, 8, quant=nets.grid(bits, 0))
+    net.const("w", np.ones((8, 1, k, 8 // groups)), nets.grid(bits, 0))
+    net.const("b", np.full(8, 2**20), nets.grid(32, shift))
+    net.op("conv2d", "x w b", "y", groups=groups)
+    return to_bytes(nets.placed(net.graph("y")), {})
+
+
+@pytest.mark.parametrize(
+    ("portable", "fits"),
+    [
+        ((8, 9, -1), (8, 9, 0)),  # a bias could bring back what the shift to the left saturates
+        ((16, 2**7, 9), (16, 2**7 - 1, 9)),  # int16: k * 8 products below 2^(shift + 1)
+        ((16, 1, -1), (16, 1, 4)),
+    ],
+)
+def test_portable_convolutions_are_left_out_where_vectors_do_all(
+    portable: tuple[int, int, int], fits: tuple[int, int, int]
+) -> None:
+    for case, wanted in ((portable, True), (fits, False)):
+        data = one_conv(*case)
+        assert needs_portable(data, "cortex-m55") is wanted
+        assert f"#define NMP_CONV_HARD {wanted:d}\n" in bundle(data)["src/base/build.h"].decode()
+
+
+def test_depthwise_sums_of_many_taps_are_portable() -> None:
+    assert needs_portable(one_conv(8, 257, 4, groups=8), "cortex-m55")
+    assert not needs_portable(one_conv(8, 256, 4, groups=8), "cortex-m55")
+    assert needs_portable(one_conv(16, 9, 8, groups=8), "cortex-m55")
+    assert not needs_portable(one_conv(16, 9, 9, groups=8), "cortex-m55")

@@ -1,0 +1,102 @@
+"""Operators on integers, as deployed models have them: the reals that they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_text import build, feeds
+from test_lowering import run
+from test_lowering_quantized import loaded
+
+from nmpconv.calib.original_model import original
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.frontend.onnx import load
+from nmpconv.frontend.read import read
+from nmpconv.frontend.to_onnx import to_onnx
+
+GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
+WEIGHTS = "int8[3,4,1,1] w = {1,2,3,-4,5,6,-7,8,9,1,2,-3}, float[3] v = {0.1,0.2,0.05}, int8[3] k = {0,0,0}"
+BIAS = "int32[3] b = {10,-20,30}"
+INTEGERS = [
+    ("QLinearConv", "q = QuantizeLinear(x, s, z) r = QLinearConv(q, s, z, w, v, k, t, m, b) {}", "r", "t, m"),
+    ("MaxPool of integers", "q = QuantizeLinear(x, s, z) r = MaxPool<kernel_shape=[2,2]>(q) {}", "r", "s, z"),
+    ("QLinearAdd", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearAdd(q, s, z, q, s, z, t, m) {}", "r", "t, m"),
+    ("QLinearSigmoid", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearSigmoid(q, s, z, t, m) {}", "r", "t, m"),
+    (
+        "QLinearGlobalAveragePool",
+        "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearGlobalAveragePool(q, s, z, t, m) {}",
+        "r",
+        "t, m",
+    ),
+    (
+        "QLinearConcat",
+        "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearConcat<axis=1>(t, m, q, s, z, q, s, z) {}",
+        "r",
+        "t, m",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "last", "grid"), [pytest.param(*case[1:], id=case[0]) for case in INTEGERS])
+def test_operators_on_integers(body, last, grid, tmp_path):
+    """The float graph is within the steps of the grids; the original that it is compared with has the same numbers."""
+    body = body.format(f"y = DequantizeLinear({last}, {grid})")
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}> {{ {body} }}"
+    header = ', "com.microsoft" : 1'
+    graph = loaded(text, tmp_path, header=header)
+    feed = feeds(graph)
+    [got] = run(to_onnx(graph, graph.outputs), feed)
+    [wanted] = run(build(text, 13, None, header), feed)
+    assert np.abs(got - wanted).max() <= 0.25 + 0.6 * 0.05 * 4
+    [same] = run(original(read(tmp_path / "model.onnx"), graph), feed)
+    np.testing.assert_allclose(got, same, rtol=1e-4, atol=1e-5)
+
+
+DYNAMIC = [
+    (
+        "MatMulInteger",
+        "q, a, n = DynamicQuantizeLinear(x) i = MatMulInteger(q, w, n, k) "
+        "f = Cast<to=1>(i) g = Mul(a, v) y = Mul(f, g)",
+    ),
+    ("DynamicQuantizeMatMul", "y = com.microsoft.DynamicQuantizeMatMul(x, w, v, k)"),
+    ("DequantizeLinear", "q, a, n = DynamicQuantizeLinear(x) d = DequantizeLinear(q, a, n) y = Relu(d)"),
+]
+
+
+@pytest.mark.parametrize("body", [pytest.param(case[1], id=case[0]) for case in DYNAMIC])
+def test_grids_of_each_input_are_left_out(body, tmp_path):
+    text = (
+        f"(float[1,3,4] x) => (y) <uint8[4,2] w = {{1,2,3,4,5,6,7,8}}, float v = {{0.1}}, uint8 k = {{3}}> {{ {body} }}"
+    )
+    header = ', "com.microsoft" : 1'
+    graph = loaded(text, tmp_path, header=header)
+    feed = feeds(graph)
+    [got] = run(to_onnx(graph, graph.outputs), feed)
+    [wanted] = run(build(text, 13, None, header), feed)
+    assert np.abs(got - wanted).max() <= 0.02 * max(1.0, np.abs(wanted).max())
+
+
+INPUTS = [
+    ("uint8", "y = Cast<to=1>(x)"),
+    ("uint8/dequantized", "y = DequantizeLinear(x, s, z)"),
+    ("int64/embedding", "y = Gather<axis=0>(e, x)"),
+    ("int32/cast", "i = Cast<to=7>(x) y = Cast<to=1>(i)"),
+    ("bool", "f = Cast<to=1>(x) y = Mul(f, s)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [pytest.param(case[0].split("/")[0], case[1], id=case[0]) for case in INPUTS]
+)
+def test_integer_inputs(kind, body, tmp_path):
+    """They are whole numbers; the model is converted as a whole, and reports little noise."""
+    text = f"({kind}[1,6] x) => (y) <float s = {{0.5}}, uint8 z = {{3}}, float[8,5] e> {{ {body} }}"
+    model = build(text, 19, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 8, (24, 1, 6))
+    [wanted] = run(model, {"x": feed[0].astype(np.bool_ if kind == "bool" else kind)})
+    [got] = run(to_onnx(graph, graph.outputs), {"x": feed[0].astype(np.float32)})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    np.save(tmp_path / "x.npy", feed.astype(np.float32))
+    result = convert(tmp_path / "model.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
+    assert min(result.report.sqnr_by_head.values()) > 70

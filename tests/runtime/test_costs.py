@@ -1,0 +1,124 @@
+"""Estimated instructions: what is counted of an op, and that the table has a row for every op on every target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from op_cases import BY_OP as CASES
+
+from nmpconv.file.reader import read
+from nmpconv.file.writer import to_bytes
+from nmpconv.ops import OPS
+from nmpconv.ops.case import Case, constant, fed, grid, single
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.weighted import Weighted
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime import costs
+from nmpconv.runtime.targets import MICROCONTROLLERS
+
+TABLE = json.loads(costs.TABLE.read_text())["targets"]
+PADDED = {"pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1}
+
+
+def convolution(x: int, w: int, shape: tuple[int, ...], kernel: tuple[int, ...], **params: int) -> bytes:
+    out = kernel[0]
+    operands = [fed("x", shape, x, -7), constant("w", kernel, w, *[-7] * out), constant("b", (out,), 16, -4)]
+    made = single(OPS["conv2d"], "case", Conv2DParams(**params), operands, grid(x, -4))
+    return file(made)
+
+
+def file(case: Case) -> bytes:
+    return to_bytes(plan_memory.run(case.graph), {})
+
+
+def test_the_table_is_of_the_targets() -> None:
+    assert tuple(TABLE) == MICROCONTROLLERS
+    for rows in TABLE.values():
+        assert all(figure >= 0 for row in rows.values() for figure in row.values())
+
+
+@pytest.mark.parametrize("target", MICROCONTROLLERS)
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_every_op_is_estimated(op: str, target: str) -> None:
+    """At every width that its cases have: no row is missing, and no op is free."""
+    seen = set()
+    for case in CASES[op]:
+        node = case.graph.nodes[0]
+        dtypes = (node.op, *(value.dtype for value in (*case.graph.ins(node), *case.graph.outs(node))))
+        if dtypes not in seen:
+            seen.add(dtypes)
+            data = file(case)
+            assert all(count > 0 for count in costs.estimated(data, target)), case.id
+            assert len(costs.estimated(data, target)) == len(read(data).ops)
+
+
+def test_counts_of_a_convolution() -> None:
+    """5x4 pixels, 3x3, 6 channels to 5: products in blocks of 4 factors on M4, of 4 channels and 16 factors on M55."""
+    data = convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED)
+    (m4,), (m55,), (rv32,) = (costs.counted(data, target) for target in MICROCONTROLLERS)
+    assert {one.kernel for one in (m4, m55, rv32)} == {"dense 8/8/8"}
+    assert (m4.counts["outputs"], m4.counts["pixels"], m4.counts["factors"]) == (100, 20, 20 * 54)
+    assert (m4.counts["steps"], m55.counts["steps"], rv32.counts["steps"]) == (20 * 5 * 56, 20 * 8 * 64, 20 * 6 * 54)
+    assert (m4.counts["edges"], m4.counts["rows"]) == (20 - 3 * 2, 60)
+    assert m4.counts["padding"] == 20 * 9 - (2 + 3 * 3 + 2) * (2 + 2 * 3 + 2)
+
+
+def test_counts_of_a_depthwise_convolution() -> None:
+    data = convolution(8, 8, (1, 6, 6, 16), (16, 3, 3, 1), groups=16, stride_h=2, stride_w=2, **PADDED)
+    (found,) = costs.counted(data, "cortex-m55")
+    assert found.kernel == "depthwise3x3 8/8/8"
+    assert (found.counts["outputs"], found.counts["taps"]) == (9 * 16, (2 + 3 + 3) ** 2 * 16)
+    assert found.counts["edges"] == (9 - 4) * 16
+    (left,) = costs.counted(convolution(8, 8, (1, 6, 6, 16), (16, 5, 5, 1), groups=16, **PADDED), "rv32")
+    assert left.kernel == "depthwise 8/8/8 portable"
+
+
+def test_heavy_weights_are_counted() -> None:
+    """Where four neighbours come to more than 255, rv32 adds products up by two."""
+    case = single(
+        OPS["conv2d"],
+        "case",
+        Conv2DParams(),
+        [
+            fed("x", (1, 4, 4, 8), 8, -7),
+            replace(constant("w", (4, 1, 1, 8), 8, *[-7] * 4), q=np.full((4, 1, 1, 8), 63, np.int8)),
+            constant("b", (4,), 16, -4),
+        ],
+        grid(8, -4),
+    )
+    heavy = costs.counted(file(case), "rv32")[0].counts
+    assert heavy["heavy"] == 0
+    w = case.graph.nodes[0].inputs[1]
+    q = np.full((4, 1, 1, 8), 63, np.int8)
+    q[0, 0, 0, 4] = 67
+    changed = case.graph.with_values(replace(case.graph[w], data=q))
+    assert costs.counted(file(replace(case, graph=changed)), "rv32")[0].counts["heavy"] == heavy["steps"] / 2
+
+
+@pytest.mark.parametrize("target", MICROCONTROLLERS)
+def test_wider_takes_more(target: str) -> None:
+    for params in ({}, PADDED):
+        narrow, wide = (
+            sum(costs.estimated(convolution(b, b, (1, 24, 24, 24), (32, 3, 3, 24), **params), target)) for b in (8, 16)
+        )
+        assert narrow < wide < 8 * narrow
+
+
+def test_widths_that_were_not_counted_are_the_next_wider_ones() -> None:
+    rows = {"dense 8/8/8": {"call": 1.0}, "dense 16/16/16": {"call": 2.0}, "dense 8/8/8 portable": {"call": 3.0}}
+    assert costs._row(rows, "dense 16/16/8") == {"call": 2.0}
+    assert costs._row(rows, "dense 8/8/16") == {"call": 2.0}
+    assert costs._row(rows, "dense 8/8/8 portable") == {"call": 3.0}
+    assert costs._row({"dense 8/8/8": {"call": 1.0}}, "dense 16/8/8 portable") == {"call": 1.0}
+
+
+def test_every_weighted_op_tells_its_sums() -> None:
+    for op in (op for op in OPS.values() if isinstance(op, Weighted)):
+        for case in CASES[op.name]:
+            node = case.graph.nodes[0]
+            (y,) = case.graph.outs(node)
+            sums = op.sums(node.params, case.graph.ins(node), y)
+            assert sums.pixels * sums.groups * sums.channels == y.size, case.id
