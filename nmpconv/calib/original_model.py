@@ -6,6 +6,7 @@
    ends of a grid that begins at 0; where it has left that out, as nothing reaches the ends, one step further away.
 4. LRN is written out. That of onnxruntime carries one sum of squares along all channels, and with it the rounding of
    squares that the window has left behind.
+5. So is a nearest Resize with coordinates that are ties but for rounding (`resize_ties`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from nmpconv.calib import resize_ties
 from nmpconv.frontend.importer import MOVES
 from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
@@ -68,7 +70,7 @@ def axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
-    """The model, changed in place, that the float graph is to be compared with: all four cases.
+    """The model, changed in place, that the float graph is to be compared with: all five cases.
 
     Inputs and outputs are those of the float graph, in the shapes that the model has them in.
     """
@@ -76,6 +78,7 @@ def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
     single_graph(model.graph)
     _unrounded(model.graph, graph)
     _lrn_written_out(model.graph)
+    resize_ties.write_out(model, _constants(model.graph))
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.ClearField("type")
@@ -156,9 +159,7 @@ def _replace(field: object, items: Iterable[object]) -> None:
 
 def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
     moving = activations(graph) - set(floats.inputs)
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    made = [(node.output[0], a) for node in graph.node if node.op_type == "Constant" for a in node.attribute]
-    constants |= {name: attribute.t for name, attribute in made if attribute.name == "value"}
+    constants = _constants(graph)
     names: dict[str, set[str]] = {}  # of integers: the tensors that may have the saturation
     for node in graph.node:
         if node.op_type == "QuantizeLinear" and node.input[0] in (*moving, *floats.inputs):
@@ -183,6 +184,14 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
         else:
             nodes.append(node)
     _replace(graph.node, nodes)
+
+
+def _constants(graph: onnx.GraphProto) -> dict[str, TensorProto]:
+    """Initializers, and what Constant nodes hold."""
+    made = [(node.output[0], a) for node in graph.node if node.op_type == "Constant" for a in node.attribute]
+    return {tensor.name: tensor for tensor in graph.initializer} | {
+        name: attribute.t for name, attribute in made if attribute.name == "value"
+    }
 
 
 def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]) -> Ends:

@@ -94,10 +94,14 @@ class Importer:
 
     def assume(self, node: onnx.NodeProto, found: Mapping[str, Tensor]) -> None:
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
-        nodes after them can be checked."""
+        nodes after them can be checked.
+
+        An output that was computed, and of which ONNX says nothing, has the type of the first input; one that was not
+        has a type that is not known.
+        """
         like = next((self.tensor(name).element for name in node.input if name), 0)
         for name in node.output:
-            tensor = found.get(name, Tensor(like, None))
+            tensor = found.get(name, Tensor(like if self.knows(name) else 0, None))
             self._elements[name] = tensor.element
             if name and not self.knows(name):
                 whole = tensor.shape is not None and all(size > 0 for size in tensor.shape)

@@ -44,11 +44,12 @@ def check(
 ) -> dict[str, Tensor]:
     """What is found of the outputs. inputs: of all inputs' names; constants: of those that are known.
 
-    Raises Invalid. Nothing is found of nodes outside of ONNX's own domain, and of those that hold other nodes.
+    Raises Invalid. Nothing is found of nodes outside of ONNX's own domain; of those that hold other nodes, the types
+    that their graphs declare.
     """
     schema = check_form(node, opset)
     if schema is None:
-        return {}
+        return _declared(node)
     _check_types(schema, node, inputs)
     if any(not inputs[name].element for name in node.input if name):
         return {}
@@ -111,6 +112,18 @@ def check_size(outputs: Mapping[str, Tensor]) -> None:
     for tensor in outputs.values():
         if tensor.shape is not None and prod(tensor.shape) > SIZE_MAX:
             raise Unsupported(f"its result of shape {list(tensor.shape)} is too large", hint=f"{SIZE_MAX} elements")
+
+
+def _declared(node: onnx.NodeProto) -> dict[str, Tensor]:
+    """Types of the outputs of If, Loop and Scan: those of the last outputs of the graph inside, if it has them.
+
+    A Loop's first inputs are a count and a condition, so its inputs tell nothing.
+    """
+    graphs = subgraphs(node)
+    if not graphs:
+        return {}
+    inner = [value.type.tensor_type.elem_type for value in graphs[0].output][-len(node.output) :]
+    return {name: Tensor(element, None) for name, element in zip(node.output, inner, strict=False)}
 
 
 def _check_types(schema: OpSchema, node: onnx.NodeProto, inputs: Mapping[str, Tensor]) -> None:

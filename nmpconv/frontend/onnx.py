@@ -34,10 +34,16 @@ OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[nor
 AUTO = ("auto",)  # outputs: the model's own, or those that can be had
 CUTS_MAX = 4  # tries to find them
 STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file; a constant's element is a byte at least
-# No op of a fixed plan of memory.
-BY_DATA = {
-    **dict.fromkeys(("If", "Loop", "Scan"), "what it runs depends on the data"),
-    **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), "the shape of its result depends on data"),
+# No op of a fixed plan of memory: (why, what to do).
+NOT_FIXED = {
+    "If": ("what it runs depends on the data", ""),
+    **dict.fromkeys(
+        ("Loop", "Scan"),
+        ("nmpconv unrolls no loops", "an export with the loop unrolled (Keras: unroll=True), or as GRU, LSTM or RNN"),
+    ),
+    **dict.fromkeys(
+        ("NonMaxSuppression", "NonZero", "Unique", "Compress"), ("the shape of its result depends on data", "")
+    ),
 }
 
 
@@ -264,8 +270,8 @@ class Walk:
             self.to.lower(node, op)
         else:
             optimized = kind.startswith("com.microsoft")
-            hint = "an export without onnxruntime's optimizer" if optimized else ""
-            raise Unsupported(BY_DATA.get(kind, "nmpconv has no such op"), hint=hint)
+            why, hint = NOT_FIXED.get(kind, ("nmpconv has no such op", ""))
+            raise Unsupported(why, hint="an export without onnxruntime's optimizer" if optimized else hint)
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""

@@ -77,6 +77,8 @@ class GridSample(Op):
         x, g = _image(node.input(0), to), to.value(node.input(1))
         if wrong := self.misfit(params, [to[x], to[g]]):
             raise Invalid(wrong, hint="x [N,C,H,W] and a grid [N,OH,OW,2]")
+        if params.nearest and (data := to[g].data) is not None:
+            g = to.const(_centres(params, data, to[x].shape[1:3]), g)
         g = _within(to, g, _reach(params, to[x].shape[1:3]))
         to.nchw(to.emit("grid_sample", (x, g), params), node.outputs[0], like=node.input(0))
 
@@ -234,6 +236,21 @@ def _taps(params: GridSampleParams, p: Int64, n: int) -> list[tuple[Int64, Int64
         inside = np.clip(pixel, 0, n - 1)
         taps.append((inside, weight if params.padding else np.where(inside == pixel, weight, 0)))
     return taps
+
+
+def _centres(params: GridSampleParams, g: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """A grid of float32 moved to the centres of the pixels that onnxruntime takes, so that its rounding to integers
+    cannot take others where a place is a tie."""
+    found, one, two = g.astype(np.float32), np.float32(1), np.float32(2)
+    for i, n in enumerate(reversed(sizes)):
+        along, length = found[..., i], np.float32(n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if params.align_corners:
+                centre = 2.0 * np.rint((along + one) / two * (length - one)) / max(n - 1, 1) - 1
+            else:
+                centre = (2.0 * np.rint(((along + one) * length - one) / two) + 1) / n - 1
+        found[..., i] = np.where(np.isfinite(centre), centre, along)
+    return found
 
 
 def _reach(params: GridSampleParams, sizes: Sequence[int]) -> float:

@@ -10,17 +10,19 @@ from nmpconv.base.fixed_point import round_half_up
 from nmpconv.errors import Unsupported
 
 WEIGHT_BITS = 15  # weights are on a grid of 2^-15
+TIE = 1e-6  # of an element: what is this near to the middle between two is a tie but for rounding
+ROUNDS = ("round_prefer_floor", "round_prefer_ceil")
 
 
 def coordinates(mode: str, size: int, out: int, scale: float) -> np.ndarray:
     """The place in an axis of ``size`` of each of ``out`` new elements: float32 [out], as onnxruntime computes them."""
-    i, s = np.arange(out, dtype=np.float32), np.float32(scale)
+    i, s, n = np.arange(out, dtype=np.float32), np.float32(scale), np.float32(size)
     half = np.float32(0.5)
-    if mode in ("half_pixel", "half_pixel_symmetric"):
-        shift = np.float32(0.0)
-        if mode == "half_pixel_symmetric":
-            shift = np.float32(size / 2 * (1 - out / (scale * size)))
-        place = shift + (i + half) / s - half
+    if mode == "half_pixel":
+        place = (i + half) / s - half
+    elif mode == "half_pixel_symmetric":  # onnxruntime's sum is one of doubles
+        shift = n / np.float32(2) * (np.float32(1) - np.float32(out) / (s * n))
+        place = np.float64(shift) + (i.astype(np.float64) + 0.5) / np.float64(s) - 0.5
     elif mode == "pytorch_half_pixel":
         place = (i + half) / s - half if out > 1 else np.zeros(1)
     elif mode == "align_corners":
@@ -35,18 +37,28 @@ def coordinates(mode: str, size: int, out: int, scale: float) -> np.ndarray:
 
 
 def nearest(place: np.ndarray, mode: str, size: int) -> np.ndarray:
-    """The element nearest to each place: int64, inside of the axis."""
+    """The element nearest to each place: int64, inside of the axis.
+
+    What is a tie but for rounding (TIE) is one, as for onnxruntime since 1.27.
+    """
+    place = place.astype(np.float64)
     floor = np.floor(place)
-    tie = place - floor == 0.5
+    tie = np.abs(place - floor - 0.5) <= TIE
     modes = {
         "round_prefer_floor": np.where(tie, floor, np.floor(place + 0.5)),
-        "round_prefer_ceil": np.floor(place + 0.5),
+        "round_prefer_ceil": np.where(tie, floor + 1, np.floor(place + 0.5)),
         "floor": floor,
         "ceil": np.ceil(place),
     }
     if mode not in modes:
         raise Unsupported(f"nearest_mode {mode}", hint=", ".join(modes))
     return np.clip(modes[mode], 0, size - 1).astype(np.int64)
+
+
+def is_nearly_tied(place: np.ndarray) -> bool:
+    """Whether a place is a tie but for rounding: there versions of onnxruntime take either neighbour."""
+    apart = np.abs(place - np.floor(place) - 0.5)
+    return bool(((apart > 0) & (apart <= TIE)).any())
 
 
 def linear(place: np.ndarray, size: int) -> np.ndarray:

@@ -60,22 +60,11 @@ class Resize(Op):
         mode = node.text("mode", "nearest")
         if node.integer("antialias", 0):
             raise Unsupported("antialias", hint="antialias = 0")
-        transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
         if node.integer("exclude_outside", 0) and mode != "cubic":
             raise Invalid(f"exclude_outside in mode {mode}", hint="mode cubic")
-        axes = list(zip(shape, sizes, scales, strict=True))
-        if transform == "align_corners" and any(abs(size * scale - out) > 1e-3 for size, out, scale in axes):
-            # The length of the axis then is a whole number for onnxruntime, and none for ONNX's own tests.
-            raise Unsupported("align_corners with scales that give no whole sizes", hint="sizes instead of scales")
-        places = [coordinates(transform, *axis) if axis[0] != axis[1] or axis[2] != 1.0 else None for axis in axes]
+        places = axis_places(node, shape, sizes, scales)
         if mode == "nearest":
-            indices: list[Sequence[int]] = [range(size) for size in shape]
-            for axis, place in enumerate(places):
-                if place is not None:
-                    plain = "floor" if scales[axis] >= 1 else "ceil"
-                    rounding = node.text("nearest_mode", "round_prefer_floor") if node.opset >= 11 else plain
-                    indices[axis] = nearest(place, rounding, shape[axis]).tolist()
-            take(to, x, indices, node.outputs[0])
+            take(to, x, nearest_indices(node, shape, scales, places), node.outputs[0])
         elif mode in ("linear", "cubic"):
             _lower_weighted(node, to, mode, places)
         else:
@@ -169,6 +158,36 @@ def _dense(taps: int, first: Sequence[int], weights: Sequence[float], size: int)
     return matrix
 
 
+def axis_places(
+    node: OnnxNode, shape: Sequence[int], sizes: Sequence[int], scales: Sequence[float]
+) -> list[np.ndarray | None]:
+    """Coordinates of each new element along every axis; None for an axis that stays as it is.
+
+    onnxruntime copies a tensor whose shape stays the same, whatever the scales.
+    """
+    transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
+    axes = list(zip(shape, sizes, scales, strict=True))
+    if transform == "align_corners" and any(abs(size * scale - out) > 1e-3 for size, out, scale in axes):
+        # The length of the axis then is a whole number for onnxruntime, and none for ONNX's own tests.
+        raise Unsupported("align_corners with scales that give no whole sizes", hint="sizes instead of scales")
+    if tuple(shape) == tuple(sizes):
+        return [None] * len(axes)
+    return [coordinates(transform, *axis) if axis[0] != axis[1] or axis[2] != 1.0 else None for axis in axes]
+
+
+def nearest_indices(
+    node: OnnxNode, shape: Sequence[int], scales: Sequence[float], places: Sequence[np.ndarray | None]
+) -> list[Sequence[int]]:
+    """Indices of the nearest elements along every axis. places: of `axis_places`."""
+    indices: list[Sequence[int]] = [range(size) for size in shape]
+    for axis, place in enumerate(places):
+        if place is not None:
+            plain = "floor" if scales[axis] >= 1 else "ceil"
+            rounding = node.text("nearest_mode", "round_prefer_floor") if node.opset >= 11 else plain
+            indices[axis] = nearest(place, rounding, shape[axis]).tolist()
+    return indices
+
+
 SIDE_MAX = 2**20  # longer axes are none of images
 
 
@@ -190,10 +209,12 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
         ]
     else:
         after = list(wanted)
-        scales = [goal / size for goal, size in zip(wanted, before, strict=True)]
+        scales = [float(np.float32(goal / size)) for goal, size in zip(wanted, before, strict=True)]
         if policy != "stretch":
             scales = [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
-            after = [int(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
+            after = [
+                int(np.float32(size) * np.float32(scale) + 0.5) for size, scale in zip(before, scales, strict=True)
+            ]
     sizes, factors = list(shape), [1.0] * len(shape)
     if not all(1 <= size < SIDE_MAX for size in after):
         raise Unsupported(f"sizes {after}", hint=f"1 to {SIDE_MAX - 1}")

@@ -7,6 +7,7 @@ import pytest
 
 from nmpconv.passes.quantize import gptq
 from nmpconv.passes.quantize.gptq import round_weights
+from nmpconv.passes.quantize.matrix_form import second_moment
 
 DAMPING = 0.01
 
@@ -121,3 +122,37 @@ def test_range() -> None:
     assert (q.min(), q.max()) == (-8, 7)
     ours, plain = (cost(found, weights, bias, hessian, step, 0.5) for found in (q, nearest(weights, step, -8, 7)))
     assert ours.sum() < plain.sum()  # what is clipped is made up for, too
+
+
+def nearly_constant(k: int) -> np.ndarray:
+    """The moment [1, K + 1, K + 1] of int16 inputs that hardly change, as the passes sum it: in float32."""
+    rows = np.round(16384 * (1 + 0.001 * np.random.default_rng(8).normal(size=(40, 1, k)))).astype(np.int16)
+    found = np.zeros((1, k + 1, k + 1))
+    second_moment(rows, found)
+    scale = np.full(k + 1, 2.0**-14)
+    scale[0] = 1.0
+    return found * scale[:, None] * scale
+
+
+def test_a_moment_that_is_not_positive_definite_is_damped_more() -> None:
+    k = 2500
+    rng = np.random.default_rng(9)
+    weights, bias, step = rng.normal(0, 0.1, (1, 4, k)), rng.normal(0, 1, (1, 4)), np.full((1, 4), 2.0**-6)
+    hessian = nearly_constant(k)
+    assert np.linalg.eigvalsh(hessian[0])[0] < 0
+    q = round_weights(weights, bias, hessian, step, 0.5, -128, 127, 0.01)
+    assert (np.abs(q * step[:, :, None] - weights) < 8 * step[:, :, None]).all()
+    ours, plain = (cost(found, weights, bias, hessian, step, 0.5) for found in (q, nearest(weights, step)))
+    assert ours.sum() < 0.1 * plain.sum()
+
+
+def test_damping_of_one_group_is_its_own() -> None:
+    k = 500
+    rng = np.random.default_rng(10)
+    weights, bias, step = rng.normal(0, 0.1, (2, 3, k)), rng.normal(0, 1, (2, 3)), np.full((2, 3), 2.0**-6)
+    good = moment(correlated(10, 1, k, 2 * k))
+    both = np.concatenate([good, -np.ones_like(good)])
+    q = round_weights(weights, bias, both, step, 0.5, -128, 127, DAMPING)
+    alone = round_weights(weights[:1], bias[:1], good, step[:1], 0.5, -128, 127, DAMPING)
+    assert np.array_equal(q[:1], alone)
+    assert np.array_equal(q[1:], nearest(weights[1:], step[1:])), "nothing makes this one positive definite"

@@ -12,6 +12,9 @@ from nmpconv.calib import native_sums
 
 BLOCK = 64
 FLOOR = 1e-5  # of the largest moment: the least that is added to the diagonal
+# Moments of int16 are summed in float32: their eigenvalues are off by about NOISE of the trace, and may be negative.
+NOISE = 2.0**-24
+MORE, TRIES = 8.0, 8  # how the damping grows where the factor fails, and how often
 
 
 def round_weights(
@@ -29,6 +32,7 @@ def round_weights(
     weights: [G, O, K] of G groups. bias: [G, O]. step: [G, O], the weights' scale. bias_step: the output's scale.
     hessian: [G, K+1, K+1], float64: sum of x x^T, x = (1, inputs in real units). lo, hi: the weights' integer range.
     damping: fraction of the mean variance that is added to the diagonal; dead inputs make the hessian singular without.
+    A group whose hessian has no factor then gets more, from the trace, and nearest rounding where nothing helps.
     Returns int64 [G, O, K].
     """
     groups, outs, k = weights.shape
@@ -62,9 +66,27 @@ def _upper(h: np.ndarray) -> np.ndarray:
     With the order of the axes reversed, h = L L^T gives h = R R^T with R upper triangular, and U = R^-1: a third of the
     work and of the memory of an inverse.
     """
-    upper = np.ascontiguousarray(np.linalg.cholesky(h[:, ::-1, ::-1])[:, ::-1, ::-1])
+    turned = h[:, ::-1, ::-1]
+    try:
+        lower = np.linalg.cholesky(turned)
+    except np.linalg.LinAlgError:  # of one group or more
+        lower = np.stack([_damped_factor(one) for one in turned])
+    upper = np.ascontiguousarray(lower[:, ::-1, ::-1])
     _invert(upper)
     return upper
+
+
+def _damped_factor(h: np.ndarray) -> np.ndarray:
+    """The Cholesky factor of one matrix [N, N] with as much more on its diagonal as it takes; of 1 where no damping
+    helps, so that each weight is rounded by itself."""
+    size = len(h)
+    more = 0.0
+    for _ in range(TRIES):
+        try:
+            return np.linalg.cholesky(h + more * np.eye(size))
+        except np.linalg.LinAlgError:
+            more = max(MORE * more, NOISE * float(np.trace(h)))
+    return np.eye(size)
 
 
 def _invert(upper: np.ndarray) -> None:
