@@ -13,9 +13,13 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+# The console script: `python -m` would import what lies in the current folder, which is the pull request's.
+NMPCONV = Path(sysconfig.get_path("scripts"), "nmpconv")
 
 Rows = dict[str, dict[str, Any]]
 """What is known of each target, by its name."""
@@ -62,7 +66,7 @@ def built(project: Path, device: str | None) -> tuple[int, Rows, str]:
 
 def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
     """What nmpconv answers to --json; its talk goes to stderr."""
-    ran = subprocess.run([sys.executable, "-m", "nmpconv", *arguments, "--json"], stdout=subprocess.PIPE, check=False)
+    ran = subprocess.run([NMPCONV, *arguments, "--json"], stdout=subprocess.PIPE, check=False)
     try:
         return ran.returncode, json.loads(ran.stdout)
     except ValueError:

@@ -10,6 +10,8 @@ Importing the package takes no time: what a function needs is imported when it i
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
@@ -59,6 +61,8 @@ else:
     }
 
     def __getattr__(name: str) -> object:
+        if name == "_nmp":  # `from nmpconv import _nmp` asks for it before it imports it
+            return _extension()
         if name not in _HOMES:
             raise AttributeError(f"module 'nmpconv' has no attribute {name!r}")
         try:
@@ -70,3 +74,18 @@ else:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
+
+    def _extension() -> ModuleType:
+        """The interpreter. Raises NotBuilt."""
+        try:
+            return import_module("nmpconv._nmp")
+        except ModuleNotFoundError as error:
+            if error.name != "nmpconv._nmp":
+                raise
+        from nmpconv.errors import NotBuilt
+
+        home = Path(__file__).resolve().parent.parent
+        hint = "install nmpconv again"
+        if (home / "CMakeLists.txt").exists():
+            hint = "`make build` there builds it in .venv; to use an installed nmpconv, start it in another folder"
+        raise NotBuilt("nmpconv has no compiled interpreter here", where=str(home), hint=hint)

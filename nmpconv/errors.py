@@ -101,6 +101,10 @@ class InputError(NmpError):
     code = ExitCode.INPUT
 
 
+class NotBuilt(InputError, ImportError):
+    """The package that Python found has no compiled part, as in a checkout that nothing was built in."""
+
+
 class MismatchError(NmpError):
     """difference: where it lies and what it is, for programs."""
 

@@ -7,6 +7,7 @@ all pieces share and the pieces can be pickled. A process gets what is shared on
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import traceback
@@ -29,6 +30,7 @@ S = TypeVar("S")
 
 MOST = 1024  # processes
 AHEAD = 2  # pieces for each process that are given out before the first result is taken
+SAFE_PATH = "PYTHONSAFEPATH"
 LOSSES = 5  # of processes in a row, with no piece done between them
 
 
@@ -119,7 +121,8 @@ class _Process:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, count), daemon=True)
-        self._process.start()
+        with _safe_path():
+            self._process.start()
         theirs.close()
 
     def give(self, *what: Any) -> None:
@@ -136,6 +139,22 @@ class _Process:
         self.pipe.close()
         self._process.terminate()
         self._process.join()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Programs of Python (3.11 and later) that are started meanwhile import nothing from the current folder, which is
+    first on the path of `python -c`. A process of multiprocessing gets the path of this one a moment later.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def _serve(pipe: Connection, count: int) -> None:
