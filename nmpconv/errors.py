@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+VALUE_SHOWN = 60  # characters of a value in a message
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 
 
@@ -95,6 +96,13 @@ class NmpError(Exception):
 
 class UsageError(NmpError):
     code = ExitCode.USAGE
+
+
+def refusal(given: Any, allowed: str, where: str = "", hint: str = "") -> UsageError:
+    """The error of a value that a flag, a keyword or a key cannot have. allowed: in words."""
+    found = repr(given) if len(repr(given)) <= VALUE_SHOWN else type(given).__name__
+    message = f"{found} is not allowed; allowed: {allowed}"
+    return UsageError(message, where=where, hint=hint, found=found, allowed=allowed)
 
 
 class InputError(NmpError):

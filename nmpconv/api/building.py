@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import nmpconv
-from nmpconv.api import project
+from nmpconv.api import keywords, project
 from nmpconv.api.project import Gate, Measured, Project, Target
 from nmpconv.base.files import read_file, read_text, write_file
 from nmpconv.base.progress import Progress, silent
 from nmpconv.device.simulator import COUNTED_ON, missing
-from nmpconv.errors import DeviceError, InputError, NmpError, OutputError
+from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
 
 # Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
 NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report", "workers"}
@@ -47,8 +47,9 @@ class Built:
 def build(
     project_file: str | PathLike[str] | None = None, *, force: bool = False, progress: Progress = silent
 ) -> list[Built]:
-    """Converts every target of a project file (`nmpconv.project` says what is in it) that is not up to date, measures
-    it, and compares with its gates. Beside each file lie a report and what was measured.
+    """Converts every target of a project file that is not up to date, measures it, and compares with its gates.
+
+    `nmpconv.api.project` says what is in a project file. Beside each file lie a report and what was measured.
 
     project_file: a file, or a folder with one; None: the current folder. force: make all targets anew. A gate that is
     missed raises nothing: see `Built.missed`. Raises InputError, UsageError, what `nmpconv.convert` raises, and
@@ -106,7 +107,7 @@ def _board(found: Project, target: Target) -> str:
     """The simulated board that a gate needs; it is there."""
     if "max_instructions" not in target.gates:
         return ""
-    board = COUNTED_ON.get(str(target.options.get("target")))
+    board = COUNTED_ON.get(_machine(target))
     if board is None:
         what = f"the gate max_instructions of {target.name!r} needs a target that is simulated"
         raise InputError(what, where=str(found.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
@@ -114,6 +115,11 @@ def _board(found: Project, target: Target) -> str:
         what = f"the gate max_instructions of {target.name!r} counts on the simulated board {board}"
         raise DeviceError(what, where=str(found.path), hint=lacking)
     return board
+
+
+def _machine(target: Target) -> str:
+    """Of `nmpconv.runtime.targets`; '' where none is named."""
+    return str(target.options.get("target") or "").lower()
 
 
 def _check(found: Project, target: Target) -> None:
@@ -124,6 +130,12 @@ def _check(found: Project, target: Target) -> None:
         if key not in allowed:
             hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"
             raise InputError(f"{key!r} of {target.name!r} is no option", where=str(found.path), hint=hint)
+        try:
+            keywords.check(convert, keywords.plain(convert, _plain({key: target.options[key]})))
+        except UsageError as error:
+            about = {"hint": error.hint, "found": error.found, "allowed": error.allowed}
+            message = f"{key} of {target.name!r}: {error.message}"
+            raise InputError(message, where=str(found.path), **about) from None
     for key in ("stream", "state"):
         if target.options.get(key) and found.test is not None:
             hint = "leave it out: calibration data that nothing is fitted to is measured then"
@@ -173,7 +185,7 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Kn
         raise OutputError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
     options = {"levers": False, **_plain(target.options)}  # four more fits, for who asks for them
     converted = convert(found.model, data, report=file.with_suffix(".html"), progress=progress, **options)
-    machine = target.options.get("target")
+    machine = _machine(target)
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}
     if found.test is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv.api import literals
 from nmpconv.api.file_argument import sources
-from nmpconv.api.keywords import check, renamed
+from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import write_file
@@ -71,7 +71,7 @@ class Converted:
         return load(self.data, cpu=cpu, threads=threads)
 
 
-@renamed(calib_limit="limit")
+@forgiving(calib_limit="limit")
 def convert(
     model: str | Path | bytes | onnx.ModelProto | Any,
     data: Data | Mapping[str, Data] | None = None,

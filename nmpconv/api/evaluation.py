@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv.api import literals
 from nmpconv.api.file_argument import NmpFile, net_of, sources
-from nmpconv.api.keywords import FREE, check
+from nmpconv.api.keywords import FREE, check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.workers import opened
 from nmpconv.data.samples import Data
 from nmpconv.evaluation import accuracy
 from nmpconv.evaluation.accuracy import Evaluation
+from nmpconv.evaluation.task_metrics import named
 from nmpconv.runtime.interpreter import Net
 
 if TYPE_CHECKING:
     import onnx
 
 
+@forgiving()
 def evaluate(
     model: NmpFile | Net,
     data: Data | Mapping[str, Data],
@@ -50,7 +52,11 @@ def evaluate(
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
-    options |= {"metrics": literals.several(metric), "decoder": decoder, "boxes": literals.path(boxes)}
+    options |= {
+        "metrics": tuple(map(named, literals.several(metric))),
+        "decoder": decoder,
+        "boxes": literals.path(boxes),
+    }
     with opened(workers) as those:
         options |= {"workers": those, "progress": progress}
         if reference is None:

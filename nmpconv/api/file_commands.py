@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import overload
 
 from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
-from nmpconv.api.keywords import check, renamed
+from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.literals import Form, Target
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, silent
@@ -43,6 +43,7 @@ class Inspected:
     instructions: Mapping[str, tuple[int, ...]]
 
 
+@forgiving()
 def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
     """What a .nmp file holds, and what a run takes: on ``target``, or on every kind of machine.
 
@@ -85,7 +86,7 @@ def bench(
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress = silent,
 ) -> Measured: ...
-@renamed(input="data")
+@forgiving(input="data")
 def bench(
     model: NmpFile | Net,
     *,
@@ -138,6 +139,7 @@ def bundle(
     return files
 
 
+@forgiving()
 def export(model: NmpFile, *, to: Form = "onnx") -> bytes:
     """The model as another kind of file. onnx: in float, with every tensor rounded by QuantizeLinear and
     DequantizeLinear; inputs and outputs are those of the model that was converted.

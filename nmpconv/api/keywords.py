@@ -1,4 +1,5 @@
-"""What keywords may be: by their annotations, by bounds that flags share, and under their older names."""
+"""What keywords may be: by their annotations, by bounds that flags share, under their older names, in any case and with
+units."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from nmpconv.errors import UsageError
+from nmpconv.base import units
+from nmpconv.errors import UsageError, refusal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +43,7 @@ EXAMPLES = {
     "input_shape": "input_shape={'x': (1, 3, 48, 192)}",
     "labels": "labels='classes.txt', or a list of names",
 }
+SIZES = {"max_ram"}  # in bytes; other whole numbers are counts
 FAR = 1e300  # a number that a float holds is nearer to 0
 FREE = {"model", "files", "data", "example_inputs", "reference"}  # read by those that know all of their forms
 
@@ -64,16 +67,17 @@ def kind_of(function: Callable[..., Any], name: str) -> Any:
     return eval(plain.__annotations__[name], plain.__globals__)
 
 
-def renamed(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function whose keywords have older names, too: older=today's."""
+def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function whose keywords are read as flags are: under older names, too (older=today's), and see `plain`."""
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             for old in older.keys() & kwargs.keys():
                 if older[old] in kwargs:
-                    raise UsageError(f"{old} is an older name of {older[old]}, and both are given", where=old)
+                    raise UsageError(f"{old} was renamed {older[old]}; give only {older[old]}", where=old)
                 kwargs[older[old]] = kwargs.pop(old)
+            kwargs.update(plain(function, kwargs))
             return function(*args, **kwargs)
 
         return called
@@ -81,10 +85,30 @@ def renamed(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return wrap
 
 
+def plain(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords as the function wants them: words that it knows in any case, whole numbers with units. What is none of
+    these is left as it is; a number with a wrong unit is a UsageError."""
+    known = inspect.unwrap(function).__annotations__
+    return {
+        name: _plain_text(name, value, kind_of(function, name)) if isinstance(value, str) and name in known else value
+        for name, value in given.items()
+        if name not in FREE
+    }
+
+
+def _plain_text(name: str, text: str, kind: Any) -> Any:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+    if words:
+        return next((word for word in words if isinstance(word, str) and word == text.lower()), text)
+    if int in kinds and not {str, Path}.intersection(kinds):
+        low, high = BOUNDS.get(name, (None, None))
+        return units.whole(text, units.BYTES if name in SIZES else units.COUNT, where=name, low=low, high=high)
+    return text
+
+
 def _refuse(name: str, value: Any, allowed: str) -> None:
-    found = repr(value) if len(repr(value)) <= 60 else type(value).__name__
-    hint = f"for example {EXAMPLES[name]}" if name in EXAMPLES else ""
-    raise UsageError(f"{found} is not allowed; allowed: {allowed}", where=name, found=found, allowed=allowed, hint=hint)
+    raise refusal(value, allowed, name, f"for example {EXAMPLES[name]}" if name in EXAMPLES else "")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -96,12 +120,12 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in inner)
     if origin is tuple:
-        return _plain(value) and len(value) == len(inner) and all(map(_fits, value, inner))
+        return _is_sequence(value) and len(value) == len(inner) and all(map(_fits, value, inner))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(isinstance(k, str) and _fits(v, inner[1]) for k, v in value.items())
     if isinstance(origin, type) and issubclass(origin, Iterable):
         text = inner == (str,) and isinstance(value, str)  # one word stands for a list of one
-        return text or (_plain(value) and all(_fits(one, inner[0]) for one in value))
+        return text or (_is_sequence(value) and all(_fits(one, inner[0]) for one in value))
     if kind is Any or origin is not None or not isinstance(kind, type):
         return kind is Any or callable(value)
     if kind in (int, float):
@@ -123,7 +147,7 @@ def _is_finite(value: Any) -> bool:
     return -FAR < number < FAR if isinstance(number, int) else math.isfinite(number)
 
 
-def _plain(value: Any) -> bool:
+def _is_sequence(value: Any) -> bool:
     """A sequence of numbers or words, arrays among them; no text, no mapping."""
     if getattr(value, "ndim", 1) == 0 or isinstance(value, str | bytes | Mapping):
         return False

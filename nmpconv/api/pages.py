@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv.api.file_argument import NmpFile, data_of, sources
-from nmpconv.api.keywords import check
+from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, silent
 from nmpconv.data.samples import Data
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SAMPLES = 64  # that the worst ones are looked for among
 
 
+@forgiving()
 def html_report(
     files: NmpFile | Sequence[NmpFile],
     *,

@@ -26,16 +26,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmpconv.base import units
 from nmpconv.base.files import open_file, read_text, toml_of
 from nmpconv.data.sources import files_of
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError, refusal
 
 PYPROJECT = "pyproject.toml"
 NAMES = ("nmpconv.toml", PYPROJECT)  # that are looked for, in this order
@@ -52,6 +52,7 @@ GATES = {
     "max_instructions": "instructions",
 }
 """What each gate bounds, of `Measured`."""
+COUNTED = {"max_ram": units.BYTES, "max_flash": units.BYTES, "max_instructions": units.COUNT}
 OF_LABELS = ("min_top1", "max_drop")
 
 
@@ -229,11 +230,24 @@ def _target(name: str, table: Any, shared: Mapping[str, Any], gates: Mapping[str
     bounds = {**gates, **_table(own, "gates", path)}
     own.pop("gates", None)
     _only(bounds, tuple(GATES), "gates", path)
-    for gate, value in bounds.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InputError(f"the gate {gate} is {value!r}", where=str(path), hint="a number")
+    bounds = {gate: _bound(gate, value, path) for gate, value in bounds.items()}
     options = {**shared, **own}
     for key in PATHS:
         if isinstance(options.get(key), str):
             options[key] = str(path.parent / options[key])
     return Target(name, options, bounds)
+
+
+def _bound(gate: str, value: Any, path: Path) -> float:
+    """A number; of what is counted, a text with a unit, too."""
+    try:
+        if isinstance(value, str) and gate in COUNTED:
+            return units.whole(value, COUNTED[gate])
+        if isinstance(value, str):
+            raise refusal(value, "a number")
+        units.number(value)
+    except UsageError as error:
+        raise InputError(
+            f"the gate {gate}: {error.message}", where=str(path), found=error.found, allowed=error.allowed
+        ) from None
+    return value

@@ -11,12 +11,13 @@ from nmpconv import bisection
 from nmpconv.api import literals
 from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.file_commands import bench
-from nmpconv.api.keywords import FREE, check
+from nmpconv.api.keywords import FREE, check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, silent
 from nmpconv.bisection import Bisected
 from nmpconv.data.samples import Data
+from nmpconv.evaluation.task_metrics import named
 
 if TYPE_CHECKING:
     import onnx
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Bisected", "bisect"]
 
 
+@forgiving()
 def bisect(
     model: str | Path | bytes | onnx.ModelProto | Any,
     file: NmpFile,
@@ -50,7 +52,7 @@ def bisect(
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
     content, found = data_of(file), sources(data)
     path = Path(file) if isinstance(file, str | Path) else Path("the file")
-    told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric, "decoder": decoder}
+    told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric and named(metric), "decoder": decoder}
     with on_disk(model, example_inputs) as onnx_file:
         result, base, made = bisection.bisect(onnx_file, path, content, found, **told, progress=progress)
     if device is not None:

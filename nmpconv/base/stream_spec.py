@@ -22,7 +22,7 @@ class Stream:
 def parse(text: str) -> Stream:
     """'axis=2,hop=4' or 'axis=2,hop=4,input=NAME'. Raises UsageError."""
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {key: value for key, _, value in pairs}
+    found = {key.strip().lower(): value for key, _, value in pairs}
     numbers = {key: found.get(key, "") for key in KEYS[:2]}
     if len(found) != len(pairs) or not set(found) <= set(KEYS) or not all(n.isdecimal() for n in numbers.values()):
         raise UsageError(f"{text!r} is no stream", where="--stream", hint=FORM, found=text, allowed=FORM)

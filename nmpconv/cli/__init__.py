@@ -31,8 +31,9 @@ from nmpconv.cli import (
     run,
     shared_flags,
 )
+from nmpconv.cli.refusals import is_usage, translated
 from nmpconv.cli.verbosity import reset, talking
-from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError, UsageError
+from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError
 
 PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
@@ -80,16 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     drawn = console.decorated(sys.stdout) and console.decorated(sys.stderr) and get_terminal_size().columns >= PANELS
     app.rich_markup_mode = "rich" if drawn else None
-    json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    json = "--json" in words
     reset()
     try:
-        code = _run(arguments, json)
+        code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe has seen enough
         return _unread()
     except Exception as error:
         if not _is_interrupt(error):
-            return _explain(error, json)
+            return _explain(translated(error, words) if is_usage(error) else error, json)
         code = INTERRUPTED
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -98,17 +100,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: Sequence[str] | None, json: bool) -> int:
+def _run(arguments: Sequence[str]) -> int:
+    """What is wrong with the command line is raised as typer has it."""
     try:
-        app(args=arguments, prog_name="nmpconv")
-    except SystemExit as end:  # typer always ends so; usage errors are shown by then
-        wrong = end.__context__
-        if isinstance(wrong, BrokenPipeError):
-            raise wrong from None
-        if json and wrong is not None and hasattr(wrong, "format_message"):
-            console.as_json({"error": UsageError(wrong.format_message()).to_json()})
-        return end.code if isinstance(end.code, int) else ExitCode.OK
-    return ExitCode.OK
+        code = app(args=arguments, prog_name="nmpconv", standalone_mode=False)
+    except SystemExit as end:  # of a pipe whose reader is gone
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        code = end.code
+    except Exception as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            raise
+        error.show()  # type: ignore[attr-defined]
+        code = ExitCode.USAGE
+    return code if isinstance(code, int) else ExitCode.OK
 
 
 def _unread() -> int:

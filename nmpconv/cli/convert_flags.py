@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmpconv.base import units
 from nmpconv.cli import shared_flags
 from nmpconv.cli.flags import Group
 
@@ -85,10 +86,10 @@ class Quantization(Group):
         int | None,
         typer.Option(
             min=1,
-            metavar="BYTES",
-            help="Most RAM for activations, with --target of a microcontroller for a whole run: results lie over their "
-            "inputs, and stretches of layers are computed in bands of rows, where that is needed. The outputs stay the "
-            "same, the work grows.",
+            metavar=units.SIZE,
+            help="Most RAM for activations, such as 64k, with --target of a microcontroller for a whole run: results "
+            "lie over their inputs, and stretches of layers are computed in bands of rows, where that is needed. The "
+            "outputs stay the same, the work grows.",
             show_default=False,
         ),
     ] = None

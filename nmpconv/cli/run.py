@@ -10,6 +10,7 @@ import typer
 
 from nmpconv.base.files import npz
 from nmpconv.cli import console, shared_flags
+from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,13 +24,17 @@ NAME = "run"
 def command(
     model: shared_flags.ModelFile,
     inputs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[NAME=]SOURCE...",
             help=f"Data to run on: {shared_flags.SOURCE_HELP}, or - for stdin. With several inputs, NAME=SOURCE each.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]SOURCE", help="The same, as other commands have it.", show_default=False),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 5,
     output: Annotated[
         Path | None,
@@ -56,6 +61,10 @@ def command(
       nmpconv run model.nmp left=l.npy right=r.npy
       nmpconv run step.nmp speech.wav
     """
+    sources = [*(inputs or ()), *(data or ())]
+    if not sources:
+        raise UsageError("SOURCE is missing", where="nmpconv run", hint="name images, arrays or a folder to run on")
+
     from nmpconv.runtime.interpreter import load
 
     source = shared_flags.given(model)
@@ -64,10 +73,10 @@ def command(
     path = output if output is not None or ranked else Path(f"{shared_flags.stem(model)}.npz")
     if path is not None:
         shared_flags.check_output(path, model, json=json)
-    with shared_flags.samples(inputs) as values:
+    with shared_flags.samples(sources) as values:
         feeds = _feeds(net, values, max_pixels)
         sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
-        files = [_named(file, values, inputs) for feed in feeds for file, _, _ in feed.sequences]
+        files = [_named(file, values, sources) for feed in feeds for file, _, _ in feed.sequences]
     results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, sequences)
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from nmpconv.cli import console
-from nmpconv.cli.flags import Group
+from nmpconv.cli.flags import Group, understood
 from nmpconv.errors import UsageError
 
 
@@ -66,7 +66,7 @@ def talking(command: Callable[..., None]) -> Callable[..., None]:
     """The command with these flags after its own, as typer is to see it."""
     flags = Flags.parameters()
     kinds = inspect.get_annotations(command, eval_str=True)
-    own = [p.replace(annotation=kinds[name]) for name, p in inspect.signature(command).parameters.items()]
+    own = [understood(p.replace(annotation=kinds[name])) for name, p in inspect.signature(command).parameters.items()]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:

@@ -27,13 +27,14 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from nmpconv.base import units
 from nmpconv.base.files import read_text, write_file
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.noise_budget import budget as noise_budget
 from nmpconv.conversion.candidates import Candidate, Trial, Trials, assumed, narrow, widened, work
 from nmpconv.conversion.quantizer import Fitter, Recipe
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import InputError, UsageError, refusal
 from nmpconv.evaluation.task_metrics import AP, AP50, Measure, results
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
@@ -44,8 +45,6 @@ MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"a
 # `nmpconv.evaluation.task_metrics` against the float model, and the name of its result
 GOALS = ("sqnr", "agreement", "top1-drop", *MEASURED)
 BUDGETS = ("instructions", "ram", "flash")
-UNITS = {"": 1, "k": 1024, "m": 1024**2}  # of bytes
-MILLIONS = {"": 1, "k": 1000, "m": 1000**2}  # of instructions
 CANDIDATES_MOST = 32  # that are fitted
 MACS_MOST = 2 * 10**11  # of measuring shares once
 LEAST_SHARE = 0.01  # of the noise, below which a tensor is no candidate
@@ -63,7 +62,7 @@ class Goal:
     @staticmethod
     def of(text: str) -> Goal:
         """Of "sqnr=30" and so on; UsageError for anything else."""
-        found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text)
+        found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text.lower())
         if found is None:
             raise UsageError(
                 f"{text!r} is no goal",
@@ -90,14 +89,17 @@ class Limit:
     @staticmethod
     def of(text: str) -> tuple[str, Limit]:
         """The name of the cost and the limit, of "ram=64k", "instructions=+10%" and so on."""
-        found = re.fullmatch(rf"({'|'.join(BUDGETS)})=(?:\+(\d+(?:\.\d+)?)%|(\d+)([kKmM]?))", text)
-        if found is None:
+        name, equals, most = text.strip().lower().partition("=")
+        if name not in BUDGETS or not equals:
             hint = "instructions=+10%, ram=64k, ram=+20%, flash=200k"
             raise UsageError(f"{text!r} is no budget", where="--budget", hint=hint)
-        if found[2]:
-            return found[1], Limit(1 + float(found[2]) / 100, True)
-        units = MILLIONS if found[1] == "instructions" else UNITS
-        return found[1], Limit(float(found[3]) * units[found[4].lower()], False)
+        if more := re.fullmatch(r"\+(\d+(?:\.\d+)?)%", most):
+            return name, Limit(1 + float(more[1]) / 100, True)
+        kind = units.COUNT if name == "instructions" else units.BYTES
+        try:
+            return name, Limit(float(units.whole(most, kind, low=0)), False)
+        except UsageError as error:
+            raise refusal(text, f"{error.allowed}, or +N% more than at 8 bits", "--budget") from None
 
 
 def wanted(goal: str | None, budget: Sequence[str], target: str | None) -> tuple[Goal | None, dict[str, Limit]]:

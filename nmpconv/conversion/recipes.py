@@ -14,17 +14,18 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmpconv.base import units
 from nmpconv.base.files import read_text, toml_of, write_file
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.calib.exponent_search import METHODS
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize.overrides import Choices, Line, resolve
@@ -38,28 +39,58 @@ HEAD = """\
 
 
 class Allowed(NamedTuple):
-    """What the value of a key can be, in words and as a test."""
+    """What the value of a key can be: in words, and as what reads it. The latter raises UsageError or ValueError."""
 
     words: str
-    holds: Callable[[Any], bool]
+    read: Callable[[Any], Any]
 
 
 def _one_of(*values: Any) -> Allowed:
+    """Words count in any case, and a number may stand in quotes."""
     words = ", ".join(json.dumps(value) for value in values[:-1]) + f" or {json.dumps(values[-1])}"
-    return Allowed(words, lambda x: any(type(x) is type(value) and x == value for value in values))
+    known = {_word(value): value for value in values}
+
+    def read(given: Any) -> Any:
+        if _word(given) not in known:
+            raise ValueError
+        return known[_word(given)]
+
+    return Allowed(words, read)
 
 
-def _number(x: Any) -> bool:
-    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+def _word(value: Any) -> tuple[bool, str]:
+    """A value in one form: truth is no word."""
+    return isinstance(value, bool), str(value).lower() if isinstance(value, str | int) else ""
 
 
 def _whole(low: int, high: int) -> Allowed:
-    return Allowed(f"a whole number from {low} to {high}", lambda x: type(x) is int and low <= x <= high)
+    def read(given: Any) -> int:
+        if type(given) is not int or not low <= given <= high:
+            raise ValueError
+        return given
+
+    return Allowed(f"a whole number from {low} to {high}", read)
+
+
+def _number(words: str, low: float, high: float) -> Allowed:
+    def read(given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError
+        units.number(given, low=low, high=high)
+        return given
+
+    return Allowed(words, read)
+
+
+def _bias_bits(given: Any) -> int:
+    return _one_of(0, 8, 16, 32).read(0 if _word(given) == AUTO else given)
 
 
 TRUTH = _one_of(True, False)
 METHOD = _one_of(*METHODS)
-PERCENTILE = Allowed("a number from 50 to 100", lambda x: _number(x) and 50 <= x <= 100)
+PERCENTILE = _number("a number from 50 to 100", 50, 100)
+AUTO = (False, "auto")
+MOST = 2**53  # a number of bytes
 CONVERT: Mapping[str, Allowed] = {
     "bits": _one_of("8", "16", "a16w8"),
     "widths": _one_of("default", "strict", "precise"),
@@ -70,14 +101,16 @@ CONVERT: Mapping[str, Allowed] = {
     "zero_points": TRUTH,
     "per_tensor": TRUTH,
     "bias_correction": TRUTH,
-    "bias_bits": _one_of(0, 8, 16, 32),
+    "bias_bits": Allowed('0 or "auto", 8, 16 or 32', _bias_bits),
     "drop_channels": TRUTH,
-    "max_ram": _whole(1, 2**53),
+    "max_ram": Allowed(
+        f'bytes from 1 to {MOST}, such as 65536 or "64k"', partial(units.whole, units=units.BYTES, low=1, high=MOST)
+    ),
 }
 TENSORS: Mapping[str, Allowed] = {
     "bits": _one_of(8, 16),
     "exponent": _whole(EXPONENT_MIN, EXPONENT_MAX),
-    "origin": Allowed("a finite number", lambda x: _number(x) and abs(x) < 1e38),
+    "origin": _number("a finite number", -1e38, 1e38),
     "method": METHOD,
     "percentile": PERCENTILE,
     "equalize": TRUTH,
@@ -93,7 +126,7 @@ TABLES = {"convert": CONVERT, "tensors": TENSORS, "ops": OPS}
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """convert: fields of `nmpconv.options.Options`, those that were given. path: for messages."""
+    """convert: fields of `nmpconv.conversion.options.Options`, those that were given. path: for messages."""
 
     convert: Mapping[str, Any] = field(default_factory=dict)
     tensors: Sequence[Line] = ()
@@ -136,15 +169,18 @@ def _lines(rows: Mapping[str, Any], table: str, place: _Places) -> list[Line]:
 def _checked(
     row: Mapping[str, Any], allowed: Mapping[str, Allowed], title: str, place: str | Callable[[str], str]
 ) -> Mapping[str, Any]:
-    """The row; place: of its keys, or what tells the place of a key."""
+    """The row as it is read; place: of its keys, or what tells the place of a key."""
+    read = {}
     for key, value in row.items():
         where = place if isinstance(place, str) else place(key)
         if key not in allowed:
             raise _unknown(f"the key {key!r} in [{title}]", allowed, where)
-        if not allowed[key].holds(value):
+        try:
+            read[key] = allowed[key].read(value)
+        except (ValueError, UsageError):
             message = f"{key} of [{title}] is {_shown(value)}; allowed: {allowed[key].words}"
-            raise InputError(message, where=where)
-    return row
+            raise InputError(message, where=where, found=_shown(value), allowed=allowed[key].words) from None
+    return read
 
 
 def _unknown(what: str, known: Iterable[str], where: str) -> InputError:

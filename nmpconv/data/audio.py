@@ -70,7 +70,7 @@ class FrontEnd:
 def parse(text: str) -> FrontEnd:
     """Raises UsageError for a text that is no front end."""
     pairs = [part.partition("=") for part in text.split(",")]
-    given = {key.strip(): value for key, _, value in pairs}
+    given = {key.strip().lower(): value for key, _, value in pairs}
     wrong = UsageError(f"{text!r} is no front end", where="--audio", hint=FORM, found=text, allowed=FORM)
     if len(given) != len(pairs) or "rate" not in given or not set(given) <= {one.name for one in fields(FrontEnd)}:
         raise wrong

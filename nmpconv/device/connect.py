@@ -28,15 +28,15 @@ def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS) -> Itera
 def connect(name: str) -> Transport:
     """The line of a --device: PORT[:baud], tcp:host:port or sim:BOARD. Raises UsageError, DeviceError."""
     kind, _, rest = name.partition(":")
-    if kind == "sim":
-        return simulator.start(rest)
-    if kind == "tcp":
+    if kind.lower() == "sim":
+        return simulator.start(rest.lower())
+    if kind.lower() == "tcp":
         host, _, port = rest.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"{name!r} is not tcp:host:port", where="--device")
         return Tcp(host, int(port))
-    if name in simulator.boards():
-        raise UsageError(f"{name!r} is no port but a simulated board", where="--device", hint=f"sim:{name}")
+    if (board := name.lower()) in simulator.boards():
+        raise UsageError(f"{name!r} is no port but a simulated board", where="--device", hint=f"sim:{board}")
     path, colon, baud = name.rpartition(":")
     if colon and baud.isdecimal() and int(baud) > 0 and path:
         return Serial(path, int(baud))

@@ -20,10 +20,11 @@ def build(board: str, output: Path | None = None) -> Path:
 
     Raises UsageError for no such board, DeviceError where a tool is missing or fails, OutputError.
     """
+    board = board.lower()
     sources, where = interpreter() / "firmware", f"the firmware of {board}"
     boards = sorted(path.parent.name for path in sources.glob("boards/*/board.mk"))
     if board not in boards:
-        raise UsageError(f"there is no board {board!r}; there are {', '.join(boards)}")
+        raise UsageError(f"there is no board {board!r}; there are {', '.join(boards)}", where="BOARD")
     path = output or _home() / f"{board}.elf"
     there = f"; {path} is there already, and sim:{board} takes it" if output is None and path.exists() else ""
     make = shutil.which("make")

@@ -50,7 +50,7 @@ class Transport(Protocol):
 class LineGone(DeviceError):
     """A line that was there is none any more. again: opens it anew, or raises DeviceError; None: nothing can."""
 
-    def __init__(self, name: str, reason: object, again: Callable[[], None] | None = None) -> None:
+    def __init__(self, name: str, reason: str, again: Callable[[], None] | None = None) -> None:
         hint = "plug it in and start again: an upload goes on where it was"
         super().__init__(f"the line is gone: {reason}", where=name, hint=hint)
         self.again = again
@@ -69,7 +69,9 @@ class Serial:
         try:
             self._port = serial.Serial(self._path, self._baud, timeout=0, write_timeout=self._patience, exclusive=True)
         except _OPEN_ERRORS as error:
-            raise DeviceError(f"cannot open the port: {error}", where=self._path, hint=_port_hint(error)) from None
+            raise DeviceError(
+                f"cannot open the port: {_reason(error)}", where=self._path, hint=_port_hint(error)
+            ) from None
 
     def _reopen(self) -> None:
         self.close()
@@ -81,7 +83,7 @@ class Serial:
             first = self._port.read(1)
             return first + self._port.read(self._port.in_waiting) if first else b""
         except _PORT_ERRORS as error:
-            raise LineGone(self.name, error, self._again) from None
+            raise LineGone(self.name, _reason(error), self._again) from None
 
     def write(self, data: bytes) -> None:
         try:
@@ -89,7 +91,7 @@ class Serial:
         except serial.SerialTimeoutException:
             raise _full(self.name, self._patience) from None
         except _PORT_ERRORS as error:
-            raise LineGone(self.name, error, self._again) from None
+            raise LineGone(self.name, _reason(error), self._again) from None
 
     def close(self) -> None:
         with suppress(*_PORT_ERRORS):
@@ -107,7 +109,7 @@ class Tcp:
         try:
             self._socket = socket.create_connection(self._address, timeout=CONNECT_SECONDS)
         except OSError as error:
-            raise DeviceError(f"cannot connect: {error.strerror or error}", where=self.name) from None
+            raise DeviceError(f"cannot connect: {_reason(error)}", where=self.name) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(WRITE_SECONDS)
 
@@ -121,7 +123,7 @@ class Tcp:
                 return b""
             data = self._socket.recv(65536)
         except OSError as error:
-            raise LineGone(self.name, error, self._again) from None
+            raise LineGone(self.name, _reason(error), self._again) from None
         if not data:
             raise LineGone(self.name, "the other side closed the connection", self._again)
         return data
@@ -132,7 +134,7 @@ class Tcp:
         except TimeoutError:
             raise _full(self.name, WRITE_SECONDS) from None
         except OSError as error:
-            raise LineGone(self.name, error, self._again) from None
+            raise LineGone(self.name, _reason(error), self._again) from None
 
     def close(self) -> None:
         self._socket.close()
@@ -202,7 +204,7 @@ class Program:
         if writer.is_alive():
             raise _full(self.name, WRITE_SECONDS)
         if failed:
-            raise LineGone(self.name, failed[0]) from None
+            raise LineGone(self.name, _reason(failed[0])) from None
 
     def _write(self, data: bytes, failed: list[OSError | ValueError]) -> None:
         try:
@@ -235,8 +237,20 @@ def ports() -> dict[str, str]:
     return {port: "" if found[port] == "n/a" else found[port] for port in sorted(found)}
 
 
+def _number(error: BaseException | None) -> int:
+    """The errno of what the system refused; 0 where it is none. termios has it as its first argument."""
+    first = getattr(error, "errno", None) or next(iter(getattr(error, "args", ())), None)
+    return first if type(first) is int and first > 0 else 0  # where no name is found, it is negative
+
+
+def _reason(error: Exception) -> str:
+    """The system's words, once: pyserial repeats them, and the port's name, within its own."""
+    number = _number(error) or _number(error.__context__)
+    return os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
+
+
 def _port_hint(error: Exception) -> str:
-    number = getattr(error, "errno", None)
+    number = _number(error)
     if number in (errno.EAGAIN, errno.EBUSY):
         return "another program has it open: end that one, or use another port"
     if number in (errno.EACCES, errno.EPERM):

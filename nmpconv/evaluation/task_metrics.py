@@ -148,8 +148,13 @@ class AveragePrecision:
 NAMED: Mapping[str, Callable[[], Measure]] = {"psnr": Psnr, "miou": MeanIou}
 
 
+def named(text: str) -> str:
+    """A metric's name as it is written here; FILE.py:NAME as it is."""
+    return text.lower() if text.lower() in (*NAMED, AP) else text
+
+
 def open_measure(text: str, decoder: str | None = None, size: Size | None = None) -> Measure:
-    """psnr, miou, ap, or FILE.py:NAME of a function or a class. Runs the file. UsageError, InputError.
+    """psnr, miou, ap, or FILE.py:NAME of a function or a class (see `named`). Runs the file. UsageError, InputError.
 
     decoder: of DECODERS, for ap. size: height and width of the model's input, None where it is no image.
     """

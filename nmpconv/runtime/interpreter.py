@@ -77,7 +77,7 @@ def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
     model = _in_memory(data)
     try:
-        found = _nmp.inspect(model, os.environ.get("NMP_CPU") or None)
+        found = _nmp.inspect(model, _level(None))
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
     return {name: value for name, value in found.items() if isinstance(value, int)}
@@ -129,9 +129,7 @@ class Net:
         model = _in_memory(source)
         data = model.data.toreadonly()
         where = "" if isinstance(source, bytes) else str(source)
-        level = cpu or os.environ.get("NMP_CPU") or None
-        if level is not None and level not in cpus():
-            raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}")
+        level = _level(cpu)
         self.threads = _threads(threads)
         try:
             self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
@@ -282,11 +280,21 @@ class Net:
         )
 
 
+def _level(asked: str | None) -> str | None:
+    """The CPU level that is meant; None: the best one."""
+    level = (asked or os.environ.get("NMP_CPU") or "").lower() or None
+    if level is not None and level not in cpus():
+        raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}", where="--cpu")
+    return level
+
+
 def _threads(asked: int | None) -> int:
     """How many threads are meant."""
     text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
     if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
-        raise UsageError(f"{text!r} is no number of threads; 0 (one per core) to {_nmp.THREADS_MAX} are")
+        raise UsageError(
+            f"{text!r} is no number of threads; 0 (one per core) to {_nmp.THREADS_MAX} are", where="--threads"
+        )
     return int(text) or _cores()
 
 

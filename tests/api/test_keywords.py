@@ -14,7 +14,7 @@ import pytest
 from typer.models import OptionInfo
 
 import nmpconv
-from nmpconv.api.keywords import BOUNDS, check, kind_of, renamed
+from nmpconv.api.keywords import BOUNDS, FREE, check, forgiving, kind_of, plain
 from nmpconv.cli import app
 from nmpconv.cli.shared_flags import OLDER
 from nmpconv.errors import UsageError
@@ -118,26 +118,26 @@ def test_bounds_are_the_same(command: str) -> None:
 
 
 def test_older_names_are_keywords_still() -> None:
-    @renamed(old="new")
+    @forgiving(old="new")
     def function(new: int = 0) -> int:
         return new
 
     assert function(old=3) == function(new=3) == 3  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="older name of new"):
+    with pytest.raises(UsageError, match="old was renamed new; give only new"):
         function(old=3, new=3)  # type: ignore[call-arg]
     assert [OLDER[name.replace("_", "-")] for name in ("calib_limit", "input")] == ["limit", "data"]
     with pytest.raises(UsageError, match="0 is not allowed; allowed: 1 and more") as error:
         nmpconv.convert("model.onnx", calib_limit=0)  # type: ignore[call-arg]
     assert error.value.where == "limit"
-    with pytest.raises(UsageError, match="older name of data"):
+    with pytest.raises(UsageError, match="input was renamed data"):
         nmpconv.bench("model.nmp", data="images", input="images")  # type: ignore[call-arg]
 
 
 WRONG: dict[str, list[Any]] = {
     "method": [None, "best"],
     "goal": [30],
-    "max_ram": ["64k", 0, 1.5],
-    "limit": ["5", True, 0],
+    "max_ram": ["64q", "0.3k", "", "-1k", 0, 1.5],
+    "limit": ["five", "5kB", "1.5", True, 0],
     "mean": ["1,2,3", [1, "a"], float("nan"), {1, "2"}],
     "test_vectors": [-1, 101],
     "range": [(1, 0), (1,), (0, 0), "0,1"],
@@ -163,6 +163,22 @@ def test_wrong_values_are_told(name: str, value: Any, samples: Path) -> None:
     assert error.value.allowed
 
 
+def test_words_in_any_case_and_numbers_with_units() -> None:
+    """The choices of every keyword, and every whole number: as flags and TOML files have them."""
+    for name in COMMANDS.values():
+        function = getattr(nmpconv, name)
+        for keyword in set(inspect.signature(function).parameters) - OURS - FREE:
+            kinds = parts(kind_of(function, keyword))
+            words = [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
+            for word in words:
+                assert plain(function, {keyword: word.upper()}) == {keyword: word}, (name, keyword)
+            if int in kinds and str not in kinds:
+                k, most = 1024 if keyword == "max_ram" else 1000, BOUNDS.get(keyword, (0, math.inf))[1]
+                text, number = ("2K", 2 * k) if most >= 2 * k else ("0.02k", 20)
+                assert plain(function, {keyword: text}) == {keyword: number}, (name, keyword)
+    assert plain(nmpconv.convert, {"labels": "TOP.txt", "limit": 5}) == {"labels": "TOP.txt", "limit": 5}
+
+
 def test_numbers_and_lists_of_numpy_are_welcome() -> None:
     check(nmpconv.convert, {"mean": np.float32(3), "std": np.array([1.0, 2.0]), "limit": np.int64(3), "range": [0, 1]})
     check(nmpconv.convert, {"budget": "ram=64k", "outputs": ("a", "b"), "save_recipe": "r.toml", "bits": 8})
@@ -175,7 +191,7 @@ def test_numbers_and_lists_of_numpy_are_welcome() -> None:
         lambda: nmpconv.inspect(None),  # type: ignore[arg-type]
         lambda: nmpconv.evaluate(3, 4),  # type: ignore[arg-type]
         lambda: nmpconv.bundle("m.nmp", tensors=3),  # type: ignore[arg-type]
-        lambda: nmpconv.bench("m.nmp", runs="3"),  # type: ignore[call-overload]
+        lambda: nmpconv.bench("m.nmp", runs="three"),  # type: ignore[call-overload]
         lambda: nmpconv.html_report(5),  # type: ignore[arg-type]
         lambda: nmpconv.html_report("m.nmp", limit=0),
         lambda: nmpconv.convert(None),

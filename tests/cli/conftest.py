@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,10 +50,19 @@ def cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         capsys.readouterr()
         code = main([str(a) for a in arguments])
         out, err = capsys.readouterr()
+        assert not (twice := _said_twice(err)), twice
         after = _contents(here)
         return Ran(int(code), out, err, sorted(name for name in after if after[name] != before.get(name)))
 
     return run
+
+
+def _said_twice(err: str) -> list[str]:
+    """Errors whose message repeats the place that they begin with, or a system's or a library's way of saying error."""
+    found = [line.partition(": ")[2].partition(": ") for line in err.splitlines() if line.startswith("error: ")]
+    odd = ("[Errno", "Value error", "Invalid value for", "Input should be", "error: ")
+    again = [where for where, _, said in found if re.search(r"[-./]", where) and where in said.split()]
+    return [*again, *(said for _, _, said in found if any(text in said for text in odd))]
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -84,7 +84,7 @@ def test_ap_beside_the_float_models(made) -> None:
     ("flags", "code", "expected"),
     [
         (EVAL, ExitCode.USAGE, "ap needs a decoder"),
-        ((*EVAL, "--decoder", "yolo"), ExitCode.USAGE, "'yolo' is not one of"),
+        ((*EVAL, "--decoder", "yolo"), ExitCode.USAGE, "--decoder: 'yolo' is not allowed; allowed: nanodet, "),
         (DECODED, ExitCode.USAGE, "ap needs to know which boxes are right"),
         ((*EVAL, "--decoder", "yolox", "--boxes", "d.json"), ExitCode.INPUT, "yolox takes [1, points, 5 + classes]"),
         ((*DECODED, "--boxes", "gone.json"), ExitCode.INPUT, "gone.json: cannot be read"),

@@ -109,7 +109,12 @@ def test_a_package_without_its_extension(tmp_path: Path, checkout: bool) -> None
     assert (
         "ImportError"
         in subprocess.run(
-            [sys.executable, "-S", "-c", "try:\n import nmpconv.sums\nexcept ImportError: print('ImportError')"],
+            [
+                sys.executable,
+                "-S",
+                "-c",
+                "try:\n import nmpconv.calib.native_sums\nexcept ImportError: print('ImportError')",
+            ],
             cwd=tmp_path,
             env=kept,
             capture_output=True,

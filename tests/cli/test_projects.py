@@ -208,9 +208,11 @@ def test_a_missed_gate(project) -> None:
         (PROJECT.replace('"model.onnx"', "3"), ExitCode.INPUT, "model is no path"),
         (PROJECT.replace("model =", "#"), ExitCode.INPUT, "model is missing"),
         (PROJECT.replace("std =", "report ="), ExitCode.INPUT, "'report' of 'a' is no option"),
-        (PROJECT.replace("std = 255", 'std = "x"'), ExitCode.USAGE, "std: 'x' is not allowed"),
+        (PROJECT.replace("std = 255", 'std = "x"'), ExitCode.INPUT, "nmpconv.toml: std of 'a': 'x' is not allowed"),
+        (PROJECT.replace("std =", 'max_ram = "9q"\nstd ='), ExitCode.INPUT, "max_ram of 'a': '9q' is not allowed"),
         (PROJECT.replace("max_flash", "max_cost"), ExitCode.INPUT, "'max_cost' in [gates] is no key"),
-        (PROJECT.replace("100000", "true"), ExitCode.INPUT, "the gate max_flash is True"),
+        (PROJECT.replace("100000", '"9q"'), ExitCode.INPUT, "the gate max_flash: '9q' is not allowed; allowed: bytes"),
+        (PROJECT.replace("100000", "true"), ExitCode.INPUT, "the gate max_flash: True is not allowed"),
         (
             PROJECT.replace("[targets.b]", '[targets."../b"]').replace("[targets.b.gates]", "[no]"),
             ExitCode.INPUT,

@@ -69,7 +69,10 @@ def test_a_recipe_by_hand(cli) -> None:
     ("text", "expected"),
     [
         ("[convert\n", "r.toml: not a recipe: Expected"),
-        ("\n[convert]\nbits = 8\n", 'r.toml:3: bits of [convert] is 8; allowed: "8", "16" or "a16w8"'),
+        ("\n[convert]\nbits = 9\n", 'r.toml:3: bits of [convert] is 9; allowed: "8", "16" or "a16w8"'),
+        ("\n[convert]\nbits = true\n", "r.toml:3: bits of [convert] is True; allowed: "),
+        ('[convert]\nmax_ram = "64q"\n', "r.toml:2: max_ram of [convert] is '64q'; allowed: bytes from 1 to "),
+        ('[convert]\npercentile = "99"\n', "percentile of [convert] is '99'; allowed: a number from 50 to 100"),
         ("[convert]\nbit = 8\n", "r.toml:2: the key 'bit' in [convert] is unknown; there are bits, widths"),
         ("[tensor]\n", "r.toml:1: the table 'tensor' is unknown; there are convert, tensors, ops"),
         ("tensors = 3\n", "r.toml:1: tensors is no table but 3"),

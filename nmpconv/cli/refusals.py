@@ -1,0 +1,85 @@
+"""What is wrong with a command line, in the words of all other errors: typer says it in its own, click's and
+pydantic's, which differ from version to version.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from enum import Enum
+from inspect import Parameter
+from typing import Any
+
+from typer.models import OptionInfo
+
+from nmpconv.cli import shared_flags
+from nmpconv.cli.flags import flag_of, info_of, kind_of
+from nmpconv.errors import UsageError, refusal
+
+
+def is_usage(error: BaseException) -> bool:
+    """Says that typer refuses the command line."""
+    return hasattr(error, "format_message")
+
+
+def translated(error: Any, arguments: Sequence[str]) -> UsageError:
+    """typer's error in our own words. error: for which `is_usage` holds. arguments: of the command line."""
+    context, said = getattr(error, "ctx", None), error.format_message()
+    name, param = getattr(error, "option_name", ""), getattr(error, "param", None)
+    if context is None:
+        needs = f"the flag takes {'no' if 'not take' in said else 'a'} value"
+        return UsageError(needs, where=_typed(name, arguments)) if name else UsageError(said)
+    where, help_ = context.command_path, f"{context.command_path} -h tells more"
+    known = {} if context.command.callback is None else inspect.signature(context.command.callback).parameters
+    own, names = (None, ()) if param is None else (known.get(param.name), param.opts)
+    if hasattr(error, "possibilities"):
+        typed = _typed(name, arguments)
+        flags = [flag_of(one) for one in known.values() if isinstance(info_of(one), OptionInfo)]
+        return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, flags) or help_)
+    if own is not None and type(error).__name__ == "MissingParameter":
+        return UsageError(f"{flag_of(own)} is missing", where=where, hint=info_of(own).help or help_)
+    if own is not None:
+        return _bad(error, own, names, arguments, help_)
+    if found := re.search(r"No such command '(.*?)'", said):
+        commands = context.command.list_commands(context)
+        hint = _nearest(found[1], commands) or f"there are {', '.join(commands)}"
+        return UsageError(f"there is no command {found[1]!r}", where=where, found=found[1], hint=hint)
+    if found := re.search(r"extra argument(?:s|\(s\))? \((.*)\)$", said):
+        return UsageError(f"more arguments than it takes: {found[1]}", where=where, found=found[1], hint=help_)
+    return UsageError(said, where=where, hint=help_)
+
+
+def _bad(error: Any, own: Parameter, names: Iterable[str], arguments: Sequence[str], hint: str) -> UsageError:
+    """A value that the parameter cannot have. names: of its flag."""
+    kind, value = kind_of(own), _value(names, arguments)
+    if value is None or not issubclass(kind, Enum):
+        return UsageError(error.message, where=flag_of(own), hint=hint)
+    allowed = [str(one.value) for one in kind]
+    return refusal(value, ", ".join(allowed), flag_of(own), _nearest(value, allowed))
+
+
+def _value(names: Iterable[str], arguments: Sequence[str]) -> str | None:
+    """The value of a flag that is given last."""
+    for i in range(len(arguments) - 1, -1, -1):
+        name, equals, value = arguments[i].partition("=")
+        if _today(name) in names:
+            return value if equals else next(iter(arguments[i + 1 : i + 2]), None)
+    return None
+
+
+def _typed(name: str, arguments: Sequence[str]) -> str:
+    """A flag as it was typed: typer knows older names by today's only."""
+    words = (word.partition("=")[0] for word in arguments)
+    return next((word for word in words if _today(word) == name), name)
+
+
+def _today(word: str) -> str:
+    return f"--{shared_flags.today(word[2:])}" if word.startswith("--") else word
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """A hint; '' where nothing is like it."""
+    found = get_close_matches(word.lower(), list(known), n=1)
+    return f"did you mean {found[0]}?" if found else ""
