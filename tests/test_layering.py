@@ -114,7 +114,7 @@ PARTS: dict[str, set[str]] = {
         "runtime",
     },
     "__main__": {"cli", "errors"},
-    "__init__": {"api", "runtime"},
+    "__init__": {"api", "errors", "runtime"},
 }
 # Named in signatures only.
 TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
