@@ -10,8 +10,6 @@ Importing the package takes no time: what a function needs is imported when it i
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
@@ -34,6 +32,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from nmpconv.api.building import Built, build
     from nmpconv.api.conversion import Converted, convert
     from nmpconv.api.evaluation import evaluate
@@ -82,6 +82,8 @@ else:
         except ModuleNotFoundError as error:
             if error.name != "nmpconv._nmp":
                 raise
+        from pathlib import Path
+
         from nmpconv.errors import NotBuilt
 
         home = Path(__file__).resolve().parent.parent

@@ -25,7 +25,7 @@ BYTES: Mapping[str, int] = {
     **{f"{p}b": 1000 ** (i + 1) for i, p in enumerate(PREFIXES)},
 }
 EXAMPLES = ((BYTES, "bytes, such as 65536, 64k, 64KiB or 64kB"), (COUNT, "a whole number, such as 5000 or 5k"))
-NUMBER = re.compile(r"([+-]?)([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-z]*)")
+NUMBER = re.compile(r"(-?)([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-z]*)")
 
 
 def whole(
@@ -40,7 +40,7 @@ def whole(
     flag or key. low, high: the least and the most. Raises UsageError."""
     found = NUMBER.fullmatch(given.strip().lower()) if isinstance(given, str) else None
     if found is not None and found[3] in units:
-        value = Fraction(found[2]) * units[found[3]] * (-1 if found[1] == "-" else 1)
+        value = Fraction(found[2]) * units[found[3]] * (-1 if found[1] else 1)
     elif isinstance(given, Integral) and not isinstance(given, bool):
         value = Fraction(int(given))
     else:
