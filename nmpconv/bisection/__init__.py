@@ -23,7 +23,7 @@ from nmpconv.bisection.reconversion import Rebuilt, rebuild
 from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion import recipes
 from nmpconv.conversion.candidates import Converted, Trial, Trials
-from nmpconv.conversion.pipeline import finisher, labels_of
+from nmpconv.conversion.decision import finisher
 from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.sensitivity import LEVERS, Lever, Proposal, measured, proposals
 from nmpconv.conversion.validation import Score
@@ -106,9 +106,7 @@ def bisect(
 
 
 def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> Goal:
-    samples = rebuilt.known.samples
-    size = next((one.size for one in samples.values()), None)
-    labels = labels_of(samples)
+    size, labels = rebuilt.known.size, rebuilt.known.labels
     at = spread(len(rebuilt.known.feeds), IMAGES)
 
     def value(measure: Measure) -> float:
@@ -123,7 +121,7 @@ def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> Goal:
 
 
 def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: Goal | None) -> Trials:
-    labels = labels_of(rebuilt.known.samples)
+    labels = rebuilt.known.labels
     known = None if labels is None else [labels[i] for i in spread(len(rebuilt.known.feeds), IMAGES)]
     metadata, target = rebuilt.file.metadata, rebuilt.options.target
     asked = None if goal is None else (goal.begin, "")

@@ -20,10 +20,12 @@ import numpy as np
 
 from nmpconv.base.files import read_file
 from nmpconv.base.progress import Progress
+from nmpconv.base.workers import Here
 from nmpconv.calib.exponent_search import METHODS
 from nmpconv.conversion import recipes
+from nmpconv.conversion.calibration import Calibrated, calibrate, import_model
+from nmpconv.conversion.context import Context
 from nmpconv.conversion.options import NOT_KEPT, Options
-from nmpconv.conversion.pipeline import Calibrated, calibrated
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
@@ -79,7 +81,8 @@ def rebuild(
     """path: of the file, for messages. Raises InputError where model or data are not those of the file."""
     options, how, count = _told(path, model, file, recipe)
     by_name = recipes.RecipeFile() if recipe is None else recipes.load(recipe)
-    known = calibrated(model, data, options, by_name, Trace(), progress)
+    context = Context(model, options, by_name, None, progress, Trace(), Here())
+    known = calibrate(context, import_model(context, data))
     if len(known.feeds) != count:
         raise InputError(
             f"{len(known.feeds)} samples; the file was calibrated with {count}",

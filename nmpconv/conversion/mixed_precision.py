@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -102,8 +102,15 @@ class Limit:
             raise refusal(text, f"{error.allowed}, or +N% more than at 8 bits", "--budget") from None
 
 
-def wanted(goal: str | None, budget: Sequence[str], target: str | None) -> tuple[Goal | None, dict[str, Limit]]:
-    """The goal and the limits by cost. target: of the conversion."""
+class Objective(NamedTuple):
+    """What a search is for: goal to reach, and most of each cost by its name."""
+
+    goal: Goal | None
+    limits: Mapping[str, Limit]
+
+
+def objective(goal: str | None, budget: Sequence[str], target: str | None) -> Objective:
+    """Reads --goal and --budget. target: machine of the conversion. Raises UsageError."""
     if goal is None and not budget:
         raise UsageError("--bits auto needs a goal or a budget", hint="--goal sqnr=30, --budget ram=+20%")
     limits = [Limit.of(text) for text in budget]
@@ -112,7 +119,7 @@ def wanted(goal: str | None, budget: Sequence[str], target: str | None) -> tuple
     if "instructions" in dict(limits) and target not in MICROCONTROLLERS:
         hint = f"--target {', '.join(MICROCONTROLLERS)}"
         raise UsageError("a budget of instructions needs a microcontroller", where="--budget", hint=hint)
-    return None if goal is None else Goal.of(goal), dict(limits)
+    return Objective(None if goal is None else Goal.of(goal), dict(limits))
 
 
 class Journal:

@@ -16,7 +16,7 @@ from onnx_text import build
 
 from nmpconv.calib.engine import Refused
 from nmpconv.cli import shared_flags
-from nmpconv.conversion import import_check, pipeline
+from nmpconv.conversion import calibration, import_check
 from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 from nmpconv.ir import Graph
@@ -142,8 +142,8 @@ def test_the_float_graph_is_compared_with_the_model(cli) -> None:
 
 def change(name: str, how: Callable[[Graph], Graph], monkeypatch: pytest.MonkeyPatch) -> None:
     """A float pass that does something else to a graph, too."""
-    passes = [(n, (lambda g, f=f: how(f(g))) if n == name else f) for n, f in pipeline.FLOAT]
-    monkeypatch.setattr(pipeline, "FLOAT", passes)
+    passes = [(n, (lambda g, f=f: how(f(g))) if n == name else f) for n, f in calibration.FLOAT]
+    monkeypatch.setattr(calibration, "FLOAT", passes)
 
 
 def without_bias(graph: Graph) -> Graph:

@@ -15,7 +15,8 @@ from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 from nmpconv.base.fixed_point import dequantize
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
-from nmpconv.conversion.pipeline import Options, convert, float_passes
+from nmpconv.conversion.calibration import float_passes
+from nmpconv.conversion.pipeline import Options, convert
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace

@@ -15,6 +15,7 @@ import pytest
 import zoo_quick
 from onnx import helper, numpy_helper
 
+from nmpconv.conversion.calibration import float_passes
 from nmpconv.conversion.diagnostics import (
     JUDGED,
     better,
@@ -26,7 +27,6 @@ from nmpconv.conversion.diagnostics import (
     unsure,
     unused,
 )
-from nmpconv.conversion.pipeline import float_passes
 from nmpconv.data.samples import Feeds, open_samples
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace

@@ -1,0 +1,181 @@
+"""First stages of a conversion: the float graph, the samples, and the statistics of both together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from nmpconv.base import stream_spec
+from nmpconv.base.progress import Progress
+from nmpconv.calib import profile as profiles
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.parity import Parity
+from nmpconv.conversion import import_check
+from nmpconv.conversion.context import Context
+from nmpconv.conversion.inputs import open_inputs
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.quantizer import HELD_OUT, Fitter
+from nmpconv.data import audio
+from nmpconv.data.audio import FrontEnd
+from nmpconv.data.images import with_layout
+from nmpconv.data.samples import Data, Feeds, Samples, spread
+from nmpconv.evaluation.detection.decoders import Size
+from nmpconv.frontend.onnx import load
+from nmpconv.graph.text import graph_hash
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph, Preprocess
+from nmpconv.passes import stream
+from nmpconv.passes.float import FLOAT, fold_affine, fold_input
+from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import attention_masks, ranges, recurrent_states, slice_scales
+from nmpconv.passes.quantize.exponents import Method, provisional
+from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.passes.quantize.widths import activation_bits, weight_bits
+
+FIT_IMAGES = 100  # most images that biases and rounding are fitted on
+FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A float graph and the data of its inputs.
+
+    samples: by input name; empty without data. feeds: the same as arrays for the graph, at most `Options.max_images`.
+    """
+
+    graph: Graph
+    samples: Mapping[str, Samples]
+    feeds: Feeds
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A float graph with statistics, before a recipe is chosen.
+
+    samples, feeds: see `Imported`. check: compares the graph with the ONNX model, once (`import_check.compared`).
+    fitter: quantizes the graph, with the images that biases and rounding are fitted on.
+    """
+
+    samples: Mapping[str, Samples]
+    feeds: Feeds
+    check: Callable[[], Parity | str]
+    fitter: Fitter
+
+    @property
+    def size(self) -> Size | None:
+        """Height and width of the first input's pictures."""
+        return next((item.size for item in self.samples.values()), None)
+
+    @property
+    def labels(self) -> Sequence[int] | None:
+        """Classes of the samples; None where no input has one for each."""
+        for item in self.samples.values():
+            labels = [label for label in item.labels or () if label is not None]
+            if item.labels and len(labels) == len(item.labels):
+                return labels
+        return None
+
+
+def import_model(context: Context, data: Mapping[str, Data]) -> Imported:
+    """Reads the ONNX model and opens the data. data: sources by input name, '' for the only input."""
+    options = context.options
+    graph = _load(context)
+    samples = open_inputs(
+        graph,
+        data,
+        options.preprocess_of,
+        options.state,
+        _front_end(options),
+        limit=options.max_images,
+        max_pixels=options.max_pixels,
+        progress=context.progress,
+    )
+    if data:
+        pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
+    else:
+        pictures = _image_inputs(graph, options)
+    graph = float_passes(graph, pictures, context.trace)
+    stream.checked(graph, options.stream)  # a wrong stream is reported before any work
+    feeds = Feeds(samples, graph.pixels)
+    return Imported(graph, samples, feeds.subset(range(min(len(feeds), options.max_images or len(feeds)))))
+
+
+def import_without_data(context: Context) -> Graph:
+    """Reads the ONNX model; inputs that have preprocessing are taken for images."""
+    graph = _load(context)
+    return float_passes(graph, _image_inputs(graph, context.options), context.trace)
+
+
+def calibrate(context: Context, imported: Imported) -> Calibrated:
+    """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
+    options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
+    stats = _statistics(graph, feeds if imported.samples else None, options, context.progress)
+    peaks = {name: seen.peak for name, seen in stats.items()}
+    graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
+    graph, stats = attention_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
+    trace(graph, "FLOAT", "attention_masks")
+
+    check = cache(partial(import_check.compared, context.model, graph, imported.samples, stats, len(feeds)))
+    bits = activation_bits(graph, options.bits, options.widths)
+    alone = set(graph.outputs if options.stream else recurrent_states.checked(graph, options.state).values())
+    graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
+    trace(graph, "FLOAT", "slice_scales")
+    rounding = Rounding(
+        weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
+    )
+    images = [feeds[i] for i in spread(len(feeds), _affordable(graph))]
+    method = Method(options.method, options.percentile)
+    # A few images tell too little of a range to fill the type with it, and none of them can be held out.
+    zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, context.recipe_file.choices(graph))
+    return Calibrated(imported.samples, feeds, check, fitter)
+
+
+def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:
+    """Simplifies an imported graph. pictures: preprocessing of the inputs that are fed from images, by name."""
+    graph = trace(fold_input.run(graph, pictures), "FLOAT", "fold_input")
+    for name, function in FLOAT:
+        graph = trace(function(graph), "FLOAT", name)
+    return graph
+
+
+def _load(context: Context) -> Graph:
+    """The model as ONNX has it. UsageError where the audio front end does not fit the only input that is fed."""
+    options = context.options
+    graph = load(context.model, input_shapes=options.input_shapes, outputs=options.outputs)
+    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state)]
+    if (front_end := _front_end(options)) is not None and len(fed) == 1:
+        axis = None if options.stream is None else stream_spec.parse(options.stream).axis
+        audio.time_axis(front_end, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
+    return context.trace(replace(graph, labels=options.labels), "FLOAT", "import")
+
+
+def _front_end(options: Options) -> FrontEnd | None:
+    return None if options.audio is None else audio.parse(options.audio)
+
+
+def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
+    """Preprocessing of the inputs that could be images, where there is no data."""
+    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state)]
+    found = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
+    return {name: with_layout(p, graph[name].shape) for name, p in found.items() if p is not None}
+
+
+def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: Progress) -> dict[str, TensorStats]:
+    """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has."""
+    if options.load_profile is not None:
+        stats = profiles.load(options.load_profile).stats_for(graph)
+    else:
+        names = [value.name for value in graph.activations()]
+        seen = {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
+        stats = ranges.run(graph, seen)
+    if options.save_profile is not None:
+        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
+    return stats
+
+
+def _affordable(graph: Graph) -> int:
+    """Number of images whose activations fit into FIT_BYTES, at one byte an element."""
+    return max(16, min(FIT_IMAGES, FIT_BYTES // max(1, plan_memory.lower_bound(provisional(graph, {})))))

@@ -1,0 +1,71 @@
+"""Context of a conversion: what every stage may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from nmpconv.base.files import read_file
+from nmpconv.base.progress import Progress
+from nmpconv.base.workers import Workers
+from nmpconv.conversion import mixed_precision, recipes
+from nmpconv.conversion.options import Options, with_recipe
+from nmpconv.errors import UsageError
+from nmpconv.evaluation.detection.decoders import Size
+from nmpconv.evaluation.task_metrics import AP, Measure, open_measure
+from nmpconv.graph.trace import Trace
+
+MeasureFactory = tuple[Callable[[], Measure], str]
+"""Opens a task metric; the name that a journal knows it by."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The model, the choices and the services of one conversion; stages change none of them.
+
+    options: with the values of the recipe file; bits are "8" where `search` adds the int16 tensors. recipe_file: rules
+    for single tensors and ops. search: goal and budgets of --bits auto. trace: verifies and writes the graph after each
+    pass.
+    """
+
+    model: Path
+    options: Options
+    recipe_file: recipes.RecipeFile
+    search: mixed_precision.Objective | None
+    progress: Progress
+    trace: Trace
+    workers: Workers
+
+    @staticmethod
+    def of(model: Path, options: Options, progress: Progress, workers: Workers) -> Context:
+        """Raises UsageError for options that contradict each other, and InputError for a wrong recipe file."""
+        recipe_file, options = with_recipe(options)
+        search = None
+        if options.bits == "auto":
+            search = mixed_precision.objective(options.goal, options.budget, options.target)
+            options = replace(options, bits="8")
+        elif options.goal is not None or options.budget:
+            raise UsageError("a goal and a budget are for --bits auto")
+        context = Context(model, options, recipe_file, search, progress, Trace(options.dump_ir), workers)
+        context.measure((1, 1))  # a wrong decoder is reported before any work
+        return context
+
+    def measure(self, size: Size | None) -> MeasureFactory | None:
+        """The task metric of the goal; None where the goal is none. UsageError where its decoder is missing.
+
+        size: height and width of the first input's pictures.
+        """
+        goal, decoder = self.search.goal if self.search else None, self.options.decoder
+        metric = mixed_precision.MEASURED[goal.kind][0] if goal and goal.kind in mixed_precision.MEASURED else None
+        if decoder is not None and metric != AP:
+            raise UsageError("a decoder is for --bits auto --goal ap50", where="--decoder")
+        if goal is None or metric is None:
+            return None
+        open_measure(metric, decoder, size)
+        return partial(open_measure, metric, decoder, size), f"{goal.kind} {decoder or ''}"
+
+    def recipe_bytes(self) -> bytes:
+        """The recipe file as it is; empty without one."""
+        return read_file(self.options.recipe) if self.options.recipe else b""

@@ -1,0 +1,153 @@
+"""Middle stages of a conversion: the recipe, and the tensors that get 16 bits, decided on validation images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from nmpconv.conversion import cheap_promotions, file_contents, mixed_precision, ram_plan
+from nmpconv.conversion.calibration import Calibrated
+from nmpconv.conversion.candidates import Candidate, Trial, Trials, widened
+from nmpconv.conversion.context import Context
+from nmpconv.conversion.diagnostics import FEW_IMAGES
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Prepared, Recipe
+from nmpconv.conversion.recipe_search import choose
+from nmpconv.conversion.validation import Score
+from nmpconv.data.samples import spread
+from nmpconv.errors import UsageError
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.passes import stream
+from nmpconv.passes.quantize import drop_channels, recurrent_states
+
+HELD_MOST = 200  # images that candidates are measured on
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The recipe of a conversion, and the reasons for it.
+
+    fitter: with the widths that were decided. score: on validation images; None with too few of them. notes, warnings:
+    for the report. front: Pareto front of the search for a goal.
+    """
+
+    fitter: Fitter
+    recipe: Recipe
+    prepared: Prepared
+    score: Score | None
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    front: tuple[Candidate, ...] = ()
+
+
+def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
+    """Takes the recipe that is best on validation images."""
+    fitter = calibrated.fitter
+    recipes = _recipes(context.options, len(fitter.images))
+    recipe, prepared, notes, score = choose(fitter, recipes, context.progress, context.trace, context.workers)
+    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
+    fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    return Decision(fitter, recipe, prepared, score, notes)
+
+
+def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
+    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, or budgets are given."""
+    options, images = context.options, calibrated.fitter.images
+    if options.bits != "8" or options.widths == "strict" or options.budget or len(images) < HELD_OUT:
+        return decision
+    context.progress("widths", 0, 1)
+    trial = held_out(context, calibrated)
+    trials = Trials(decision.fitter, decision.recipe, trial)
+    if promoted := cheap_promotions.run(trials, decision.prepared.ranged, context.workers):
+        before, after = promoted
+        decision = _promoted(decision, after, cheap_promotions.PLACE, trial, context.trace)
+        decision = replace(decision, notes=(*decision.notes, cheap_promotions.note(before, after)))
+    context.progress("widths", 1, 1)
+    return decision
+
+
+def search_widths(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
+    """Gives 16 bits to the tensors that the goal of --bits auto needs."""
+    if context.search is None:
+        return decision
+    metric = context.measure(calibrated.size)
+    trial = replace(held_out(context, calibrated), metadata=metadata(context, calibrated, decision), metric=metric)
+    journal = mixed_precision.Journal(context.options.journal, trial.fingerprint(context.recipe_bytes()))
+    search = mixed_precision.Search(
+        decision.fitter, decision.recipe, trial, *context.search, journal, context.progress, context.workers
+    )
+    taken, front = search.run()
+    decision = _promoted(decision, taken, mixed_precision.PLACE, trial, context.trace)
+    return replace(decision, warnings=search.warnings(taken), front=tuple(front))
+
+
+def _promoted(decision: Decision, candidate: Candidate, place: str, trial: Trial, trace: Trace) -> Decision:
+    """The decision with 16 bits for the tensors of a candidate. place: what decided so, for messages."""
+    fitter = decision.fitter.with_choices(widened(decision.fitter.choices, candidate.wide, place))
+    equalize = decision.recipe.equalize
+    prepared = fitter.prepare(equalize, fitter.images, trace) if candidate.wide else decision.prepared
+    score = Score(candidate.db, candidate.agreement, len(trial.images))
+    return replace(decision, fitter=fitter, prepared=prepared, score=score)
+
+
+def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
+    """Facts about the conversion that its file holds."""
+    return file_contents.metadata(context.model, context.options, decision.recipe, len(calibrated.feeds))
+
+
+def held_out(context: Context, calibrated: Calibrated) -> Trial:
+    """Validation images: those that nothing is fitted on, or a third of the fitted ones where too few are left."""
+    feeds, images = calibrated.feeds, calibrated.fitter.images
+    if len(images) < HELD_OUT:
+        raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
+    used = spread(len(feeds), len(images))
+    others = [i for i in range(len(feeds)) if i not in set(used)]
+    measured: Sequence[Mapping[str, np.ndarray]]
+    fitted: Sequence[Mapping[str, np.ndarray]]
+    if len(others) >= FEW_IMAGES:
+        held = [others[i] for i in spread(len(others), HELD_MOST)]
+        subset, fitted = feeds.subset(held), images
+        measured = list(subset) if context.workers.count > 1 else subset  # other processes may not find the files
+    else:
+        held, measured, fitted = used[::3], images[::3], [image for i, image in enumerate(images) if i % 3]
+    labels = None if calibrated.labels is None else [calibrated.labels[i] for i in held]
+    return Trial(measured, labels, fitted, finisher(context.options), target=context.options.target)
+
+
+def finisher(options: Options) -> Callable[[Graph], Graph]:
+    """Returns a function that plans an integer graph as the conversion does."""
+    return partial(_finish, options)
+
+
+def _finish(options: Options, graph: Graph) -> Graph:
+    slim = drop_channels.run(graph) if options.drop_channels else graph
+    return ram_plan.planned(one_step(slim, options, Trace()), options.max_ram, options.target, Trace())
+
+
+def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
+    """The graph of one call, where the model keeps states between calls."""
+    stateful = trace(recurrent_states.run(graph, options.state), "INT", "recurrent_states")
+    return trace(stream.run(stateful, options.stream), "INT", "stream")
+
+
+def _recipes(options: Options, images: int) -> list[Recipe]:
+    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak.
+
+    UsageError for options that need images where there are none.
+    """
+    for name, asked in (("equalize", "vector"), ("rounding", "gptq")):
+        if not images and getattr(options, name) == asked:
+            raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
+    modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
+    if options.equalize != "auto":
+        modes = [options.equalize]
+    roundings = {"auto": [False] if options.bits == "16" else [False, True], "nearest": [False], "gptq": [True]}[
+        options.rounding
+    ]
+    if not images:
+        modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
+    return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
