@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import pickle
@@ -65,6 +66,7 @@ def _run(task: Task, end: int) -> None:
     """Never returns."""
     try:
         os.setpgid(0, 0)
+        faulthandler.disable()  # pytest's writes to the terminal, and a crash is a result
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = used + BYTES if hard == resource.RLIM_INFINITY else min(used + BYTES, hard)

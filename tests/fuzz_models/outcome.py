@@ -46,9 +46,13 @@ class Outcome:
 
 def place(error: BaseException) -> str:
     """The innermost function of the package on the way to the error, and the rule that is broken."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "nmpconv" in Path(f.filename).parts]
+    codes = [
+        frame.f_code
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "nmpconv"
+    ]
     rule = re.search(r"rule '[^']*'", str(error))
-    where = f"{Path(frames[-1].filename).stem}.{frames[-1].name}" if frames else "?"
+    where = f"{Path(codes[-1].co_filename).stem}.{codes[-1].co_name}" if codes else "?"
     return f"{where}, {rule.group()}" if rule else where
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import os
-import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +15,7 @@ from fuzz_models.case import Case, Node, load, save, single
 from fuzz_models.checks import check
 from fuzz_models.draw import draw
 from fuzz_models.integers import heads
-from fuzz_models.limits import Crash, Task, limited, side_by_side
+from fuzz_models.limits import limited
 from fuzz_models.outcome import Outcome
 from fuzz_models.shrink import shrink
 from nmpconv.ir import Graph
@@ -201,31 +198,6 @@ def test_shrinking_reaches_the_operator() -> None:
         last = case.makers()[case.outputs[0]].kind
         small = shrink(case, lambda c, last=last: any(node.kind == last for node in c.nodes) and _runs(c))
         assert [node.kind for node in small.nodes] == [last]
-
-
-# -- limits -----------------------------------------------------------------------------------------------------------
-
-
-def test_crashes_are_results() -> None:
-    assert limited(lambda _: 7) == 7
-    assert limited(lambda _: os.kill(os.getpid(), signal.SIGSEGV)) == Crash("ends by SIGSEGV")
-    assert limited(lambda _: broken(None)) == Crash("raises KeyError in test_fuzz_models.broken")
-    assert limited(lambda _: os._exit(3)) == Crash("exits with 3")
-    assert limited(lambda _: signal.pause(), seconds=0.1) == Crash("takes too long")
-
-
-def test_time_of_the_processor_is_bounded() -> None:
-    assert limited(lambda _: all(itertools.repeat(1)), seconds=1) == Crash("takes too long")
-
-
-def test_memory_is_bounded() -> None:
-    found = limited(lambda _: np.ones(1 << 30).sum())
-    assert isinstance(found, Crash) and "MemoryError" in found.why
-
-
-def test_tasks_side_by_side() -> None:
-    tasks = (Task(i, lambda _, i=i: i * i) for i in range(20))
-    assert dict(side_by_side(tasks, 3)) == {i: i * i for i in range(20)}
 
 
 # -- hunting ----------------------------------------------------------------------------------------------------------
