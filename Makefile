@@ -14,6 +14,8 @@ FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -na
 # Every process of a test run computes on one core: on small machines BLAS threads only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# onnxruntime reports its uses to its makers and writes into HOME, unless it is told not to.
+export ORT_DISABLE_TELEMETRY ?= 1
 # Programs that tests start have their bytecode from the first time on, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))

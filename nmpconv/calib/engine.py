@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+
+# Without it onnxruntime reports its uses to its makers, and keeps an id of the machine in HOME.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 import onnxruntime as ort
 
 from nmpconv.base.thread_pool import cpu_count

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cli_files
+import every_command
 import onnx
 import pytest
 
@@ -27,6 +28,14 @@ class Ran(NamedTuple):
 
 
 Cli = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session")
+def inputs(once: Callable[..., Path], need_tool: Callable[..., str]) -> Path:
+    """The folder that the command lines of `every_command` name; to be copied."""
+    need_tool("make")
+    need_tool("gcc")
+    return once("inputs-of-every-command", every_command.write_inputs)
 
 
 @pytest.fixture

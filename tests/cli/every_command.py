@@ -1,0 +1,84 @@
+"""A command line for each command in each of its modes, and the folder of inputs that they name."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import cli_files
+import numpy as np
+import onnx
+from onnx_text import build
+
+import nmpconv
+from nmpconv.cli import main
+
+LABELLED = ("eval", "model.nmp", "--data", "labels.csv")
+HOST = ("--device", "sim:host")
+COMMANDS: dict[str, list[tuple[str, ...]]] = {
+    "bench": [("bench", "model.nmp", "--runs", "2")],
+    "bench-device": [("bench", "model.nmp", *HOST)],
+    "bisect": [("bisect", "model.onnx", "made.nmp", "--data", "images")],
+    "build": [("build",), ("build", "missed.toml")],
+    "bundle": [("bundle", "model.nmp", "-o", "c"), ("bundle", "-o", "library")],
+    "compare": [("compare", "model.nmp", *HOST)],
+    "convert": [
+        ("convert", "model.onnx", "--data", "images"),
+        ("convert", "model.onnx", "--data", "images", "--rounding", "nearest", "--equalize", "none"),
+        ("convert", "model.onnx", "--data", "images", "--bits", "auto", "--goal", "sqnr=20"),
+        ("convert", "model.onnx", "--data", "images", "--target", "cortex-m4", "--report", "r.html"),
+        ("convert", "model.onnx", "--dry-run"),
+    ],
+    "device-build": [],  # done for the others
+    "device-info": [("device", "info", "sim:host")],
+    "device-list": [("device", "list")],
+    "error": [
+        ("inspect", "absent.nmp"),
+        ("inspect", "cut.nmp"),
+        ("run", "cut.nmp", "images"),
+        ("convert", "model.onnx", "--data", "images", "--mean", "1,2"),
+        ("convert", "odd.onnx", "--data", "images"),
+    ],
+    "eval": [
+        LABELLED,
+        (*LABELLED, "--reference", "model.onnx", "--metric", "psnr"),
+        ("eval", "model.nmp", "--data", "images"),
+        ("eval", "step.nmp", "--data", "frames.npy"),
+    ],
+    "export": [("export", "made.nmp")],
+    "init": [("init", "model.onnx", "-o", "new.toml")],
+    "inspect": [("inspect", "model.nmp"), ("inspect", "made.nmp", "--target", "cortex-m4")],
+    "ops": [("ops",)],
+    "report": [("report", "made.nmp"), ("report", "model.nmp", "made.nmp", "-o", "two.html")],
+    "run": [
+        ("run", "model.nmp", "images"),
+        ("run", "model.nmp", "images", "-o", "y.npz"),
+        ("run", "step.nmp", "frames.npy"),
+    ],
+}
+
+
+def write_inputs(here: Path) -> None:
+    """Writes what the commands name into a folder. Needs make and gcc."""
+    onnx.save(cli_files.onnx_model(), here / "model.onnx")
+    onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), here / "odd.onnx")
+    (here / "model.nmp").write_bytes(cli_files.nmp_bytes())
+    (here / "cut.nmp").write_bytes(cli_files.nmp_bytes()[:-64])
+    cli_files.images(here / "images")
+    pictures = sorted((here / "images").glob("*.png"))
+    rows = [f"images/{path.name},{i % cli_files.CLASSES}" for i, path in enumerate(pictures)]
+    (here / "labels.csv").write_text("\n".join(["file,label", *rows, ""]))
+    data = '[data]\ncalibration = "images"\ntest = "labels.csv"\n'
+    for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
+        (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
+    np.save(here / "frames.npy", np.random.default_rng(0).normal(size=(3, 1, 4)).astype(np.float32))
+    build("(float[1,4] x, float[1,4] last) => (y) { m = Tanh(last) y = Add(m, x) }", 13, here / "filter.onnx")
+    nmpconv.convert(here / "filter.onnx", here / "frames.npy", state=["y=last"], labels=list("abcd")).save(
+        here / "step.nmp"
+    )
+    vectors = ["--test-vectors", "1", "-q"]
+    assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
+    with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough
+        assert main(["device", "build", "host", "-o", f"{here}/host.elf", "--json"]) == 0
+    (here / "built.json").write_text(said.getvalue())
