@@ -15,7 +15,7 @@ from nmpconv.api.file_argument import sources
 from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
-from nmpconv.base.files import write_file
+from nmpconv.base.files import check_output, write_file
 from nmpconv.base.progress import Progress, silent
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.options import Options
@@ -186,6 +186,9 @@ def convert(
         max_images=limit,
         max_pixels=max_pixels,
     )
+    for path in (journal, report, save_profile, save_recipe):
+        if path is not None:
+            check_output(Path(path))
     found = {} if data is None else sources(data)
     sketch = dry_run and not found and load_profile is None and width != "auto"
     with on_disk(model, example_inputs) as path:

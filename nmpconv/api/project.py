@@ -42,6 +42,7 @@ NAMES = ("nmpconv.toml", PYPROJECT)  # that are looked for, in this order
 TABLES = ("model", "output", "data", "convert", "gates", "targets")
 PATHS = ("labels", "load_profile", "recipe")  # options that are files
 CHUNK = 1 << 20
+NAME_MAX = 240  # bytes of a target: file systems have 255, with the endings
 GATES = {
     "min_top1": "top1",
     "max_drop": "drop",
@@ -224,8 +225,10 @@ def _sources(data: Mapping[str, Any], name: str, path: Path) -> dict[str, Path]:
 
 
 def _target(name: str, table: Any, shared: Mapping[str, Any], gates: Mapping[str, Any], path: Path) -> Target:
-    if not isinstance(table, dict) or Path(name).name != name or name in (".", ".."):
-        raise InputError(f"{name!r} is no target", where=str(path), hint="[targets.NAME], a name that files can have")
+    no_file = Path(name).name != name or name in ("", ".", "..") or "\0" in name or len(name.encode()) > NAME_MAX
+    if not isinstance(table, dict) or no_file:
+        hint = f"[targets.NAME], a name that files can have, of at most {NAME_MAX} bytes"
+        raise InputError(f"{name!r} is no target", where=str(path), hint=hint)
     own = dict(table)
     bounds = {**gates, **_table(own, "gates", path)}
     own.pop("gates", None)

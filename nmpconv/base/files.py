@@ -113,6 +113,27 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def check_output(path: Path) -> None:
+    """Refuses, before any work, a path that no file can be written to. Raises OutputError."""
+    try:
+        if path.is_dir():
+            raise OutputError("is a folder", where=str(path), hint="give a file")
+        if path.exists() and not path.is_file():
+            raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
+        if not path.parent.is_dir():
+            raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
+        os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # too long, or a NUL
+        raise OutputError(f"no file can have this name: {error_text(error)}", where=str(path)) from error
+
+
+def error_text(error: Exception) -> str:
+    """What the operating system says, without its number."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Writes to a temporary file in the folder of ``path`` and renames it: no reader ever sees half a file.
 
@@ -135,8 +156,8 @@ def write_file(path: Path, data: bytes) -> None:
         if fcntl is None:
             os.replace(temporary, path)
         temporary = None
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror or error}", where=str(path)) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise OutputError(f"cannot write: {error_text(error)}", where=str(path)) from error
     finally:
         if temporary is not None:
             with suppress(OSError):
@@ -169,8 +190,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             folder.rmdir()  # Windows puts no folder in the place of another
         os.replace(temporary, folder)
         temporary = None
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror or error}", where=str(folder)) from error
+    except (OSError, ValueError) as error:
+        raise OutputError(f"cannot write: {error_text(error)}", where=str(folder)) from error
     finally:
         if handle is not None:
             os.close(handle)

@@ -131,7 +131,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 def _explain(error: Exception, json: bool) -> int:
     """The message on stderr, with --json the same as an object on stdout; the exit code."""
-    known = _of_system(error) if isinstance(error, OSError) else error
+    known = _of_system(error) if isinstance(error, OSError | MemoryError) else error
     if not isinstance(known, NmpError):
         known = NmpError(
             f"nmpconv failed: {type(error).__name__}: {error}", hint="this is a bug of nmpconv; NMP_DEBUG=1 shows where"
@@ -150,8 +150,11 @@ def _explain(error: Exception, json: bool) -> int:
     return known.code
 
 
-def _of_system(error: OSError) -> NmpError:
+def _of_system(error: OSError | MemoryError) -> NmpError:
     """What the operating system refused, where no part of nmpconv had a better word for it."""
+    if isinstance(error, MemoryError):
+        hint = "a smaller model or a smaller --input-shape, fewer --workers, or a machine with more memory"
+        return InputError(f"there is not enough memory{f': {error}' if str(error) else ''}", hint=hint)
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     kind = OutputError if full or error.filename is None else InputError
     return kind(error.strerror or str(error), where=str(error.filename or "stdout"))

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
-from nmpconv.errors import InputError, OutputError, UsageError
+from nmpconv.errors import InputError, UsageError
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
 STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
@@ -255,12 +256,7 @@ def check_output(path: Path, *inputs: Path, json: bool = False) -> None:
         if sys.stdout.isatty():
             raise UsageError("stdout is a terminal, and this is no text", where="-o -", hint="name a file, or pipe it")
         return
-    if path.is_dir():
-        raise OutputError("is a folder", where=str(path), hint="give a file")
-    if path.exists() and not path.is_file():
-        raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
-    if not path.parent.is_dir():
-        raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
+    files.check_output(path)
     for source in inputs:
         if path.exists() and source.exists() and path.samefile(source):
             raise UsageError("would overwrite its own input", where=str(path), hint="give another -o")

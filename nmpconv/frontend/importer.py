@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import Tensor
+from nmpconv.frontend.node_check import Tensor, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.to_float32 import single_array
 from nmpconv.frontend.toposort import reads
@@ -314,8 +313,9 @@ class Importer:
         shape = tuple(int(size) for size in OPS[op].infer(params, ins)[0])
         if len(shape) > RANK_MAX:
             raise Unsupported(f"it needs a tensor of {len(shape)} dimensions", hint=f"at most {RANK_MAX}")
-        if prod(shape) >= INT32 or any(abs(number) >= INT32 for number in _numbers(params)):
-            raise Unsupported("its result or its parameters are too large", hint="numbers below 2^31")
+        check_size({output: Tensor(0, shape)})
+        if any(abs(number) >= INT32 for number in _numbers(params)):
+            raise Unsupported("its parameters are too large", hint="numbers below 2^31")
         if any(size < 1 for size in shape):
             raise Unsupported(f"its result would be empty, with shape {list(shape)}")
         onnx_node, main = self._main()

@@ -1,35 +1,75 @@
-"""Local functions of a model, before they are inlined: whether that ends, and how many nodes there will be."""
+"""Local functions of a model: inlined, after a check that this ends, and in how many nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import onnx
+import onnx.inliner
 
 from nmpconv.errors import InputError
-from nmpconv.frontend.toposort import subgraphs
+from nmpconv.frontend.toposort import label, subgraphs
 
 NODES_MAX = 10_000  # of a whole model, constants apart; large published CNNs have two to four thousand
+DEPTH_MAX = 100  # calls inside of each other; onnx inlines no more
 _Key = tuple[str, str, str]  # domain, name, overload
 
 
 def check(model: onnx.ModelProto, where: str) -> None:
-    """InputError for more than NODES_MAX nodes with all functions inlined, a function that is defined twice or that
-    calls itself, directly or through others."""
+    """InputError for more than NODES_MAX nodes with all functions inlined, calls deeper than DEPTH_MAX or with more
+    inputs or outputs than the function has, and a function that is defined twice, that names an input or output twice
+    or that calls itself, directly or through others."""
     functions: dict[_Key, onnx.FunctionProto] = {}
     for function in model.functions:
         key = (function.domain, function.name, function.overload)
         if key in functions:
             raise InputError(f"the local function '{function.name}' is defined twice", where=where)
+        for role, names in (("input", function.input), ("output", function.output)):
+            if twice := repeated(names):
+                raise InputError(f"the local function '{function.name}' has two {role}s '{twice}'", where=where)
         functions[key] = function
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        _check_calls(nodes, functions, where)
     counts: dict[_Key, int] = {}
+    depths: dict[_Key, int] = {}
     for key in _callees_first(functions, where):
         counts[key] = _count(functions[key].node, counts)
+        depths[key] = 1 + max((depths.get(callee, 0) for callee in _calls(functions[key].node)), default=0)
+        if depths[key] > DEPTH_MAX:
+            message = f"the local function '{key[1]}' calls others more than {DEPTH_MAX} deep"
+            raise InputError(message, where=where, hint="an export without functions")
     total = _count(model.graph.node, counts)
     if total > NODES_MAX:
         hint = "a part of it, by onnx.utils.extract_model"
         inlined = " once its local functions are inlined" if functions else ""
         raise InputError(f"has {_about(total)} nodes{inlined}; at most {NODES_MAX} can be read", where=where, hint=hint)
+
+
+def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
+    """The model without calls of its local functions. Raises InputError where they cannot be inlined."""
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # of onnx's C++; `check` has a better word for what is known
+        raise InputError(f"its local functions cannot be inlined: {error}", where=where) from error
+
+
+def repeated(names: Iterable[str]) -> str:
+    """The first of the names that comes more than once; '' for none."""
+    return next((name for name, count in Counter(names).items() if name and count > 1), "")
+
+
+def _check_calls(nodes: Iterable[onnx.NodeProto], functions: Mapping[_Key, onnx.FunctionProto], where: str) -> None:
+    for node in nodes:
+        function = functions.get((node.domain, node.op_type, node.overload))
+        if function is not None:
+            ends = (("inputs", node.input, function.input), ("outputs", node.output, function.output))
+            for role, given, own in ends:
+                if len(given) > len(own):
+                    message = f"{label(node)} has {len(given)} {role}; its local function has {len(own)}"
+                    raise InputError(message, where=where, node=node.name)
+        for graph in subgraphs(node):
+            _check_calls(graph.node, functions, where)
 
 
 def _callees_first(functions: dict[_Key, onnx.FunctionProto], where: str) -> Iterable[_Key]:

@@ -20,7 +20,7 @@ from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.toposort import subgraphs
 
 DATA_MAX = 4096  # elements of a constant that may be a shape, sizes or axes
-SIZE_MAX = 2**28  # elements of a result
+SIZE_MAX = 2**28  # elements of an input or a result
 _SHOWN = 8  # numbers of an attribute in a message
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import Tensor, check, check_form, check_size, type_name
+from nmpconv.frontend.node_check import SIZE_MAX, Tensor, check, check_form, check_size, type_name
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.toposort import label, reads, subgraphs
 from nmpconv.ir import Graph
@@ -149,6 +150,12 @@ class Walk:
             for value in used
             if not is_real(value)
         ]
+        if large := [(name, shape) for name, shape in shapes.items() if prod(shape) > SIZE_MAX]:
+            rows = [
+                (name, "input", f"its shape {list(shape)} is too large", f"{SIZE_MAX} elements")
+                for name, shape in large
+            ]
+            raise UnsupportedModel(rows, where=path)
         constants = {name: self._array(tensor) for name, tensor in initializers.items() if name in self.read}
         activations = [name for node in self.nodes for name in node.output if name]
         elements = {value.name: value.type.tensor_type.elem_type for value in real}

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx.inliner
 from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
 from nmpconv.frontend import integer_operators, local_functions
+from nmpconv.frontend.local_functions import repeated
 from nmpconv.frontend.toposort import sort
 
 OPSET_MIN = 7
@@ -44,10 +44,14 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
     if (text := _not_text(model)) is not None:
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
+    ports = {"input": model.graph.input, "output": model.graph.output, "initializer": model.graph.initializer}
+    for role, named in ports.items():
+        if twice := repeated(one.name for one in named):
+            raise InputError(f"its {role} '{twice}' is there twice", where=str(path), hint="names of their own")
     local_functions.check(model, str(path))
     sort(model, str(path))
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = local_functions.inlined(model, str(path))
     opset(model, str(path))
     room = BYTES_MAX
     for tensor in _tensors(model):

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import nmpconv
-from nmpconv.errors import InputError, UnsupportedModel, UsageError
+from nmpconv.errors import InputError, OutputError, UnsupportedModel, UsageError
 
 LOOK = {"mean": 127.5, "std": (64, 64, 64)}
 
@@ -229,3 +229,12 @@ def test_what_can_be_done_with_a_result(wanted, folder, pixels, tmp_path) -> Non
     assert len(nmpconv.bench(wanted, runs=3, warmup=0, data=pixels).latencies) == 3
     files = nmpconv.bundle(path, output=tmp_path / "firmware")
     assert (tmp_path / "firmware" / "src" / "model_data.h").read_bytes() == files["src/model_data.h"]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 300, "gone/x", "."])
+@pytest.mark.parametrize("keyword", ["report", "save_profile", "save_recipe", "journal"])
+def test_outputs_that_cannot_be_written(folder: Path, keyword: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are refused before the work."""
+    monkeypatch.setattr("nmpconv.conversion.pipeline.convert", lambda *_: pytest.fail("it works first"))
+    with pytest.raises(OutputError):
+        nmpconv.convert(folder / "model.onnx", folder / "images", **{keyword: folder / name})

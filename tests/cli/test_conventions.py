@@ -270,3 +270,13 @@ def test_shortened_names_differ() -> None:
     assert console.shortened([*expected, "a;bb"]) == expected
     for name, text in expected.items():
         assert [other for other in expected if fnmatchcase(other, text)] == [name]
+
+
+def test_too_little_memory_is_no_bug(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(source: object) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("nmpconv.file.reader.read", read)
+    ran = cli("inspect", "model.nmp")
+    assert ran.code == ExitCode.INPUT
+    assert ran.err.startswith("error: there is not enough memory: Unable to allocate 9 GiB\nhint: ")

@@ -219,6 +219,9 @@ def test_a_missed_gate(project) -> None:
             "'no'",
         ),
         (PROJECT.replace("[targets.a]", '[targets."../a"]'), ExitCode.INPUT, "'../a' is no target"),
+        (PROJECT.replace("[targets.a]", '[targets."a\\u0000b"]'), ExitCode.INPUT, "'a\\x00b' is no target"),
+        (PROJECT.replace("[targets.a]", f"[targets.{'a' * 241}]"), ExitCode.INPUT, "is no target"),
+        (PROJECT.replace("[targets.a]", '[targets.""]'), ExitCode.INPUT, "'' is no target"),
         (PROJECT.replace('"images"', '"gone"'), ExitCode.INPUT, "gone"),
         (
             PROJECT.replace("test =", "#").replace("min_sqnr", "min_top1"),

@@ -301,3 +301,71 @@ def test_local_functions_are_inlined(path):
     model.functions.append(function)
     onnx.save(model, path)
     assert [node.op for node in load(path).nodes] == ["add"]
+
+
+FUNCTIONS = [
+    ("y = l.F(x, x)", "F (a) => (b) { b = Relu(a) }", "node 'n' (F) has 2 inputs; its local function has 1"),
+    ("y, z = l.F(x)", "F (a) => (b) { b = Relu(a) }", "node 'n' (F) has 2 outputs; its local function has 1"),
+    ("y = l.F(x, x)", "F (a, a) => (b) { b = Relu(a) }", "the local function 'F' has two inputs 'a'"),
+    ("y, z = l.F(x)", "F (a) => (b, b) { b = Relu(a) }", "the local function 'F' has two outputs 'b'"),
+    ("y = l.F(x)", "F (a) => (b) { b = l.F(a) }", "the local function 'F' calls itself"),
+    (
+        "y = l.F(x)",
+        'F (a) => (b) { [inside] b = l.G(a, a) } <domain: "l", opset_import: ["" : 13]> G (a) => (b) { b = Relu(a) }',
+        "node 'inside' (G) has 2 inputs; its local function has 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "function", "expected"), FUNCTIONS)
+def test_local_functions_that_make_no_sense(call, function, expected, path):
+    text = f"""<ir_version: 8, opset_import: ["" : 13, "l" : 1]>
+        g (float[1,4] x) => (float[1,4] y) {{ [n] {call} }}
+        <domain: "l", opset_import: ["" : 13, "l" : 1]> {function}"""
+    onnx.save(onnx.parser.parse_model(text), path)
+    assert refusal(load, path) == (InputError, f"{path}: {expected}")
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(100, False), (101, True), (5000, True)])
+def test_local_functions_that_call_others(depth, refused, path):
+    functions = [
+        helper.make_function(
+            "l",
+            f"F{i}",
+            ["a"],
+            ["b"],
+            [helper.make_node(f"F{i - 1}" if i else "Relu", ["a"], ["b"], domain="l" if i else "")],
+            [helper.make_opsetid("", 13), helper.make_opsetid("l", 1)],
+        )
+        for i in range(depth)
+    ]
+    model = build(f"(float[1,4] x) => (y) {{ y = l.F{depth - 1}(x) }}", 13, header=', "l" : 1')
+    model.functions.extend(functions)
+    onnx.save(model, path)
+    if refused:
+        expected = f"{path}: the local function 'F100' calls others more than 100 deep (an export without functions)"
+        assert refusal(load, path) == (InputError, expected)
+    else:
+        assert [node.op for node in load(path).nodes] == ["requantize"]
+
+
+def test_the_inliner_refuses(path, monkeypatch):
+    """What onnx does not say beforehand is an error about the file, too."""
+
+    def refuse(model):
+        raise RuntimeError("assertion failed")
+
+    test_local_functions_are_inlined(path)
+    monkeypatch.setattr(onnx.inliner, "inline_local_functions", refuse)
+    expected = f"{path}: its local functions cannot be inlined: assertion failed"
+    assert refusal(load, path) == (InputError, expected)
+
+
+@pytest.mark.parametrize("role", ["input", "output", "initializer"])
+def test_names_that_come_twice(role, path):
+    model = build("(float[1,4] x) => (y) <float[4] w> { y = Mul(x, w) }", 13)
+    named = getattr(model.graph, role)
+    named.append(named[0])
+    onnx.save(model, path)
+    name = named[0].name
+    assert refusal(load, path) == (InputError, f"{path}: its {role} '{name}' is there twice (names of their own)")

@@ -142,6 +142,12 @@ ROWS = [
         "ConstantOfShape: its result of shape [1000000, 1000000] is too large; 268435456 elements",
     ),
     (
+        "too large an input",
+        13,
+        "(float[1,3,20000,20000] x) => (y) { y = MaxPool<kernel_shape=[1,1],strides=[1000,1000]>(x) }",
+        "input: its shape [1, 3, 20000, 20000] is too large; 268435456 elements",
+    ),
+    (
         "too many repeats",
         13,
         f"{IMAGE} <int64[4] r = {{1,1,1,1099511627776}}> {{ y = Tile(x, r) }}",
