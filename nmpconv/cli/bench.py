@@ -42,7 +42,8 @@ def command(
 ) -> None:
     """Measure a model on this machine: the distribution of its latency, and where the time goes op by op.
 
-    On a device: counts and latency, and the outputs are verified against this machine's (exit code 4 if they differ).
+    On a device: counts, latency where it has a clock, and the outputs are verified against this machine's (exit code 4
+    if they differ).
 
     \b
     Examples:

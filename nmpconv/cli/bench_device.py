@@ -40,7 +40,7 @@ def bench(
 
 
 def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
-    unit, count = found.counter.unit, found.counter.count
+    unit, count, seconds = found.counter.unit, found.counter.count, found.counter.seconds
     hello = found.hello
     return {
         "device": name,
@@ -49,12 +49,11 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "clock_hz": hello.clock_hz,
         "counter": hello.counter,
         "counter_hz": hello.counter_hz,
-        "simulated": found.counter.simulated_ns > 0,
+        "simulated": seconds is None,
         "runs": len(found.runs),
-        "latency_ms": {
-            "min": 1e3 * found.least * found.counter.seconds,
-            "median": 1e3 * found.median * found.counter.seconds,
-        },
+        "latency_ms": None
+        if seconds is None
+        else {"min": 1e3 * found.least * seconds, "median": 1e3 * found.median * seconds},
         unit: count(found.least),
         "ops": [
             {"name": op.name, "kind": op.kind, unit: count(ticks), "macs": op.macs}
@@ -91,7 +90,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
         ],
         title="Ops",
     )
-    seconds, macs = found.counter.seconds, sum(op.macs for op in net.model.ops)
+    macs = sum(op.macs for op in net.model.ops)
     console.facts(
         [
             ("device", name),
@@ -99,10 +98,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
             ("counter", _counter(found)),
             ("runs", str(len(found.runs))),
             (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
-            (
-                "latency",
-                f"{console.duration(found.least * seconds)} (min), {console.duration(found.median * seconds)} (median)",
-            ),
+            *_latency(found),
             ("work", f"{console.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
             ("arena", f"{console.size(found.loaded.arena_bytes)} of {console.size(found.hello.arena_bytes)}"),
             ("model", f"{console.size(found.upload.size)}, {_arrival(found)}"),
@@ -112,10 +108,18 @@ def _show(name: str, net: Net, found: Measured) -> None:
 
 
 def _counter(found: Measured) -> str:
-    unit, one = found.counter.unit, found.counter.simulated_ns
+    unit = found.counter.unit
     what = found.hello.counter if found.hello.counter == unit else f"{found.hello.counter}: {unit}"
     what += f" of {console.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
-    return f"{what}, simulated at {one} ns each: no memory, no pipeline" if one else what
+    return f"{what}, not time: no memory, no pipeline" if found.counter.seconds is None else what
+
+
+def _latency(found: Measured) -> list[tuple[str, str]]:
+    """Its row; none where there is no clock."""
+    if (tick := found.counter.seconds) is None:
+        return []
+    least, middle = console.duration(found.least * tick), console.duration(found.median * tick)
+    return [("latency", f"{least} (min), {middle} (median)")]
 
 
 def _arrival(found: Measured) -> str:

@@ -39,12 +39,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Counter:
-    """What a device's ticks are worth. unit: instructions, cycles, ns, or ticks where no more is known."""
+    """What a device's ticks are worth. unit: instructions, cycles, ns, or ticks where no more is known. seconds: of a
+    tick; None for instructions, which take no known time."""
 
     unit: str
     per_tick: float
-    seconds: float  # of a tick
-    simulated_ns: int = 0  # of an instruction, which takes always the same time in a simulator
+    seconds: float | None
 
     def count(self, ticks: int) -> int:
         return round(ticks * self.per_tick)
@@ -76,12 +76,11 @@ def counter(hello: Hello, name: str) -> Counter:
 
     A board in a simulator that somebody else started may count anything: without -icount, the host's time.
     """
-    seconds = 1 / hello.counter_hz
     machine = MACHINES.get(name.removeprefix("sim:")) if name.startswith("sim:") else None
     if machine is not None:
-        return Counter("instructions", 1e9 * seconds / 2**machine.shift, seconds, 2**machine.shift)
+        return Counter("instructions", 1e9 / hello.counter_hz / 2**machine.shift, None)
     unit = hello.counter if hello.counter in ("instructions", "cycles", "ns") else "ticks"
-    return Counter(unit, 1.0, seconds)
+    return Counter(unit, 1.0, None if unit == "instructions" else 1 / hello.counter_hz)
 
 
 def load(device: Device, net: Net, data: bytes) -> tuple[Upload, Loaded]:

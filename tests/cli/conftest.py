@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +32,17 @@ Cli = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
-def inputs(once: Callable[..., Path], need_tool: Callable[..., str]) -> Path:
+def inputs(once: Callable[..., Path], need_tool: Callable[..., str], firmware: Callable[[str], Path]) -> Path:
     """The folder that the command lines of `every_command` name; to be copied."""
     need_tool("make")
     need_tool("gcc")
-    return once("inputs-of-every-command", every_command.write_inputs)
+    board = firmware(every_command.BOARD)
+
+    def write(here: Path) -> None:
+        every_command.write_inputs(here)
+        shutil.copy(board, here)
+
+    return once("inputs-of-every-command", write)
 
 
 @pytest.fixture

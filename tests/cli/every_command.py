@@ -16,9 +16,10 @@ from nmpconv.cli import main
 
 LABELLED = ("eval", "model.nmp", "--data", "labels.csv")
 HOST = ("--device", "sim:host")
+BOARD = "mps2-an386"
 COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "bench": [("bench", "model.nmp", "--runs", "2")],
-    "bench-device": [("bench", "model.nmp", *HOST)],
+    "bench-device": [("bench", "model.nmp", *HOST), ("bench", "model.nmp", "--device", f"sim:{BOARD}")],
     "bisect": [("bisect", "model.onnx", "made.nmp", "--data", "images")],
     "build": [("build",), ("build", "missed.toml")],
     "bundle": [("bundle", "model.nmp", "-o", "c"), ("bundle", "-o", "library")],

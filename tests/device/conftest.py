@@ -33,24 +33,6 @@ def agent(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
     return once("agent", make) / "host.elf"
 
 
-@pytest.fixture(scope="session")
-def firmware(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Path]:
-    """firmware(board): what runs on a board, with all ops; firmware(board, ops): with these."""
-
-    def build(board: str, ops: str = "") -> Path:
-        need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
-        need_tool("qemu-system-riscv32" if board == "rv32" else "qemu-system-arm")
-        name = f"{board}-few" if ops else board
-
-        def make(out: Path) -> None:
-            command = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={out}"]
-            subprocess.run([*command, f"NAME={name}", f"OPS={ops}"], check=True, capture_output=True)
-
-        return once(f"firmware-{name}", make) / f"{name}.elf"
-
-    return build
-
-
 @pytest.fixture
 def line(agent: Path) -> Iterator[Program]:
     found = Program([agent])

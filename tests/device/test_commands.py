@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import lines
@@ -13,13 +14,16 @@ import nets
 import numpy as np
 import pytest
 
+from nmpconv.base.progress import silent
 from nmpconv.cli import main
-from nmpconv.device import client, firmware, link, simulator
+from nmpconv.device import client, firmware, link, protocol, simulator
 from nmpconv.device.client import Device
+from nmpconv.device.connect import opened
 from nmpconv.device.link import Refused
 from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
 from nmpconv.file.writer import to_bytes
+from nmpconv.runtime import on_device
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
 
@@ -36,6 +40,28 @@ def test_bench_on_given_inputs(here: Path, inputs: list[np.ndarray], capsys: pyt
     assert main(command) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)
     assert found["verified_inputs"] == 3 and found["ns"] > 0 and found["simulated"] is False
+
+
+def test_where_there_is_no_clock_no_time_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A counter of instructions, on a board that nmpconv simulates or that says so itself."""
+    command, hello = ["bench", "m.nmp", "--device", "sim:host"], protocol.hello
+    assert main(command) == ExitCode.OK
+    assert re.search(r"^latency +\d", capsys.readouterr().out, re.MULTILINE)
+    monkeypatch.setattr(protocol, "hello", lambda answer: replace(hello(answer), counter="instructions"))
+    assert main(command) == ExitCode.OK
+    said = capsys.readouterr().out
+    assert re.search(r"^instructions +\d+ \(min\)", said, re.MULTILINE)
+    assert "latency" not in said and not re.search(r"\d (s|ms|us|ns)\b", said)
+    assert main([*command, "--json"]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["latency_ms"] is None and found["simulated"] is True
+    assert found["instructions"] > 0 and all(op["instructions"] > 0 for op in found["ops"])
+    monkeypatch.setattr(protocol, "hello", hello)
+    with opened("sim:host", silent) as device:
+        assert on_device.counter(device.hello, "sim:host").seconds == 1e-9
+        assert {on_device.counter(device.hello, f"sim:{board}").seconds for board in simulator.MACHINES} == {None}
 
 
 def test_run_and_compare(here: Path, net, inputs: list[np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,4 +238,4 @@ def test_simulated_board(here: Path, monkeypatch, capsys, firmware: Callable[...
         found.append(json.loads(capsys.readouterr().out))
     assert found[0].keys() >= KEYS and found[0]["verified"] is True and found[0]["board"] == board
     assert found[0]["instructions"] == found[1]["instructions"] > 24_000 / 16  # 16 products an instruction at most
-    assert found[0]["ops"] == found[1]["ops"]
+    assert found[0]["ops"] == found[1]["ops"] and found[0]["latency_ms"] is None

@@ -90,7 +90,7 @@ def test_bench_on_simulated_boards(
     assert main(command) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)
     assert found["verified"] is True and found["board"] == board
-    assert found["latency_ms"]["min"] == found["latency_ms"]["median"]
+    assert found["latency_ms"] is None
     assert main(["inspect", str(model(net, bits)), "--target", TARGETS[board], "--json"]) == ExitCode.OK
     shown = json.loads(capsys.readouterr().out)
     (told,), (estimate,) = shown["ram"], shown["estimated_instructions"]
