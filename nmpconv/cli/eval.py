@@ -95,6 +95,8 @@ def _json(found: Evaluation) -> dict[str, object]:
         "reference_top1": found.reference_top1,
         "reference_top5": found.reference_top5,
         "agreement": found.agreement,
+        "agreed": found.agreed,
+        "agreement_range": found.agreement_range,
         "sqnr_db": found.mean_sqnr_db,
         "metrics": dict(found.metrics),
         "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
@@ -115,7 +117,7 @@ def _show(found: Evaluation) -> None:
             ("samples", str(found.n) if found.sequences is None else ""),
             ("sequences", "" if found.sequences is None else f"{found.sequences}, {found.n} call(s) judged"),
             ("labels", found.labelled),
-            ("agreement", "" if found.agreement is None else console.rate(found.agreement)),
+            ("agreement", _agreement(found)),
             ("SQNR", "\n".join(f"{console.decibels(value)}  {name}" for name, value in found.sqnr.items())),
             *((name, f"{value:.4g}") for name, value in found.metrics.items()),
             (
@@ -124,3 +126,11 @@ def _show(found: Evaluation) -> None:
             ),
         ]
     )
+
+
+def _agreement(found: Evaluation) -> str:
+    from nmpconv.base import confidence
+
+    if found.agreed is None:
+        return ""
+    return f"{console.rate(found.agreement)}, {confidence.counted(found.agreed, found.n, 'samples')}"

@@ -72,8 +72,9 @@ def _held_out(report: Report) -> str:
     found = report.held_out
     if found is None:
         return ""
-    agreement = "" if found.agreement is None else f", {found.agreement:.1f} % agreement"
-    return f"{console.decibels(found.db)}{agreement}, fitted without these {found.images} images"
+    if found.words:
+        return f"{console.decibels(found.db)}, {found.words}, fitted without them"
+    return f"{console.decibels(found.db)}, fitted without these {found.images} images"
 
 
 def _costliest(report: Report) -> str:

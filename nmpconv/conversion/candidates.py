@@ -20,7 +20,7 @@ from nmpconv.base.workers import Here, Workers
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Feeds
 from nmpconv.conversion.quantizer import Fitter, Recipe, heads
-from nmpconv.conversion.validation import Score, scored
+from nmpconv.conversion.validation import Score, effects, scored
 from nmpconv.errors import Unsupported
 from nmpconv.evaluation.float_reference import infer
 from nmpconv.evaluation.task_metrics import Measure
@@ -39,7 +39,8 @@ from nmpconv.runtime import costs, interpreter, targets
 class Candidate:
     """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
     (points): on held-out images. ram, flash: bytes. work, instructions: see above; the latter on the trial's target, or
-    on `costs.DEFAULT` where that is no microcontroller. metric: where one was asked for."""
+    on `costs.DEFAULT` where that is no microcontroller. metric: where one was asked for.
+    db_margin: see `nmpconv.conversion.validation.Score`."""
 
     wide: tuple[str, ...]
     db: float
@@ -51,6 +52,7 @@ class Candidate:
     instructions: int
     taken: bool = False
     metric: float | None = None
+    db_margin: float | None = None
 
     def cost(self, name: str) -> int:
         return {"instructions": self.instructions, "ram": self.ram, "flash": self.flash}[name]
@@ -84,11 +86,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Converted:
-    """A candidate's figures, its float graph with grids, and the bytes of its file."""
+    """A candidate's figures, its float graph with grids, and the bytes of its file. effects: of each image on the
+    figures' db, see `nmpconv.conversion.validation.effects`."""
 
     figures: Candidate
     ranged: Graph
     data: bytes
+    effects: np.ndarray
 
 
 class Trials:
@@ -112,18 +116,19 @@ class Trials:
         fitter, trial = self.fitter.with_choices(choices), self.trial
         prepared, whole = fitter.fitted(self.recipe, trial.fitted)
         planned = trial.finish(whole)
-        data, (score, top1, metric) = (
-            to_bytes(planned, dict(trial.metadata)),
-            self.run(to_bytes(plan_memory.run(whole), {})),
-        )
+        data = to_bytes(planned, dict(trial.metadata))
+        got, metric = self._outputs(to_bytes(plan_memory.run(whole), {}))
+        count = len(trial.images)
+        score, top1 = scored(self._wanted, got, self.heads, count), self.top1(got[self.heads[0]])
         drop = None if top1 is None or self.float_top1 is None else self.float_top1 - top1
         micro = trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
         steps = sum(costs.estimated(data, costs.stand_in(trial.target)))
+        db, sure = round(score.db, 3), score.db_margin
         one = Candidate(
-            wide, round(score.db, 3), score.agreement, drop, ram, len(data), work(planned), steps, metric=metric
+            *(wide, db, score.agreement, drop, ram, len(data), work(planned), steps), metric=metric, db_margin=sure
         )
-        return Converted(one, prepared.ranged, data)
+        return Converted(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count))
 
     def all(
         self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None
@@ -135,7 +140,7 @@ class Trials:
     def run(self, data: bytes) -> tuple[Score, float | None, float | None]:
         """A file of this model on the images: how near the float model, top-1 in %, and the metric."""
         got, metric = self._outputs(data)
-        return scored(self._wanted, got, self.heads), self.top1(got[self.heads[0]]), metric
+        return scored(self._wanted, got, self.heads, len(self.trial.images)), self.top1(got[self.heads[0]]), metric
 
     def top1(self, scores: np.ndarray) -> float | None:
         """In %; None without labels, or where these are no scores of classes."""

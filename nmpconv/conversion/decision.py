@@ -90,7 +90,7 @@ def _promoted(decision: Decision, candidate: Candidate, place: str, trial: Trial
     fitter = decision.fitter.with_choices(widened(decision.fitter.choices, candidate.wide, place))
     equalize = decision.recipe.equalize
     prepared = fitter.prepare(equalize, fitter.images, trace) if candidate.wide else decision.prepared
-    score = Score(candidate.db, candidate.agreement, len(trial.images))
+    score = Score(candidate.db, candidate.agreement, len(trial.images), candidate.db_margin)
     return replace(decision, fitter=fitter, prepared=prepared, score=score)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import comb, isfinite
+from math import inf, isfinite
 from statistics import median, mode
 
 import numpy as np
 
+from nmpconv.base.confidence import luck
 from nmpconv.base.sqnr import mean_db
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.conversion.quantizer import heads
@@ -16,7 +17,7 @@ from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Preprocess
 
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
-POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor
+POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor, with all of its confidence interval
 JUDGED = 16  # images, at least, that tell whether a classifier is fed right
 LOOKED, LABELLED = 32, 100  # images, at most, that tell so, without and with labels
 LUCK = 1e-3  # that a normalization is right more often by luck: less than that, and it is asked about
@@ -39,21 +40,36 @@ IMAGENET = (1000, 1001)  # classes: so many scores are a classifier's, without f
 def quality(
     bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Where SQNR or agreement are poor, and where images are few. bits, widths: of `options.Options`. score: on images
-    that nothing was fitted to; where there were none for that, fitted_db counts: dB of the heads on the others."""
+    """Warnings of a poor SQNR or agreement, and of few images. bits, widths: of `options.Options`. score: on validation
+    images; where there are none, fitted_db counts: dB of the heads on the others. More bits cost RAM, so they are
+    advised only where JUDGED images prove that the result is poor."""
     found = []
     if 0 < images < FEW_IMAGES:
         found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
     wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(widths, "--bits a16w8")
     tries = [wider] if bits == "8" else ["--bits 16"] if bits == "a16w8" else []
+    measured = images if score is None else score.images
+    tries = tries if measured >= JUDGED else []
     tries += ["more images"] if images < ENOUGH_IMAGES else []
     advised = f"try {', '.join([*tries, 'other preprocessing'])}"
     if score is not None:
-        if score.db < POOR_DB or (score.agreement is not None and score.agreement < POOR_AGREEMENT):
-            found.append(f"poor on images that nothing was fitted to; {advised}")
+        if proven := _poor(score):
+            found.append(f"poor on images that nothing was fitted to: {proven}; {advised}")
     elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
-        found.append(f"poor, even on images that it was fitted to: {db:.1f} dB; {advised}")
+        found.append(f"poor, even on images that it was fitted to: {db:.1f} dB on {images} images; {advised}")
     return tuple(found)
+
+
+def _poor(score: Score) -> str:
+    """The figures that are poor beyond doubt; "" where chance may explain them."""
+    found = []
+    if score.db == -inf:
+        found.append(f"no SQNR on {score.images} images")
+    elif score.db_margin is not None and score.db + score.db_margin < POOR_DB:
+        found.append(f"{score.db:.1f} dB on {score.images} images (give or take {score.db_margin:.1f} dB)")
+    if score.agreed is not None and score.agreement_range[1] < POOR_AGREEMENT:
+        found.append(score.words)
+    return " and ".join(found)
 
 
 def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
@@ -140,13 +156,6 @@ def better(
 def _flags(usual: Normalization) -> str:
     mean, std = (",".join(f"{x:g}" for x in one) for one in usual)
     return f"--mean {mean} --std {std}"
-
-
-def luck(one: np.ndarray, other: np.ndarray) -> float:
-    """The probability that answers are right so much more often than others by luck alone: the sign test of the
-    images where only one of both is right. one, other: whether they are right, bool [images]."""
-    wins, losses = int((one & ~other).sum()), int((other & ~one).sum())
-    return sum(comb(wins + losses, k) for k in range(wins, wins + losses + 1)) / float(2 ** (wins + losses))
 
 
 def information(logits: np.ndarray) -> float:

@@ -153,7 +153,7 @@ def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
     for row in journal["measured"].values():
         one = Candidate(**row["candidate"])
         numbers = [one.db, one.ram, one.flash, one.work, one.instructions, *row["shares"].values()]
-        rates = [rate for rate in (one.agreement, one.top1_drop, one.metric) if rate is not None]
+        rates = [rate for rate in (one.agreement, one.top1_drop, one.metric, one.db_margin) if rate is not None]
         if not all(isinstance(x, int | float) for x in (*numbers, *rates)):
             raise ValueError(row)
     return dict(journal["measured"])

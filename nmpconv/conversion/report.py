@@ -189,7 +189,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
-        plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out._asdict()}
+        plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out.to_json()}
         return _finite({JSON_KEYS.get(name, name): value for name, value in plain.items()})
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from nmpconv.base import confidence
 from nmpconv.base.sqnr import mean_db, sqnr_db
 from nmpconv.base.thread_pool import each
 from nmpconv.base.workers import Here, Workers
@@ -24,12 +26,33 @@ LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized 
 
 
 class Score(NamedTuple):
-    """On images that nothing was fitted to. db: SQNR of the heads, their mean. agreement: in %, of the first head; None
-    where that is no vector of scores. images: how many there were."""
+    """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
+    that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
+    they are too few for one, or db is not finite."""
 
     db: float
     agreement: float | None
     images: int
+    db_margin: float | None = None
+
+    @property
+    def agreed(self) -> int | None:
+        """Number of images with the float model's best class."""
+        return None if self.agreement is None else round(self.agreement * self.images / 100)
+
+    @property
+    def agreement_range(self) -> tuple[float, float]:
+        """The 95 % confidence interval of agreement, in %."""
+        return confidence.proportion(self.agreed or 0, self.images if self.agreement is not None else 0)
+
+    @property
+    def words(self) -> str:
+        """Agreement for people: "32 of 34 images agree (81 to 98 %)"; "" without."""
+        return "" if self.agreed is None else confidence.counted(self.agreed, self.images, "images agree")
+
+    def to_json(self) -> dict[str, Any]:
+        known = self.agreement is not None
+        return {**self._asdict(), "agreed": self.agreed, "agreement_range": self.agreement_range if known else None}
 
 
 Tried = tuple[dict[Recipe, Score], dict[str, Unequal]]
@@ -114,7 +137,8 @@ class _Trial:
         self._step(recipe.equalize)
         if not self._left[recipe.equalize]:
             prepared.seen.let_go()
-        return scored(self._wanted, integer_outputs(integer, self._held, self._heads), self._heads)
+        got = integer_outputs(integer, self._held, self._heads)
+        return scored(self._wanted, got, self._heads, len(self._held))
 
     def _step(self, fitted: str | None = None) -> None:
         with self._lock:
@@ -124,13 +148,31 @@ class _Trial:
             self._progress(self._finished, self._total)
 
 
-def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str]) -> Score:
-    """Of these heads, [N, ...] each: of the float graph, and of an integer graph."""
+def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int) -> Score:
+    """Of these heads of all images, one after the other: of the float graph, and of an integer graph."""
     db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
     first = wanted[names[0]]
     ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
     best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
-    return Score(db, 100 * float(np.mean(best[0] == best[1])) if ranked else None, len(first))
+    agreement = 100 * float(np.mean(best[0] == best[1])) if ranked else None
+    sure = confidence.margin(effects(wanted, got, names, images)) if math.isfinite(db) else None
+    return Score(db, agreement, images, sure)
+
+
+def effects(
+    wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int
+) -> np.ndarray:
+    """The effect of each image on the mean SQNR of these heads, to first order: dB [images], of mean 0. The standard
+    error of their mean is that of the SQNR; that of the difference of two conversions is that of the gain."""
+    found = np.zeros(images)
+    known = 0
+    for name in names:
+        real, ours = (np.asarray(x[name], np.float64).reshape(images, -1) for x in (wanted, got))
+        signal, noise = (np.einsum("ij,ij->i", x, x) for x in (real, real - ours))
+        if signal.sum() > 0 and noise.sum() > 0:
+            found += signal / signal.mean() - noise / noise.mean()
+            known += 1
+    return found * (10 / math.log(10) / max(known, 1))
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from nmpconv.base import confidence
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
 from nmpconv.base.workers import Here, Workers
@@ -50,6 +51,16 @@ class Evaluation:
     equal: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     labelled: str = ""
+
+    @property
+    def agreed(self) -> int | None:
+        """Number of samples with the float model's best class."""
+        return None if self.agreement is None else round(self.agreement * self.n / 100)
+
+    @property
+    def agreement_range(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval of agreement, in %."""
+        return None if self.agreed is None else confidence.proportion(self.agreed, self.n)
 
     @property
     def mean_sqnr_db(self) -> float | None:

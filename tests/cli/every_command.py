@@ -29,6 +29,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "model.onnx", "--data", "images", "--rounding", "nearest", "--equalize", "none"),
         ("convert", "model.onnx", "--data", "images", "--bits", "auto", "--goal", "sqnr=20"),
         ("convert", "model.onnx", "--data", "images", "--target", "cortex-m4", "--report", "r.html"),
+        ("convert", "plane.onnx", "--data", "planes.npy", "--bits", "auto", "--goal", "sqnr=20"),
+        ("convert", "plane.onnx", "--data", "planes.npy", "--levers"),
         ("convert", "model.onnx", "--dry-run"),
     ],
     "device-build": [],  # done for the others
@@ -74,6 +76,8 @@ def write_inputs(here: Path) -> None:
     for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
         (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
     np.save(here / "frames.npy", np.random.default_rng(0).normal(size=(3, 1, 4)).astype(np.float32))
+    np.save(here / "planes.npy", np.random.default_rng(1).normal(size=(6, 1, 2, 4, 4)).astype(np.float32))
+    build("(float[1,2,4,4] r) => (logits) { g = Tanh(r) logits = Mul(g, r) }", 13, here / "plane.onnx")
     build("(float[1,4] x, float[1,4] last) => (y) { m = Tanh(last) y = Add(m, x) }", 13, here / "filter.onnx")
     nmpconv.convert(here / "filter.onnx", here / "frames.npy", state=["y=last"], labels=list("abcd")).save(
         here / "step.nmp"

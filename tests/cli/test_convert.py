@@ -366,7 +366,7 @@ def test_a_scalar_needs_no_images(cli) -> None:
 
 def test_the_report_tells_held_out_images_and_where_noise_comes_from(cli) -> None:
     ran = cli(*CONVERT)
-    assert re.search(r"held out +\d\d\.\d dB, \d+\.0 % agreement, fitted without these 3 images\n", ran.out)
+    assert re.search(r"held out +\d\d\.\d dB, [123] of 3 images agree \(\d+ to \d+ %\), fitted without them\n", ran.out)
     assert re.search(r"costliest +\d+ % of the noise  \w+\n", ran.out)
     assert "warning: 8 calibration images are few" in ran.out
     found = cli(*CONVERT, "--json").json

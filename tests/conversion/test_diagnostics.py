@@ -20,7 +20,6 @@ from nmpconv.conversion.diagnostics import (
     JUDGED,
     better,
     information,
-    luck,
     misnamed,
     normalization,
     quality,
@@ -74,10 +73,12 @@ def test_information_of_results() -> None:
 
 def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_others() -> None:
     [poor] = quality("8", "default", 40, None, {"y": 9.0})
-    assert poor.startswith("poor, even on images that it was fitted to: 9.0 dB; try --precise, --bits a16w8")
+    assert poor.startswith(
+        "poor, even on images that it was fitted to: 9.0 dB on 40 images; try --precise, --bits a16w8"
+    )
     assert quality("8", "default", 40, None, {"y": 16.0}) == ()
     [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf})
-    assert poor.startswith("poor, even on images that it was fitted to: -inf dB; try")
+    assert poor.startswith("poor, even on images that it was fitted to: -inf dB on 200 images; try")
     assert quality("8", "default", 0, None, {}) == ()
 
 
@@ -102,12 +103,6 @@ def test_mean_and_std_are_for_images() -> None:
     assert text.startswith("mean and std are for images: ")
     assert unused({"x": pixels}, SAMPLES["shapes"]) == unused({"x": floats, "y": pixels}, SAMPLES["shapes"]) == ()
     assert unused({"x": floats}, None) == unused({"x": floats}, PLAIN) == ()
-
-
-def test_luck() -> None:
-    won = np.array([True] * 5 + [False] * 3)
-    assert luck(won, ~won) == pytest.approx((56 + 28 + 8 + 1) / 256)
-    assert luck(won, won) == 1
 
 
 def said(model: Path, shapes: Mapping[str, tuple[int, ...]], data: Path, look: Preprocess | None) -> tuple[str, ...]:

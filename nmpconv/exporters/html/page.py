@@ -106,9 +106,11 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
     heads = report.sqnr_by_head.items()
     yield from ((f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads)
     if report.held_out is not None:
-        agreed = report.held_out.agreement
-        told = "" if agreed is None else f", {agreed:.1f} % agreement"
-        yield "held out", f"{number(report.held_out.db)} dB{told}, on images that nothing was fitted to"
+        score = report.held_out
+        told = (
+            f", {score.words}; nothing was fitted to them" if score.words else f" on {score.images} validation images"
+        )
+        yield "held out", f"{number(score.db)} dB{told}"
     shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
     if noise := "; ".join(shares) or report.noise.skipped:
         yield "most noise", noise

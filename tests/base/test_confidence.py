@@ -1,0 +1,40 @@
+"""Intervals and tests of few samples, beside what they are in tables and in simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nmpconv.base.confidence import luck, margin, proportion, student
+
+
+def test_luck() -> None:
+    won = np.array([True] * 5 + [False] * 3)
+    assert luck(won, ~won) == pytest.approx((56 + 28 + 8 + 1) / 256)
+    assert luck(won, won) == 1
+
+
+def test_luck_of_very_many() -> None:
+    won = np.arange(4000) < 2100
+    assert 1e-3 < luck(won, ~won) < 1e-2
+    assert luck(~won, won) == 1
+    assert luck(np.ones(100_000, bool), np.zeros(100_000, bool)) < 1e-100
+
+
+@pytest.mark.parametrize(
+    ("hits", "count", "low", "high"),
+    [(32, 34, 80.9, 98.4), (0, 10, 0.0, 27.8), (10, 10, 72.2, 100.0), (50, 100, 40.4, 59.6), (0, 0, 0.0, 100.0)],
+)
+def test_intervals_of_proportions(hits: int, count: int, low: float, high: float) -> None:
+    assert proportion(hits, count) == (pytest.approx(low, abs=0.05), pytest.approx(high, abs=0.05))
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (999, 1.962)])
+def test_quantiles_of_student(freedom: int, t: float) -> None:
+    assert student(freedom) == pytest.approx(t, rel=0.01)
+
+
+def test_margins() -> None:
+    assert margin([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5, rel=0.01)
+    assert margin([1.0, 2.0]) is margin([1.0, np.inf, 2.0]) is None
+    assert margin([2.0] * 5) == 0
