@@ -166,7 +166,7 @@ def _noisy(trials: Trials, base: Converted, images: Sequence[Mapping], asked: Se
 
 def _recipe(levers: Sequence[Lever]) -> str:
     """The lines of the levers that help; all but the first one as comments."""
-    helpful = [lever for lever in levers if lever.db > 0]
+    helpful = [lever for lever in levers if lever.helps]
     if not helpful:
         return NOTHING
     text = recipes.lines({}, [(one.table, one.name, one.said) for one in helpful[:1]], head=HEAD)

@@ -128,26 +128,29 @@ def show_front(front: Sequence[Candidate]) -> None:
 
 
 def show_levers(levers: Sequence[Lever]) -> None:
-    """What was measured of each choice, alone."""
-    target = levers[0].target if levers else None
-    counting = "instructions counted" if target is None else f"instructions estimated for {target}"
-    console.table(
-        ("name", "what", ">gain dB", ">agreement", ">work", ">instructions", ">RAM", ">flash"),
-        [
-            [
-                one.name,
-                one.words,
-                f"{one.db:+.2f}",
-                "" if one.agreement is None else f"{one.agreement:+.1f}",
-                f"{100 * one.work:+.1f} %",
-                f"{100 * one.instructions:+.1f} %",
-                f"{one.ram:+d}",
-                f"{one.flash:+d}",
-            ]
-            for one in levers
-        ],
-        title=f"What was tried, each alone, measured (RAM, flash in bytes; {counting})",
-    )
+    """What was measured of each choice, alone: what helps, and what does not."""
+    columns = ("name", "what", ">gain dB", ">+/-", ">agreement", ">work", ">instructions", ">RAM", ">flash")
+    for helps, heading in ((True, "What would help most"), (False, "What was tried, and gains no more than chance")):
+        rows = [one for one in levers if one.helps is helps]
+        if rows:
+            target = rows[0].target
+            counting = "instructions counted" if target is None else f"instructions estimated for {target}"
+            title = f"{heading}, each alone, on {rows[0].images} images (RAM, flash in bytes; {counting})"
+            console.table(columns, [_lever(one) for one in rows], title=title)
+
+
+def _lever(one: Lever) -> list[str]:
+    return [
+        one.name,
+        one.words,
+        f"{one.db:+.2f}",
+        console.NOTHING if one.db_margin is None else f"{one.db_margin:.2f}",
+        "" if one.agreed is None else f"{one.agreed:+d} of {one.images}",
+        f"{100 * one.work:+.1f} %",
+        f"{100 * one.instructions:+.1f} %",
+        f"{one.ram:+d}",
+        f"{one.flash:+d}",
+    ]
 
 
 def _float(report: Report) -> str:

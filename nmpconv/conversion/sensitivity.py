@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nmpconv.base import confidence
 from nmpconv.base.progress import Progress
 from nmpconv.base.sqnr import gain
 from nmpconv.base.workers import Workers
@@ -32,7 +33,8 @@ class Lever:
     """A row of a recipe (see `Proposal`), and what comes of it: dB and points of agreement more, in parts of what the
     model takes without it the work (`nmpconv.conversion.candidates`) and instructions; bytes more. metric: how much
     more of that, where one was asked for. target: that instructions are estimated for (`nmpconv.runtime.costs`); None:
-    they were counted."""
+    they were counted. images: that were measured on. db_margin: half the 95 % confidence interval of db, of the gains
+    on the same images; None where they are too few. helps: SQNR rises by more than that."""
 
     table: str
     name: str
@@ -45,6 +47,9 @@ class Lever:
     flash: int
     instructions: float
     target: str | None
+    images: int
+    db_margin: float | None
+    helps: bool
 
     @property
     def words(self) -> str:
@@ -52,6 +57,11 @@ class Lever:
         bits = self.said.get("bits", self.said.get("weight_bits"))
         of = "weights" if self.table == "ops" else "tensor"
         return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
+
+    @property
+    def agreed(self) -> int | None:
+        """How many more images have the float model's best class."""
+        return None if self.agreement is None else round(self.agreement * self.images / 100)
 
 
 def helpful(
@@ -87,7 +97,8 @@ def measured(
     progress: Progress,
     workers: Workers | None = None,
 ) -> list[tuple[Lever, Converted]]:
-    """Each alone over these choices, which ``base`` was converted by; the best first. What does not fit is left out."""
+    """Each alone over these choices, which ``base`` was converted by; what helps first, and the best of it. What does
+    not fit is left out."""
     found = []
     groups = grid_groups(trials.fitter.graph)
     grids = [next((group for group in groups if one.name in group), [one.name]) for one in asked]
@@ -97,9 +108,10 @@ def measured(
         if made is None:
             continue
         ours, theirs = made.figures, base.figures
+        db, sure = round(gain(ours.db, theirs.db), 3), confidence.margin(made.effects - base.effects)
         lever = Lever(
             *one,
-            db=round(gain(ours.db, theirs.db), 3),
+            db=db,
             agreement=_more(ours.agreement, theirs.agreement),
             metric=_more(ours.metric, theirs.metric),
             work=ours.work / theirs.work - 1,
@@ -107,9 +119,12 @@ def measured(
             flash=ours.flash - theirs.flash,
             instructions=ours.instructions / theirs.instructions - 1,
             target=costs.stand_in(trials.trial.target),
+            images=len(made.effects),
+            db_margin=sure,
+            helps=sure is not None and db > sure,
         )
         found.append((lever, made))
-    return sorted(found, key=lambda pair: -pair[0].db)
+    return sorted(found, key=lambda pair: (not pair[0].helps, -pair[0].db))
 
 
 def _more(a: float | None, b: float | None) -> float | None:

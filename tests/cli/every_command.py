@@ -31,6 +31,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "model.onnx", "--data", "images", "--target", "cortex-m4", "--report", "r.html"),
         ("convert", "plane.onnx", "--data", "planes.npy", "--bits", "auto", "--goal", "sqnr=20"),
         ("convert", "plane.onnx", "--data", "planes.npy", "--levers"),
+        ("convert", "model.onnx", "--data", "images", "--limit", "6", "--levers"),
         ("convert", "model.onnx", "--dry-run"),
     ],
     "device-build": [],  # done for the others

@@ -51,10 +51,13 @@ def test_levers_of_a_conversion(cli) -> None:
     assert all(one["said"] == {"bits": 16} for one in levers)
     assert all(one["target"] == "cortex-m4" and 0 <= one["instructions"] < 1 for one in levers)
     page = Path("r.html").read_text()
-    heading = "What would help most" if levers[0]["db"] > 0 else "What was tried, and did not help"
-    assert f"{heading}: each alone" in page
-    assert f"{levers[0]['db']:+.2f} dB" in page
-    assert "What was tried" in cli(*CONVERT, "--levers").out
+    shown = cli(*CONVERT, "--levers").out
+    assert [one["helps"] for one in levers] == [one["db"] > one["db_margin"] for one in levers]
+    for heading, helps in (("What would help most", True), ("What was tried, and gains no more than chance", False)):
+        rows = [one for one in levers if one["helps"] is helps]
+        assert (f"{heading}: each alone, converted and measured on 3 images" in page) is bool(rows)
+        assert (f"{heading}, each alone, on 3 images" in shown) is bool(rows)
+        assert all(f"{one['db']:+.2f} dB ± {one['db_margin']:.2f}" in page for one in rows)
     assert cli(*CONVERT, "--report", "s.html", "--no-levers").code == 0
     assert "each alone, converted and measured" not in Path("s.html").read_text()
 

@@ -19,12 +19,13 @@ SHAPES = ("convert", SAMPLE / "model.onnx", "--data", SAMPLE / "calib", "--limit
 SHAPES += ("--rounding", "gptq", "--std", 64, "--mean", 128)
 KILLED = """
 import os, signal, sys
-from nmpconv import auto, cli
-put = auto.Journal.put
+from nmpconv import cli
+from nmpconv.conversion.mixed_precision import Journal
+put = Journal.put
 def dies(self, wide, measured):
     put(self, wide, measured)
     os.kill(os.getpid(), signal.SIGKILL)
-auto.Journal.put = dies
+Journal.put = dies
 cli.main(sys.argv[1:])
 """
 

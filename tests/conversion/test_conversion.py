@@ -243,7 +243,6 @@ def test_the_score_is_of_images_that_nothing_was_fitted_to(place: Place, made: C
         report = made(**options).report
         best = max([float(re.search(r"(-?[\d.]+) dB", note)[1]) for note in report.notes], default=report.held_out.db)
         assert report.held_out.db == pytest.approx(best, abs=0.01)
-        assert 0 <= report.held_out.agreement <= 100
         assert report.to_json()["held_out"]["images"] == report.held_out.images
         assert any("calibration images are few" in warning for warning in report.warnings)
     few = place.convert(max_images=4).report
@@ -258,8 +257,7 @@ def test_a_profile_without_images(place: Place, saved: tuple[Path, Result]) -> N
     assert blind.report.sqnr_by_head == {}
     assert all(layer.sqnr_isolated is None and layer.clipped is None for layer in blind.report.layers)
     found, active, _ = parts(blind)
-    assert found.inputs[0].pixels
-    assert len(found.test_vectors) == 3
+    assert (found.inputs[0].pixels, len(found.test_vectors)) == (True, 3)
     check_vectors(blind)
     assert {name: t.dtype for name, t in active.items()} == {name: t.dtype for name, t in parts(first)[1].items()}
     other = place.convert(load_profile=path, equalize="none", rounding="nearest", bias_correction=False)

@@ -166,15 +166,16 @@ def _steepest(subject: Subject) -> list[str]:
 
 
 def levers(subject: Subject) -> list[dict[str, Any]]:
-    """What would help most, the best first, as it was measured."""
+    """What would help most, the best first, and what would not, as it was measured."""
     found = subject.report.levers if subject.report else ()
     return [
         {
             "name": one.name,
-            "helps": one.db > 0,
+            "helps": one.helps,
             "what": one.words,
-            "db": f"{one.db:+.2f} dB",
-            "agreement": "–" if one.agreement is None else f"{one.agreement:+.1f} %",
+            "db": f"{one.db:+.2f} dB" + ("" if one.db_margin is None else f" ± {one.db_margin:.2f}"),
+            "agreement": "–" if one.agreed is None else f"{one.agreed:+d} of {one.images}",
+            "images": one.images,
             "work": f"{100 * one.work:+.1f} %",
             "instructions": f"{100 * one.instructions:+.1f} %",
             "target": one.target or "",
