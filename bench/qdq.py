@@ -117,7 +117,7 @@ def measured(folder: Path, name: str, limit: int | None) -> Found:
     about: Mapping[str, object] = json.loads((folder / "zoo.json").read_text())[name]
     with tempfile.TemporaryDirectory() as scratch:
         data = zoo.split(folder, name, about, Path(scratch))
-        options = Options(preprocess=data.preprocess, input_shapes=zoo.shapes(folder, name, about))
+        options = Options(preprocess=data.preprocess, input_shape=zoo.shapes(folder, name, about))
         made = convert(folder / "models" / f"{name}.onnx", {"": data.calib}, options, lambda stage, done, total: None)
         net = load(made.data)
         return compared(net, Feed(net, {"": data.measure}), limit)

@@ -273,8 +273,8 @@ def measure(
                 bits=bits,
                 widths=widths,
                 preprocess=data.preprocess,
-                input_shapes=shapes(zoo, name, about),
-                max_images=max_images,
+                input_shape=shapes(zoo, name, about),
+                limit=max_images,
                 zero_points=zero_points,
             )
             start = time.perf_counter()

@@ -34,9 +34,9 @@ def converted(zoo: Path, name: str, bits: str, folder: Path, **options: Any) -> 
     chosen = Options(
         bits=bits,
         preprocess=data.preprocess,
-        input_shapes=HARNESS.shapes(zoo, name, about),
+        input_shape=HARNESS.shapes(zoo, name, about),
         rounding="nearest",
-        **{"equalize": "none", "max_images": 4, **options},
+        **{"equalize": "none", "limit": 4, **options},
     )
     result = convert(zoo / "models" / f"{name}.onnx", {"": data.calib}, chosen, lambda stage, done, total: None)
     return result, data.measure

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from nmpconv.api import keywords, project
 from nmpconv.api.project import Gate, Measured, Project, Target
 from nmpconv.base.files import read_file, read_text, write_file
 from nmpconv.base.progress import Progress, silent
+from nmpconv.conversion.options import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
 
 # Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
-NOT_OPTIONS = {"model", "data", "example_inputs", "progress", "journal", "dry_run", "dump_ir", "report", "workers"}
-NOT_OPTIONS |= {"save_profile", "save_recipe"}
 SCHEMA = 1  # of the facts that are kept beside a file
 
 
@@ -125,7 +123,7 @@ def _machine(target: Target) -> str:
 def _check(found: Project, target: Target) -> None:
     from nmpconv.api.conversion import convert  # with it onnx and onnxruntime
 
-    allowed = [name for name in signature(convert).parameters if name not in NOT_OPTIONS]
+    allowed = [name for name, flag in FLAGS.items() if flag.project]
     for key in target.options:
         if key not in allowed:
             hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"

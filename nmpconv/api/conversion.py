@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nmpconv.api import literals
+from nmpconv.api import forms
 from nmpconv.api.file_argument import sources
-from nmpconv.api.keywords import check, forgiving
+from nmpconv.api.keywords import taking
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import silent
 from nmpconv.conversion import pipeline
-from nmpconv.conversion.options import Options
+from nmpconv.conversion.options import FLAGS, Keywords
 from nmpconv.conversion.report import Report
-from nmpconv.data.samples import Data
 from nmpconv.ir import Graph
 from nmpconv.runtime.interpreter import Net, load
 
 if TYPE_CHECKING:
-    import onnx
-
     from nmpconv.calib.observers import TensorStats
 
-OURS = (
-    "model",
-    "data",
-    "example_inputs",
-    "journal",
-    "report",
-    "levers",
-    "workers",
-    "progress",
-)  # keywords that change nothing of a conversion
 log = logging.getLogger("nmpconv")
 log.addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
@@ -71,57 +57,8 @@ class Converted:
         return load(self.data, cpu=cpu, threads=threads)
 
 
-@forgiving(calib_limit="limit")
-def convert(
-    model: str | Path | bytes | onnx.ModelProto | Any,
-    data: Data | Mapping[str, Data] | None = None,
-    *,
-    example_inputs: Any = None,
-    limit: int | None = None,
-    method: literals.Method = "mse",
-    percentile: float = 99.99,
-    save_profile: Path | None = None,
-    load_profile: Path | None = None,
-    recipe: Path | None = None,
-    save_recipe: Path | None = None,
-    bits: literals.Bits = "8",
-    goal: str | None = None,
-    decoder: literals.Decoder | None = None,
-    budget: Sequence[str] | None = None,
-    journal: Path | None = None,
-    strict: bool = False,
-    precise: bool = False,
-    per_tensor: bool = False,
-    equalize: literals.Equalize = "auto",
-    rounding: literals.Rounding = "auto",
-    bias_correction: bool = True,
-    bias_bits: literals.BiasBits = "auto",
-    zero_points: bool = True,
-    drop_channels: bool = True,
-    max_ram: int | None = None,
-    input_shape: Mapping[str, Sequence[int]] | None = None,
-    outputs: Sequence[str] | None = None,
-    mean: float | Sequence[float] | None = None,
-    std: float | Sequence[float] | None = None,
-    range: tuple[float, float] | None = None,
-    layout: literals.Layout | None = None,
-    channel_order: literals.ChannelOrder | None = None,
-    resize: literals.Resize | None = None,
-    crop: float | None = None,
-    max_pixels: int | None = None,
-    labels: Path | str | Sequence[str] | None = None,
-    test_vectors: int = 0,
-    dump_ir: Path | None = None,
-    dry_run: bool = False,
-    target: literals.Target | None = None,
-    stream: str | None = None,
-    state: Sequence[str] | None = None,
-    audio: str | None = None,
-    report: Path | None = None,
-    levers: bool | None = None,
-    workers: int | str | None = None,
-    progress: Progress = silent,
-) -> Converted:
+@taking(Keywords, calib_limit="limit")
+def convert(keywords: Keywords) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
     ``save_recipe``, ``journal`` and ``dump_ir`` name.
 
@@ -144,61 +81,19 @@ def convert(
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
-    told = {name: value for name, value in locals().items() if name not in OURS}
-    ours = {"progress": progress, "journal": journal, "report": report, "levers": levers, "workers": workers}
-    check(convert, told | ours)
-    width, bias = str(bits), str(bias_bits)
-    look: dict[str, Any] = {"mean": mean, "std": std, "range": range, "layout": layout, "channel_order": channel_order}
-    look |= {"resize": resize, "crop": crop}
-    chosen = Options(
-        bits=width,
-        goal=goal,
-        decoder=decoder,
-        budget=literals.several(budget),
-        journal=literals.path(journal),
-        widths=literals.widths(width, strict, precise),
-        per_tensor=per_tensor,
-        method=method,
-        percentile=percentile,
-        equalize=equalize,
-        rounding=rounding,
-        bias_correction=bias_correction,
-        bias_bits=0 if bias == "auto" else int(bias),
-        zero_points=zero_points,
-        drop_channels=drop_channels,
-        max_ram=max_ram,
-        target=target,
-        stream=stream,
-        state=literals.several(state),
-        audio=audio,
-        input_shapes={name: tuple(shape) for name, shape in (input_shape or {}).items()},
-        outputs=literals.several(outputs),
-        preprocess=literals.preprocess(look),
-        labels=literals.labels(labels),
-        test_vectors=test_vectors,
-        dump_ir=literals.path(dump_ir),
-        load_profile=literals.path(load_profile),
-        save_profile=literals.path(save_profile),
-        recipe=literals.path(recipe),
-        save_recipe=literals.path(save_recipe),
-        levers=report is not None if levers is None else levers,
-        workers=None if workers is None else str(workers),
-        max_images=limit,
-        max_pixels=max_pixels,
-    )
-    for path in (journal, report, save_profile, save_recipe):
-        if path is not None:
-            check_output(Path(path))
-    found = {} if data is None else sources(data)
-    sketch = dry_run and not found and load_profile is None and width != "auto"
-    with on_disk(model, example_inputs) as path:
-        result = pipeline.plan(path, chosen) if sketch else pipeline.convert(path, found, chosen, progress)
+    options, progress, report = forms.options(keywords), keywords.progress or silent, keywords.report
+    for name, flag in FLAGS.items():
+        if flag.writes and (file := getattr(keywords, name)) is not None:
+            check_output(file)
+    found = {} if keywords.data is None else sources(keywords.data)
+    sketch = keywords.dry_run and not found and options.load_profile is None and options.bits != "auto"
+    with on_disk(keywords.model, keywords.example_inputs) as path:
+        result = pipeline.plan(path, options) if sketch else pipeline.convert(path, found, options, progress)
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
-            defaults = {name: parameter.default for name, parameter in signature(convert).parameters.items()}
-            command = literals.command(path.name, found, told, defaults)
+            command = forms.command(path.name, found, keywords)
             text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, progress)
-            write_file(Path(report), text.encode())
+            write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:
         log.info("%s", note)

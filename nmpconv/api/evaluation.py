@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv.api import literals
+from nmpconv.api import forms
 from nmpconv.api.file_argument import NmpFile, net_of, sources
 from nmpconv.api.keywords import FREE, check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.workers import opened
+from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
 from nmpconv.evaluation import accuracy
 from nmpconv.evaluation.accuracy import Evaluation
@@ -32,7 +33,7 @@ def evaluate(
     label_offset: int = 0,
     max_pixels: int | None = None,
     metric: Sequence[str] | None = None,
-    decoder: literals.Decoder | None = None,
+    decoder: Decoder | None = None,
     boxes: str | Path | None = None,
     cpu: str | None = None,
     threads: int | None = None,
@@ -53,9 +54,9 @@ def evaluate(
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
     options |= {
-        "metrics": tuple(map(named, literals.several(metric))),
+        "metrics": tuple(map(named, forms.several(metric))),
         "decoder": decoder,
-        "boxes": literals.path(boxes),
+        "boxes": forms.path(boxes),
     }
     with opened(workers) as those:
         options |= {"workers": those, "progress": progress}

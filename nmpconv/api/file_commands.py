@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import overload
+from typing import Literal, overload
 
 from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
 from nmpconv.api.keywords import check, forgiving
-from nmpconv.api.literals import Form, Target
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, silent
+from nmpconv.conversion.option_types import Target
 from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
 from nmpconv.device.link import REOPEN_SECONDS
@@ -140,7 +140,7 @@ def bundle(
 
 
 @forgiving()
-def export(model: NmpFile, *, to: Form = "onnx") -> bytes:
+def export(model: NmpFile, *, to: Literal["onnx"] = "onnx") -> bytes:
     """The model as another kind of file. onnx: in float, with every tensor rounded by QuantizeLinear and
     DequantizeLinear; inputs and outputs are those of the model that was converted.
 

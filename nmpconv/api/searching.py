@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv import bisection
-from nmpconv.api import literals
 from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.file_commands import bench
 from nmpconv.api.keywords import FREE, check, forgiving
@@ -16,6 +15,7 @@ from nmpconv.api.models import on_disk
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, silent
 from nmpconv.bisection import Bisected
+from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
 from nmpconv.evaluation.task_metrics import named
 
@@ -34,7 +34,7 @@ def bisect(
     example_inputs: Any = None,
     recipe: Path | None = None,
     metric: str | None = None,
-    decoder: literals.Decoder | None = None,
+    decoder: Decoder | None = None,
     device: str | None = None,
     output: Path | None = None,
     progress: Progress = silent,

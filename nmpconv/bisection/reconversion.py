@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ import numpy as np
 from nmpconv.base.files import read_file
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Here
-from nmpconv.calib.exponent_search import METHODS
 from nmpconv.conversion import recipes
 from nmpconv.conversion.calibration import Calibrated, calibrate, import_model
 from nmpconv.conversion.context import Context
-from nmpconv.conversion.options import NOT_KEPT, Options
+from nmpconv.conversion.option_types import is_allowed, option_flag
+from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
@@ -37,11 +36,6 @@ from nmpconv.passes.quantize.overrides import Choices, Row, Said
 
 OTHER_NUMBERS = 0.02  # by how much the size of a layer's weights may differ, before they are not those of the file
 PLACE = "the file"
-KINDS: dict[str, tuple[type, ...]] = {
-    **{"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)},
-    **{"str | None": (str, NoneType), "int | None": (int, NoneType)},
-}  # by the annotation of an option
-LEGAL = {"bits": ("8", "16", "a16w8"), "widths": ("default", "strict", "precise"), "method": METHODS}
 
 
 @dataclass(frozen=True)
@@ -131,28 +125,22 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
         hint = "convert without --stream, or with --data for each state, and bisect that"
         raise InputError("it has states: its layers are not those of the model", where=str(path), hint=hint)
     looks = {port.name: port.preprocess for port in file.inputs if port.preprocess is not None}
-    target = file.metadata.get("target")
-    return replace(options, preprocess=looks, target=target, recipe=recipe, max_images=count), how, count
+    target: Any = file.metadata.get("target")
+    return replace(options, preprocess=looks, target=target, recipe=recipe, limit=count), how, count
 
 
 def _options(told: Mapping[str, Any]) -> Options:
-    """Those that a file is known to keep, no others: it may be anybody's. ValueError and its like for what is none."""
+    """Options that a file records; it may be anybody's. Raises ValueError and its like for values that are none."""
     given: dict[str, Any] = {}
-    for one in fields(Options):
-        if one.name in told and one.name not in NOT_KEPT:
-            value, kinds = told[one.name], KINDS.get(str(one.type))
-            legal = LEGAL.get(one.name, (value,))
-            if (kinds is not None and type(value) not in kinds) or value not in legal:
-                raise ValueError(value)
-            given[one.name] = value
-    shapes = {str(name): tuple(shape) for name, shape in given["input_shapes"].items()}
-    if not all(type(size) is int and size > 0 for shape in shapes.values() for size in shape):
-        raise ValueError(shapes)
-    if not all(type(name) is str for name in given["outputs"]):
-        raise ValueError(given["outputs"])
-    if not 50 <= given.get("percentile", 100) <= 100 or (given.get("max_ram") or 1) < 1:
-        raise ValueError(given)
-    return Options(**{**given, "input_shapes": shapes, "outputs": tuple(given["outputs"])})
+    for option in fields(Options):
+        if (flag := option_flag(option)) is None or flag.recorded not in told:
+            continue
+        value = told[flag.recorded]
+        known = value in flag.recipe if isinstance(flag.recipe, tuple) else is_allowed(option, value)
+        if not known:
+            raise ValueError(value)
+        given[option.name] = value
+    return Options(**given)
 
 
 def _widths(fitter: Fitter, file: Model) -> Choices:

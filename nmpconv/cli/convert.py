@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmpconv.cli import console, shared_flags
-from nmpconv.cli.convert_flags import Calibration, Contents, Expert, Preprocessing, Quantization
-from nmpconv.cli.flags import grouped
+from nmpconv.cli.flags import with_options
 from nmpconv.cli.report_tables import show_needs, show_report
+from nmpconv.conversion.options import CALIBRATION, FLAGS, Keywords
 from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "convert"
 
 
-@grouped
+@with_options(Keywords)
 def command(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL.onnx", help="The float model; - is stdin.", show_default=False)
@@ -32,56 +32,16 @@ def command(
             "-o", "--output", help="The file to write, - for stdout; default: the model's name with .nmp here."
         ),
     ] = None,
-    calibration: Calibration,
-    preprocessing: Preprocessing,
-    quantization: Quantization,
-    contents: Contents,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Write no file, and say what RAM and flash it takes: exactly with --data, nearly without.",
-        ),
-    ] = False,
-    target: Annotated[
-        shared_flags.Target | None,
-        typer.Option(help="The machine that the memory plan is for: its RAM is shown, the file names it."),
-    ] = None,
-    input_shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=1x3x48x192", help="Bind the dynamic dimensions of an input; repeatable."),
-    ] = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="Cut the model at these tensors; repeatable. auto: where it has to be."),
-    ] = None,
-    stream: Annotated[
-        str | None,
-        typer.Option(
-            metavar="axis=A,hop=N",
-            help="Convert to a step that takes the next N frames along axis A of the input, and keeps the rest.",
-            show_default=False,
-        ),
-    ] = None,
-    state: Annotated[
+    data: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="OUTPUT=INPUT",
-            help="Keep this output as that input of the next call: a hidden vector; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    audio: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rate=HZ,window=N,hop=N,bands=N",
-            help="How sound becomes the input, so that .wav files can be given: logarithms of energies in mel bands, "
-            "of windows of so many samples; or rate=HZ for the samples themselves.",
-            show_default=False,
+            metavar="[NAME=]SOURCE",
+            help=f"Calibration data: {shared_flags.SOURCE_HELP}. Once per input when there are several.",
+            rich_help_panel=CALIBRATION,
         ),
     ] = None,
     json: shared_flags.Json = False,
-    expert: Expert,
+    **options: Any,
 ) -> None:
     """Quantize an ONNX model with calibration data into one .nmp file.
 
@@ -99,32 +59,18 @@ def command(
     if output is None and path == model:
         already = "nmpconv inspect shows it; an ONNX model of such a name needs -o"
         raise UsageError("a .nmp file is converted already", where=str(model), hint=already)
-    extra = (expert.save_profile, quantization.save_recipe, contents.report)
-    for file in (None if dry_run else path, *extra):
+    dry_run, target = options["dry_run"], options["target"]
+    for file in (None if dry_run else path, *(options.get(name) for name, flag in FLAGS.items() if flag.writes)):
         if file is not None:
             shared_flags.check_output(file, model, json=json)
-    found = shared_flags.sources(calibration.data or (), "--data")
-    given = {
-        **calibration.chosen(),
-        **quantization.chosen(),
-        **expert.chosen(),
-        **preprocessing.chosen(),
-        **contents.chosen(),
-        "input_shape": shared_flags.shapes(input_shape or ()),
-        "outputs": shared_flags.names(outputs or ()),
-        "dry_run": dry_run,
-        "target": target and target.value,
-        "stream": stream,
-        "state": state or (),
-        "audio": audio,
-    }
+    found = shared_flags.sources(data or (), "--data")
     kept = path if path != shared_flags.STREAM else Path(f"{shared_flags.stem(model)}.nmp")
-    journal = kept.with_name(f"{kept.name}.auto.json") if quantization.bits is shared_flags.Bits.AUTO else None
+    journal = kept.with_name(f"{kept.name}.auto.json") if options["bits"] == "auto" else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
 
     with console.progress() as progress:
-        result = nmpconv.convert(shared_flags.given(model), found, **given, journal=journal, progress=progress)
+        result = nmpconv.convert(shared_flags.given(model), found, **options, journal=journal, progress=progress)
     if not dry_run:
         shared_flags.write(path, result.data)
     if journal is not None:
@@ -140,9 +86,9 @@ def command(
         show_needs(needs, len(result.data), planned=result.sketch)
 
 
-def _needs(data: bytes, target: shared_flags.Target | None, *, sketch: bool) -> list[Needs]:
+def _needs(data: bytes, target: str | None, *, sketch: bool) -> list[Needs]:
     """Of one machine or of all. What a sketch's integers decide may come out otherwise: on this machine most."""
     from nmpconv.runtime import targets
 
-    wanted = targets.TARGETS if target is None else (target.value,)
+    wanted = targets.TARGETS if target is None else (target,)
     return [targets.needs(data, name, exact=not sketch) for name in wanted if not (sketch and name == targets.HOST)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ import typer
 
 from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
+from nmpconv.conversion.options import PIXELS_MOST, WORKERS_METAVAR
 from nmpconv.errors import InputError, UsageError
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
@@ -54,7 +54,7 @@ Threads = Annotated[
 Workers = Annotated[
     str | None,
     typer.Option(
-        metavar="N|tcp://HOST:PORT",
+        metavar=WORKERS_METAVAR,
         help="Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
         show_default=False,
     ),
@@ -62,24 +62,9 @@ Workers = Annotated[
 MaxPixels = Annotated[
     int | None,
     typer.Option(
-        min=1, max=178_956_970, metavar="N", help="Most pixels of an image; default: 67,108,864.", show_default=False
+        min=1, max=PIXELS_MOST, metavar="N", help="Most pixels of an image; default: 67,108,864.", show_default=False
     ),
 ]
-
-
-class Bits(str, Enum):
-    INT8 = "8"
-    INT16 = "16"
-    A16W8 = "a16w8"
-    AUTO = "auto"
-
-
-class Method(str, Enum):
-    MAX = "max"
-    MSE = "mse"
-    MSE4 = "mse4"
-    KL = "kl"
-    PERCENTILE = "percentile"
 
 
 class Target(str, Enum):
@@ -89,26 +74,6 @@ class Target(str, Enum):
     RV32 = "rv32"
 
 
-class Equalize(str, Enum):
-    AUTO = "auto"
-    NONE = "none"
-    SCALAR = "scalar"
-    VECTOR = "vector"
-
-
-class Rounding(str, Enum):
-    AUTO = "auto"
-    NEAREST = "nearest"
-    GPTQ = "gptq"
-
-
-class BiasBits(str, Enum):
-    NARROWEST = "auto"
-    INT8 = "8"
-    INT16 = "16"
-    INT32 = "32"
-
-
 class Decoder(str, Enum):
     NANODET = "nanodet"
     ULTRAFACE = "ultraface"
@@ -116,24 +81,6 @@ class Decoder(str, Enum):
     YOLOV8 = "yolov8"
     YOLOX = "yolox"
     YUNET = "yunet"
-
-
-class Layout(str, Enum):
-    NCHW = "nchw"
-    NHWC = "nhwc"
-
-
-class ChannelOrder(str, Enum):
-    RGB = "rgb"
-    BGR = "bgr"
-    GRAY = "gray"
-
-
-class Resize(str, Enum):
-    NONE = "none"
-    SHORTER = "shorter"
-    SQUASH = "squash"
-    LETTERBOX = "letterbox"
 
 
 DecoderName = Annotated[Decoder | None, typer.Option(help="What the metric ap reads the outputs as.")]
@@ -212,36 +159,6 @@ def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
         found[name] = Path(path)
     if "" in found and len(found) > 1:
         raise UsageError(f"{found['']} has no input name, but others have", where=flag, hint=f"give {flag} NAME=SOURCE")
-    return found
-
-
-def shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """NAME=1x3x48x192, repeated."""
-    found = {}
-    for value in values:
-        name, _, dims = value.rpartition("=")
-        if not name or not re.fullmatch(r"\d+([x,]\d+)*", dims):
-            raise UsageError(
-                f"{value!r} is not NAME=SIZES", where="--input-shape", hint="for example --input-shape x=1x3x48x192"
-            )
-        found[name] = tuple(int(dim) for dim in re.split("[x,]", dims))
-    return found
-
-
-def names(values: Sequence[str]) -> tuple[str, ...]:
-    """Comma-separated, repeated."""
-    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
-
-
-def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
-    """Comma-separated numbers, as many as one of ``counts``."""
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"{text!r} is not a number or a comma-separated list of numbers", where=flag) from None
-    if len(found) not in counts or any(x - x != 0 for x in found):
-        allowed = " or ".join(map(str, counts))
-        raise UsageError(f"{text!r}: {allowed} finite numbers are allowed", where=flag)
     return found
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 
 from nmpconv.base import stream_spec
+from nmpconv.base.files import read_lines
 from nmpconv.base.progress import Progress
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
@@ -21,6 +23,7 @@ from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Data, Feeds, Samples, spread
+from nmpconv.errors import InputError
 from nmpconv.evaluation.detection.decoders import Size
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.text import graph_hash
@@ -42,7 +45,7 @@ FIT_BYTES = 256 << 20  # most bytes of activations of those images that are aliv
 class Imported:
     """A float graph and the data of its inputs.
 
-    samples: by input name; empty without data. feeds: the same as arrays for the graph, at most `Options.max_images`.
+    samples: by input name; empty without data. feeds: the same as arrays for the graph, at most `Options.limit`.
     """
 
     graph: Graph
@@ -86,9 +89,9 @@ def import_model(context: Context, data: Mapping[str, Data]) -> Imported:
         graph,
         data,
         options.preprocess_of,
-        options.state,
+        options.state or (),
         _front_end(options),
-        limit=options.max_images,
+        limit=options.limit,
         max_pixels=options.max_pixels,
         progress=context.progress,
     )
@@ -99,7 +102,7 @@ def import_model(context: Context, data: Mapping[str, Data]) -> Imported:
     graph = float_passes(graph, pictures, context.trace)
     stream.checked(graph, options.stream)  # a wrong stream is reported before any work
     feeds = Feeds(samples, graph.pixels)
-    return Imported(graph, samples, feeds.subset(range(min(len(feeds), options.max_images or len(feeds)))))
+    return Imported(graph, samples, feeds.subset(range(min(len(feeds), options.limit or len(feeds)))))
 
 
 def import_without_data(context: Context) -> Graph:
@@ -118,12 +121,12 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     trace(graph, "FLOAT", "attention_masks")
 
     check = cache(partial(import_check.compared, context.model, graph, imported.samples, stats, len(feeds)))
-    bits = activation_bits(graph, options.bits, options.widths)
-    alone = set(graph.outputs if options.stream else recurrent_states.checked(graph, options.state).values())
+    bits = activation_bits(graph, str(options.bits), options.widths)
+    alone = set(graph.outputs if options.stream else recurrent_states.checked(graph, options.state or ()).values())
     graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
     trace(graph, "FLOAT", "slice_scales")
     rounding = Rounding(
-        weight_bits(options.bits), options.per_tensor, False, options.bias_correction, options.bias_bits
+        weight_bits(str(options.bits)), options.per_tensor, False, options.bias_correction, options.bias_width
     )
     images = [feeds[i] for i in spread(len(feeds), _affordable(graph))]
     method = Method(options.method, options.percentile)
@@ -144,12 +147,23 @@ def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace)
 def _load(context: Context) -> Graph:
     """The model as ONNX has it. UsageError where the audio front end does not fit the only input that is fed."""
     options = context.options
-    graph = load(context.model, input_shapes=options.input_shapes, outputs=options.outputs)
-    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state)]
+    shapes = {name: tuple(sizes) for name, sizes in (options.input_shape or {}).items()}
+    graph = load(context.model, input_shapes=shapes, outputs=options.outputs or ())
+    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state or ())]
     if (front_end := _front_end(options)) is not None and len(fed) == 1:
         axis = None if options.stream is None else stream_spec.parse(options.stream).axis
         audio.time_axis(front_end, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
-    return context.trace(replace(graph, labels=options.labels), "FLOAT", "import")
+    return context.trace(replace(graph, labels=class_names(options.labels)), "FLOAT", "import")
+
+
+def class_names(labels: Path | str | Sequence[str] | None) -> tuple[str, ...]:
+    """Class names, or those of a text file with one a line."""
+    if labels is None or not isinstance(labels, str | Path):
+        return tuple(map(str, labels or ()))
+    names = tuple(row.strip() for row in read_lines(labels, "list of labels"))
+    if not names:
+        raise InputError("the list of labels is empty", where=str(labels), hint="one class name a line")
+    return names
 
 
 def _front_end(options: Options) -> FrontEnd | None:
@@ -158,7 +172,7 @@ def _front_end(options: Options) -> FrontEnd | None:
 
 def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
     """Preprocessing of the inputs that could be images, where there is no data."""
-    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state)]
+    fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state or ())]
     found = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
     return {name: with_layout(p, graph[name].shape) for name, p in found.items() if p is not None}
 

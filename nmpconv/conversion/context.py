@@ -11,7 +11,7 @@ from nmpconv.base.files import read_file
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Workers
 from nmpconv.conversion import mixed_precision, recipes
-from nmpconv.conversion.options import Options, with_recipe
+from nmpconv.conversion.options import Options
 from nmpconv.errors import UsageError
 from nmpconv.evaluation.detection.decoders import Size
 from nmpconv.evaluation.task_metrics import AP, Measure, open_measure
@@ -41,10 +41,10 @@ class Context:
     @staticmethod
     def of(model: Path, options: Options, progress: Progress, workers: Workers) -> Context:
         """Raises UsageError for options that contradict each other, and InputError for a wrong recipe file."""
-        recipe_file, options = with_recipe(options)
+        recipe_file, options = recipes.with_recipe(options)
         search = None
         if options.bits == "auto":
-            search = mixed_precision.objective(options.goal, options.budget, options.target)
+            search = mixed_precision.objective(options.goal, options.budget or (), options.target)
             options = replace(options, bits="8")
         elif options.goal is not None or options.budget:
             raise UsageError("a goal and a budget are for --bits auto")

@@ -130,7 +130,7 @@ def _finish(options: Options, graph: Graph) -> Graph:
 
 def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
     """The graph of one call, where the model keeps states between calls."""
-    stateful = trace(recurrent_states.run(graph, options.state), "INT", "recurrent_states")
+    stateful = trace(recurrent_states.run(graph, options.state or ()), "INT", "recurrent_states")
     return trace(stream.run(stateful, options.stream), "INT", "stream")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from nmpconv import __version__
 from nmpconv.base.files import read_file
 from nmpconv.calib.activation_cache import integers
-from nmpconv.conversion.options import NOT_KEPT, Options
+from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Recipe
 from nmpconv.data.samples import Feeds
 from nmpconv.graph.reference import run as run_reference
@@ -35,12 +34,11 @@ def test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[byte
 
 def metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict[str, str]:
     """Facts about the conversion; nothing that differs between two runs of the same command."""
-    config = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in NOT_KEPT}
     found = {"target": options.target} if options.target else {}
     return found | {
         "producer": f"nmpconv {__version__}",
         "source": model.name,
         "source_sha256": hashlib.sha256(read_file(model)).hexdigest(),
-        "config": json.dumps(config, sort_keys=True, default=str),
+        "config": json.dumps(options.recorded(), sort_keys=True, default=str),
         "calibration": json.dumps({"images": images, "method": options.method, "recipe": str(recipe)}, sort_keys=True),
     }

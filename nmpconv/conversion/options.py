@@ -1,91 +1,414 @@
-"""What a person chooses for a conversion, by flags and by a recipe."""
+"""Options of a conversion, each declared once.
+
+A field has its type, its default and a `Flag`: help, bounds, and where it is kept. The command line, the keywords of
+`nmpconv.convert`, the keys of nmpconv.toml and of recipes, their checks, the file's metadata and the command that a
+report shows are made of these fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nmpconv.conversion import recipes
-from nmpconv.errors import UsageError
-from nmpconv.ir import Preprocess
+from nmpconv.base import units
+from nmpconv.base.progress import Progress
+from nmpconv.conversion.option_types import (
+    BiasBits,
+    Bits,
+    ChannelOrder,
+    Decoder,
+    Equalize,
+    Flag,
+    Layout,
+    Method,
+    Resize,
+    Rounding,
+    Target,
+    Widths,
+    normal,
+    option_flag,
+)
 
-# Options that are not in the file as they were given: files, what has a place of its own, and what "auto" may stand
-# for; the recipe has what came of that.
-NOT_KEPT = {"dump_ir", "load_profile", "save_profile", "recipe", "save_recipe", "labels", "max_pixels", "preprocess"}
-NOT_KEPT |= {"goal", "decoder", "budget", "journal", "levers", "workers"}
-NOT_KEPT |= {"target", "equalize", "rounding", "zero_points"}
+if TYPE_CHECKING:
+    from nmpconv.data.samples import Data
+    from nmpconv.ir import Preprocess
+
+CALIBRATION, PREPROCESSING, QUANTIZATION = "Calibration", "Image preprocessing", "Quantization"
+OUTPUT, MODEL, EXPERTS = "Output", "Options", "For experts"
+PANELS_IN_ORDER = (CALIBRATION, PREPROCESSING, QUANTIZATION, OUTPUT, MODEL, EXPERTS)  # of --help
+
+PIXELS_MOST = 178_956_970  # Pillow's own limit
+WORKERS_METAVAR = "N|tcp://HOST:PORT"
+
+
+def _flag(*args: Any, **more: Any) -> dict[str, Flag]:
+    return {"flag": Flag(*args, **more)}
+
+
+def _bias_width(value: str) -> int:
+    """Bits of biases; 0 for the narrowest."""
+    return int(value) if value.isdecimal() else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Choices of a conversion. Words and numbers are as `normal` makes them, whatever form they were given in.
+
+    preprocess: of image inputs, by input name or one for all; `Keywords` makes it of its own fields.
+    """
+
+    limit: int | None = field(
+        default=None,
+        metadata=_flag(CALIBRATION, "Use only the first N samples.", low=1, example="limit=100", recorded="max_images"),
+    )
+    max_pixels: int | None = field(
+        default=None,
+        metadata=_flag(
+            CALIBRATION,
+            "Most pixels of an image; default: 67,108,864.",
+            low=1,
+            high=PIXELS_MOST,
+            metavar="N",
+            shows_default=False,
+        ),
+    )
+    bits: Bits = field(
+        default="8",
+        metadata=_flag(
+            QUANTIZATION,
+            "8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights; "
+            "auto: 8, and int16 where --goal and --budget want it.",
+            recorded="bits",
+            recipe=("8", "16", "a16w8"),
+        ),
+    )
+    goal: str | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "Target for --bits auto, on validation images: sqnr=30 (dB), agreement=99 (%), top1-drop=0.5 "
+            "(points; needs labels), or against the float model psnr=40 (dB), miou=95 (%) or ap50=95 (%; of boxes).",
+            metavar="KIND=N",
+            example="goal='sqnr=30'",
+            shows_default=False,
+        ),
+    )
+    decoder: Decoder | None = field(
+        default=None, metadata=_flag(QUANTIZATION, "Detector whose outputs --goal ap50 decodes.")
+    )
+    budget: Sequence[str] | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "Limits for --bits auto: ram=64k, flash=200k, instructions=+10% (estimated for --target, a "
+            "microcontroller); +N% is against 8 bits. Repeatable.",
+            metavar="COST=N",
+            example="budget=['ram=64k']",
+            shows_default=False,
+        ),
+    )
+    journal: Path | None = field(
+        default=None, metadata=_flag("", spelling="", writes=True, project=False, command=False)
+    )
+    widths: Widths = field(
+        default="default", metadata=_flag("", spelling="", recorded="widths", recipe=True, command=False)
+    )
+    recipe: Path | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "Take these choices from a TOML file, and choices for single tensors and ops by name.",
+            shows_default=False,
+        ),
+    )
+    save_recipe: Path | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "Write what was decided to a file for --recipe.",
+            shows_default=False,
+            writes=True,
+            project=False,
+        ),
+    )
+    max_ram: int | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "Most RAM for activations, such as 64k, with --target of a microcontroller for a whole run: results "
+            "lie over their inputs, and stretches of layers are computed in bands of rows, where that is needed. The "
+            "outputs stay the same, the work grows.",
+            low=1,
+            metavar=units.SIZE,
+            example="max_ram=65536, in bytes",
+            shows_default=False,
+            recorded="max_ram",
+            recipe=True,
+        ),
+    )
+    target: Target | None = field(
+        default=None,
+        metadata=_flag(MODEL, "The machine that the memory plan is for: its RAM is shown, the file names it."),
+    )
+    input_shape: Mapping[str, Sequence[int]] | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "Bind the dynamic dimensions of an input; repeatable.",
+            metavar="NAME=1x3x48x192",
+            example="input_shape={'x': (1, 3, 48, 192)}",
+            recorded="input_shapes",
+        ),
+    )
+    outputs: Sequence[str] | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "Cut the model at these tensors; repeatable. auto: where it has to be.",
+            metavar="A,B",
+            example="outputs=['logits']",
+            recorded="outputs",
+        ),
+    )
+    stream: str | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "Convert to a step that takes the next N frames along axis A of the input, and keeps the rest.",
+            metavar="axis=A,hop=N",
+            shows_default=False,
+            recorded="stream",
+        ),
+    )
+    state: Sequence[str] | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "Keep this output as that input of the next call: a hidden vector; repeatable.",
+            metavar="OUTPUT=INPUT",
+            shows_default=False,
+            recorded="state",
+        ),
+    )
+    audio: str | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "How sound becomes the input, so that .wav files can be given: logarithms of energies in mel bands, "
+            "of windows of so many samples; or rate=HZ for the samples themselves.",
+            metavar="rate=HZ,window=N,hop=N,bands=N",
+            shows_default=False,
+            recorded="audio",
+        ),
+    )
+    labels: Path | str | Sequence[str] | None = field(
+        default=None,
+        metadata=_flag(
+            OUTPUT,
+            "Class names, one a line; kept in the file.",
+            example="labels='classes.txt', or a list of names",
+        ),
+    )
+    test_vectors: int = field(
+        default=0,
+        metadata=_flag(OUTPUT, "Embed N inputs with their expected outputs.", low=0, high=100, recorded="test_vectors"),
+    )
+    levers: bool | None = field(
+        default=None,
+        metadata=_flag(
+            OUTPUT,
+            "Measure the gain of int16 for the noisiest tensors, by four more fits; default: with --report.",
+            spelling="--levers/--no-levers",
+            shows_default=False,
+            command=False,
+        ),
+    )
+    workers: int | str | None = field(
+        default=None,
+        metadata=_flag(
+            OUTPUT,
+            "Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
+            metavar=WORKERS_METAVAR,
+            shows_default=False,
+            project=False,
+            command=False,
+        ),
+    )
+    method: Method = field(
+        default="mse", metadata=_flag(EXPERTS, "How ranges are chosen.", recorded="method", recipe=True)
+    )
+    percentile: float = field(
+        default=99.99,
+        metadata=_flag(EXPERTS, "For --method percentile.", low=50, high=100, recorded="percentile", recipe=True),
+    )
+    per_tensor: bool = field(
+        default=False,
+        metadata=_flag(EXPERTS, "One weight exponent a layer, not one a channel.", recorded="per_tensor", recipe=True),
+    )
+    equalize: Equalize = field(
+        default="auto",
+        metadata=_flag(
+            EXPERTS,
+            "Cross-layer equalization; a simpler mode where the float function would change.",
+            recipe=True,
+        ),
+    )
+    rounding: Rounding = field(default="auto", metadata=_flag(EXPERTS, "How weights are rounded.", recipe=True))
+    bias_correction: bool = field(
+        default=True,
+        metadata=_flag(
+            EXPERTS, "Correct biases layer by layer on calibration data.", recorded="bias_correction", recipe=True
+        ),
+    )
+    bias_bits: BiasBits = field(
+        default="auto",
+        metadata=_flag(
+            EXPERTS,
+            "Width of all biases; auto: the narrowest that holds them.",
+            recorded="bias_bits",
+            recipe=("auto", 0, 8, 16, 32),
+            stored=_bias_width,
+        ),
+    )
+    zero_points: bool = field(
+        default=True,
+        metadata=_flag(
+            EXPERTS,
+            "Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
+            recipe=True,
+        ),
+    )
+    drop_channels: bool = field(
+        default=True,
+        metadata=_flag(
+            EXPERTS,
+            "Leave out channels that no result depends on, whatever the input.",
+            spelling="--drop-channels/--keep-channels",
+            recorded="drop_channels",
+            recipe=True,
+        ),
+    )
+    save_profile: Path | None = field(
+        default=None,
+        metadata=_flag(EXPERTS, "Write the observed ranges to this text file.", writes=True, project=False),
+    )
+    load_profile: Path | None = field(default=None, metadata=_flag(EXPERTS, "Take the ranges from this file instead."))
+    dump_ir: Path | None = field(
+        default=None,
+        metadata=_flag(EXPERTS, "Write the graph as text after every pass.", metavar="DIR", project=False),
+    )
+    preprocess: Mapping[str, Preprocess] | Preprocess | None = None
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if option_flag(option) is not None:
+                object.__setattr__(self, option.name, normal(option, getattr(self, option.name)))
+
+    def preprocess_of(self, name: str) -> Preprocess | None:
+        """Preprocessing of an input."""
+        return self.preprocess.get(name) if isinstance(self.preprocess, Mapping) else self.preprocess
+
+    @property
+    def bias_width(self) -> int:
+        """Bits of all biases; 0 for the narrowest."""
+        return _bias_width(str(self.bias_bits))
+
+    def changed(self) -> dict[str, Any]:
+        """Options that are not at their defaults, for the command that does the same."""
+        flags = [option for option in fields(self) if (flag := option_flag(option)) is not None and flag.command]
+        pairs = [(option, getattr(self, option.name)) for option in flags]
+        return {option.name: value for option, value in pairs if value != normal(option, option.default)}
+
+    def in_recipe(self) -> dict[str, Any]:
+        """Options of the table [convert] of a recipe."""
+        flags = [(option.name, option_flag(option)) for option in fields(self)]
+        found = {name: flag.stored(getattr(self, name)) for name, flag in flags if flag is not None and flag.recipe}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def recorded(self) -> dict[str, Any]:
+        """Options that the file's metadata holds. Of the others the file has what came of them."""
+        found = {}
+        for option in fields(self):
+            flag = option_flag(option)
+            if flag is not None and flag.recorded:
+                found[flag.recorded] = flag.stored(getattr(self, option.name))
+        return found
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a person can choose; the command line's flags have the same names.
+class Keywords(Options):
+    """Keywords of `nmpconv.convert`: the options, and what programs hand over with them."""
 
-    bits: "8", "16", "a16w8" or "auto": 8, and 16 where goal and budget (see `nmpconv.conversion.mixed_precision`) want
-    it. journal: a file that keeps what "auto" has measured. widths: "default", "strict" or "precise". method: "max",
-    "mse", "kl" or "percentile". equalize: "auto", "none", "scalar" or "vector". rounding: "auto", "nearest" or "gptq".
-    bias_bits: 0 for the narrowest. zero_points: let one-sided int8 tensors fill the type. drop_channels: leave out
-    those that no result depends on. max_ram: bytes of activations, or of all of a run where the target is a
-    microcontroller. target: of `nmpconv.runtime.targets`; the memory plan is made for it. stream: "axis=2,hop=4" for a
-    step, see `passes.stream`. state: "output=input" each, see `passes.quantize.recurrent_states`. audio: the front end
-    of .wav files, see `data.audio`. preprocess: for image inputs, by input name or one for all. outputs: where to cut
-    the graph. recipe: a file that has these choices, and choices for single tensors and ops. save_recipe: a file to
-    write what was decided to. levers: measure what would help most. workers: what fits, see `nmpconv.base.workers`;
-    they change no file.
-    """
+    model: Any
+    data: Data | Mapping[str, Data] | None = None
+    _: KW_ONLY
+    example_inputs: Any = None
+    mean: float | Sequence[float] | None = field(
+        default=None,
+        metadata=_flag(
+            PREPROCESSING,
+            "x = (pixel - mean) / std, in the model's channel order.",
+            counts=(1, 3),
+            metavar="M|R,G,B",
+            example="mean=(123.675, 116.28, 103.53)",
+        ),
+    )
+    std: float | Sequence[float] | None = field(
+        default=None,
+        metadata=_flag(PREPROCESSING, counts=(1, 3), metavar="S|R,G,B", example="std=(58.395, 57.12, 57.375)"),
+    )
+    range: tuple[float, float] | None = field(
+        default=None,
+        metadata=_flag(
+            PREPROCESSING,
+            "Values that pixels 0 and 255 map to. [0,255]",
+            counts=(2,),
+            metavar="LO,HI",
+            example="range=(0, 1)",
+        ),
+    )
+    layout: Layout | None = field(
+        default=None, metadata=_flag(PREPROCESSING, "Layout of the model's input; default: inferred.")
+    )
+    channel_order: ChannelOrder | None = field(
+        default=None, metadata=_flag(PREPROCESSING, "Channel order the model expects. [rgb]")
+    )
+    resize: Resize | None = field(
+        default=None,
+        metadata=_flag(PREPROCESSING, "shorter side to fit, squash both, letterbox, or none: refuse. [squash]"),
+    )
+    crop: float | None = field(
+        default=None,
+        metadata=_flag(PREPROCESSING, "Resize to size / CROP, then cut the centre. [1]", low=0.01, high=1),
+    )
+    strict: bool = field(
+        default=False, metadata=_flag(QUANTIZATION, "With --bits 8: all activations and weights int8.")
+    )
+    precise: bool = field(default=False, metadata=_flag(QUANTIZATION, "With --bits 8: int16 in more places."))
+    dry_run: bool = field(
+        default=False,
+        metadata=_flag(
+            MODEL,
+            "Write no file, and say what RAM and flash it takes: exactly with --data, nearly without.",
+            project=False,
+        ),
+    )
+    report: Path | None = field(
+        default=None,
+        metadata=_flag(
+            OUTPUT,
+            "Write a report to look at in a browser: layers, graph, histograms.",
+            metavar="FILE.html",
+            writes=True,
+            project=False,
+            command=False,
+        ),
+    )
+    progress: Progress | None = None
+    preprocess: Mapping[str, Preprocess] | Preprocess | None = field(default=None, init=False)
 
-    bits: str = "8"
-    widths: str = "default"
-    per_tensor: bool = False
-    method: str = "mse"
-    percentile: float = 99.99
-    equalize: str = "auto"
-    rounding: str = "auto"
-    bias_correction: bool = True
-    bias_bits: int = 0
-    zero_points: bool = True
-    drop_channels: bool = True
-    max_ram: int | None = None
-    target: str | None = None
-    stream: str | None = None
-    state: tuple[str, ...] = ()
-    audio: str | None = None
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
-    preprocess: Mapping[str, Preprocess] | Preprocess | None = None
-    labels: tuple[str, ...] = ()
-    test_vectors: int = 0
-    dump_ir: Path | None = None
-    load_profile: Path | None = None
-    save_profile: Path | None = None
-    goal: str | None = None
-    decoder: str | None = None
-    budget: tuple[str, ...] = ()
-    journal: Path | None = None
-    recipe: Path | None = None
-    save_recipe: Path | None = None
-    levers: bool = False
-    workers: str | None = None
-    max_images: int | None = None
-    max_pixels: int | None = None
 
-    def preprocess_of(self, name: str) -> Preprocess | None:
-        if self.preprocess is None or isinstance(self.preprocess, Preprocess):
-            return self.preprocess
-        return self.preprocess.get(name)
-
-
-def with_recipe(options: Options) -> tuple[recipes.RecipeFile, Options]:
-    """The recipe's file, and the options with what it says; UsageError where a flag says something else."""
-    if options.stream is not None and options.state:
-        raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
-    if options.recipe is None:
-        return recipes.RecipeFile(), options
-    found, plain = recipes.load(options.recipe), Options()
-    for key, value in found.convert.items():
-        given = getattr(options, key)
-        if given not in (getattr(plain, key), value):
-            raise UsageError(
-                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
-            )
-    return found, replace(options, **found.convert)
+FLAGS = {option.name: flag for option in fields(Keywords) if (flag := option_flag(option)) is not None}
+"""How people give options, by name."""

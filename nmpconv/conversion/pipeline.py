@@ -98,7 +98,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
-        *diagnostics.quality(options.bits, options.widths, len(fitter.images), score, report.sqnr_by_head),
+        *diagnostics.quality(str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
     report = replace(
@@ -130,8 +130,7 @@ def _recipe_text(context: Context, calibrated: Calibrated, decision: Decision) -
     """Text of a recipe that converts to the same bytes."""
     fitter, prepared, recipe, options = decision.fitter, decision.prepared, decision.recipe, context.options
     rounding = "gptq" if recipe.gptq else "nearest"
-    whole = {key: getattr(options, key) for key in recipes.CONVERT if getattr(options, key) is not None}
-    whole |= {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
+    whole = options.in_recipe() | {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
     ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
     return recipes.to_text(whole, calibrated.fitter.graph, prepared.chosen, prepared.free, ops, fitter.choices)
 
@@ -147,8 +146,8 @@ def plan(model: Path, options: Options) -> Result:
     # Most paddings are no larger than what they surround.
     peaks = {value.name: float(np.finfo(np.float32).max) for value in graph.activations()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
-    bits = activation_bits(graph, options.bits, options.widths)
-    rounding = Rounding(weight_bits(options.bits), options.per_tensor, gptq=False, bias_bits=options.bias_bits)
+    bits = activation_bits(graph, str(options.bits), options.widths)
+    rounding = Rounding(weight_bits(str(options.bits)), options.per_tensor, gptq=False, bias_bits=options.bias_width)
     choices = context.recipe_file.choices(graph).widths()
     stats = ranges.run(graph, ranges.assumed(graph))
     fitter, recipe = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices), Recipe("none", False)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from nmpconv.base import units
 from nmpconv.base.files import read_text, toml_of, write_file
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
-from nmpconv.calib.exponent_search import METHODS
+from nmpconv.conversion.option_types import Flag, kinds_of, option_flag, words_of
+from nmpconv.conversion.options import Options
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
@@ -82,37 +83,35 @@ def _number(words: str, low: float, high: float) -> Allowed:
     return Allowed(words, read)
 
 
-def _bias_bits(given: Any) -> int:
-    return _one_of(0, 8, 16, 32).read(0 if _word(given) == AUTO else given)
-
-
 TRUTH = _one_of(True, False)
-METHOD = _one_of(*METHODS)
-PERCENTILE = _number("a number from 50 to 100", 50, 100)
-AUTO = (False, "auto")
 MOST = 2**53  # a number of bytes
+
+
+def _allowed(option: Field[Any], flag: Flag) -> Allowed:
+    """What an option can be in a recipe."""
+    (kind,) = kinds_of(str(option.type))
+    if kind is bool:
+        return TRUTH
+    if known := words_of(kind):
+        return _one_of(*(flag.recipe if isinstance(flag.recipe, tuple) else known))
+    if flag.metavar == units.SIZE:
+        words = f'bytes from {flag.low} to {MOST}, such as 65536 or "64k"'
+        return Allowed(words, partial(units.whole, units=units.BYTES, low=flag.low, high=MOST))
+    assert flag.low is not None and flag.high is not None
+    return _number(f"a number from {flag.low:g} to {flag.high:g}", flag.low, flag.high)
+
+
 CONVERT: Mapping[str, Allowed] = {
-    "bits": _one_of("8", "16", "a16w8"),
-    "widths": _one_of("default", "strict", "precise"),
-    "method": METHOD,
-    "percentile": PERCENTILE,
-    "equalize": _one_of("auto", "none", "scalar", "vector"),
-    "rounding": _one_of("auto", "nearest", "gptq"),
-    "zero_points": TRUTH,
-    "per_tensor": TRUTH,
-    "bias_correction": TRUTH,
-    "bias_bits": Allowed('0 or "auto", 8, 16 or 32', _bias_bits),
-    "drop_channels": TRUTH,
-    "max_ram": Allowed(
-        f'bytes from 1 to {MOST}, such as 65536 or "64k"', partial(units.whole, units=units.BYTES, low=1, high=MOST)
-    ),
+    option.name: _allowed(option, flag)
+    for option in fields(Options)
+    if (flag := option_flag(option)) is not None and flag.recipe
 }
 TENSORS: Mapping[str, Allowed] = {
     "bits": _one_of(8, 16),
     "exponent": _whole(EXPONENT_MIN, EXPONENT_MAX),
     "origin": _number("a finite number", -1e38, 1e38),
-    "method": METHOD,
-    "percentile": PERCENTILE,
+    "method": CONVERT["method"],
+    "percentile": CONVERT["percentile"],
     "equalize": TRUTH,
 }
 OPS: Mapping[str, Allowed] = {
@@ -126,7 +125,7 @@ TABLES = {"convert": CONVERT, "tensors": TENSORS, "ops": OPS}
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """convert: fields of `nmpconv.conversion.options.Options`, those that were given. path: for messages."""
+    """convert: options that are given. path: for messages."""
 
     convert: Mapping[str, Any] = field(default_factory=dict)
     tensors: Sequence[Line] = ()
@@ -136,6 +135,23 @@ class RecipeFile:
     def choices(self, graph: Graph) -> Choices:
         """The rows by the names of a float graph; InputError for names that it has not, and for contradictions."""
         return resolve(graph, self.tensors, self.ops)
+
+
+def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
+    """Reads options.recipe: returns it, and the options with its values. UsageError where a flag says otherwise."""
+    if options.stream is not None and options.state:
+        raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
+    if options.recipe is None:
+        return RecipeFile(), options
+    found, plain = load(options.recipe), Options()
+    merged = replace(options, **found.convert)
+    for key in found.convert:
+        given, value = getattr(options, key), getattr(merged, key)
+        if given not in (getattr(plain, key), value):
+            raise UsageError(
+                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
+            )
+    return found, merged
 
 
 def load(path: Path) -> RecipeFile:

@@ -58,7 +58,7 @@ def test_common_flags_come_first_and_those_of_experts_last(cli) -> None:
     text = cli("convert", "-h").out
     flags = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, re.MULTILINE)
     last = ["method", "percentile", "per-tensor", "equalize", "rounding", "bias-correction", "bias-bits", "zero-points"]
-    assert flags[:5] == ["output", "data", "limit", "mean", "std"]
+    assert flags[:6] == ["output", "data", "limit", "max-pixels", "mean", "std"]
     assert [flag for flag in flags if flag in last] == last
     assert flags.index("json") < flags.index("method") < flags.index("quiet")
     shown = started("convert", "-h", FORCE_COLOR="1", COLUMNS="100").stdout.decode()

@@ -109,7 +109,7 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[interpreter.Net, 
         rounding="nearest",
         bias_correction=False,
         drop_channels=False,
-        input_shapes=case.shapes,
+        input_shape=case.shapes,
     )
     floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
     result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)

@@ -245,7 +245,7 @@ def test_the_score_is_of_images_that_nothing_was_fitted_to(place: Place, made: C
         assert report.held_out.db == pytest.approx(best, abs=0.01)
         assert report.to_json()["held_out"]["images"] == report.held_out.images
         assert any("calibration images are few" in warning for warning in report.warnings)
-    few = place.convert(max_images=4).report
+    few = place.convert(limit=4).report
     assert (few.held_out, few.warnings[0][:2]) == (None, "4 ")
 
 
@@ -325,9 +325,9 @@ def test_dumped_graphs(place: Place) -> None:
     assert all(file.read_text().startswith("graph tiny\n") for file in files)
 
 
-def test_max_images(place: Place) -> None:
+def test_limit(place: Place) -> None:
     place.told.clear()
-    result = place.convert(max_images=4)
+    result = place.convert(limit=4)
     assert ("calibrate", 4, 4) in place.told
     assert {total for stage, _, total in place.told if stage == "calibrate"} == {4}
     assert json.loads(reader.read(result.data).metadata["calibration"])["images"] == 4

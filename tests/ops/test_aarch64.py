@@ -112,7 +112,7 @@ def test_samples(
 ) -> None:
     file = tmp_path / "sample.nmp"
     look = Preprocess(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375), layout="auto")
-    options = Options(bits=bits, preprocess=look, equalize="none", rounding="nearest", max_images=4, test_vectors=3)
+    options = Options(bits=bits, preprocess=look, equalize="none", rounding="nearest", limit=4, test_vectors=3)
     sample = samples / "shapes"
     result = convert(sample / "model.onnx", {"": sample / "calib"}, options, lambda stage, done, total: None)
     file.write_bytes(result.data)
@@ -132,7 +132,7 @@ def test_models_of_the_zoo(
     emulate: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     file = tmp_path / "model.nmp"
-    result, _ = converted(zoo, name, bits, tmp_path, max_images=1, test_vectors=2 if name in MLPERF_TINY else 1)
+    result, _ = converted(zoo, name, bits, tmp_path, limit=1, test_vectors=2 if name in MLPERF_TINY else 1)
     file.write_bytes(result.data)
     for cpu in CPUS if name in MLPERF_TINY else CPUS[:1]:
         assert emulate(cpu, on_vectors, file).stdout == "passed: 1 file(s)\n"

@@ -76,7 +76,7 @@ def test_floors_with_few_images(name: str, zoo: Path) -> None:
     "name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in (*SLOW, *LARGE, *REST))]
 )
 def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
-    quick = {"max_images": 1} if name in REST else {"equalize": "vector"} if name in LARGE else {}
+    quick = {"limit": 1} if name in REST else {"equalize": "vector"} if name in LARGE else {}
     result, samples = converted(zoo, name, bits, tmp_path, **quick)
     nets = [load(result.data, cpu=level, threads=threads) for level in cpus() for threads in (1, 2)]
     feed = Feed(nets[0], {"": samples})

@@ -1,0 +1,81 @@
+"""Keywords that come in several forms, and the command line that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from nmpconv.conversion.options import FLAGS, Keywords, Options
+from nmpconv.errors import UsageError
+from nmpconv.ir import Preprocess
+
+LOOK = ("mean", "std", "range", "layout", "channel_order", "resize", "crop")  # fields of a Preprocess
+
+
+def several(given: str | Iterable[Any] | None) -> tuple[Any, ...]:
+    """A list; one word stands for a list of one."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def options(keywords: Keywords) -> Options:
+    """Options of a conversion by its keywords."""
+    found: dict[str, Any] = {option.name: getattr(keywords, option.name) for option in fields(Options)}
+    found["preprocess"] = _preprocess({name: getattr(keywords, name) for name in LOOK})
+    found["widths"] = _widths(keywords)
+    found["levers"] = keywords.report is not None if keywords.levers is None else keywords.levers
+    return Options(**found)
+
+
+def _widths(keywords: Keywords) -> str:
+    """Widths of --bits 8 or auto; --strict and --precise are short for two of them."""
+    asked = [name for name in ("strict", "precise") if getattr(keywords, name)]
+    asked += [keywords.widths] if keywords.widths != "default" and keywords.widths not in asked else []
+    if asked and (keywords.bits not in ("8", "auto") or len(asked) > 1):
+        raise UsageError("--strict and --precise each refine --bits 8 or auto, not both and no other width")
+    return asked[0] if asked else "default"
+
+
+def _preprocess(look: Mapping[str, Any]) -> Preprocess | None:
+    """What was given over the defaults; None when nothing was."""
+    found = {name: value for name, value in look.items() if value is not None}
+    for name in ("mean", "std", "range"):
+        if name in found:
+            values = found[name] if isinstance(found[name], Iterable) else (found[name],)
+            found[name] = tuple(float(value) for value in values)
+    if "range" in found and not found["range"][0] < found["range"][1]:
+        raise UsageError(
+            f"{list(found['range'])}: LO must be less than HI",
+            where="--range",
+            found=str(found["range"]),
+            allowed="two numbers, the lesser first",
+        )
+    return Preprocess(**{"layout": "auto"} | found) if found else None
+
+
+def command(model: str, data: Mapping[str, Any], keywords: Keywords) -> str:
+    """The command line that does the same: flags that are not at their defaults. Of paths only the names are kept."""
+    words = ["nmpconv convert", model]
+    for name, source in data.items():
+        place = Path(source).name if isinstance(source, str | Path) else "DATA"
+        words.append(f"--data {name}={place}" if name else f"--data {place}")
+    for name, value in keywords.changed().items():
+        flag, _, no = (FLAGS[name].spelling or f"--{name.replace('_', '-')}").partition("/")
+        if value is False:
+            words.append(no or f"--no-{flag[2:]}")
+        elif isinstance(value, Mapping):
+            words += [f"{flag} {key}={'x'.join(map(str, sizes))}" for key, sizes in value.items()]
+        elif value is True:
+            words.append(flag)
+        elif isinstance(value, Path):
+            words.append(f"{flag} {value.name}")
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            words += [f"{flag} {','.join(map(str, value))}"] if value else []
+        else:
+            words.append(f"{flag} {value}")
+    return " ".join(words)
