@@ -35,6 +35,7 @@ def main() -> None:
     lock("run", project["project"]["dependencies"], OLDEST, "build")
     lock("test", [*project["project"]["dependencies"], *extras["test"]], OLDEST, "build", "run")
     lock("wheels", tools, OLDEST, "build", "test")
+    lock("sim", [*extras["sim"], *(tool for tool in tools if tool.startswith("ziglang"))], OLDEST, "wheels")
     lock("lint", extras["lint"], OLDEST, "build", "test")
     lock("docs", extras["docs"], DOCS_OLDEST, "build", "test")
 

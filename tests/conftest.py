@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -84,12 +86,28 @@ def need_tool() -> Callable[..., str]:
         for name in names:
             if path := shutil.which(name):
                 return path
-        message = f"needs {' or '.join(names)}"
-        if os.environ.get("NMP_CI"):
-            pytest.fail(f"{message}, and in CI nothing is optional")
-        pytest.skip(message)
+        missing(" or ".join(names))
 
     return find
+
+
+@pytest.fixture(scope="session")
+def need_package() -> Callable[..., None]:
+    """need_package(name, ...): skips or fails as `need_tool` where one of these Python packages is not installed."""
+
+    def find(*names: str) -> None:
+        for name in names:
+            if find_spec(name) is None:
+                missing(name)
+
+    return find
+
+
+def missing(what: str) -> NoReturn:
+    message = f"needs {what}"
+    if os.environ.get("NMP_CI"):
+        pytest.fail(f"{message}, and in CI nothing is optional")
+    pytest.skip(message)
 
 
 @pytest.fixture(scope="session")

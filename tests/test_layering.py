@@ -127,7 +127,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "data": {"PIL"},
     "calib": {"onnx", "onnxruntime"},
     "file": {"flatbuffers"},
-    "device": {"cobs", "serial"},
+    "device": {"cobs", "serial", "unicorn"},
     "evaluation": {"onnx"},
     "conversion": {"threadpoolctl"},
     "bisection": {"onnx", "threadpoolctl"},

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from nmpconv.base.files import interpreter, write_file
 from nmpconv.errors import DeviceError, UsageError
 
 STOPPED = re.compile(r"\*\*\* (.+?): install (.+?)\.  Stop\.")  # a missing compiler, as the firmware's Makefile says it
+ARM_GCC = "arm-none-eabi-gcc"
 
 
 def build(board: str, output: Path | None = None) -> Path:
@@ -33,16 +36,29 @@ def build(board: str, output: Path | None = None) -> Path:
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         command = [make, "-s", f"-j{os.cpu_count() or 1}", "-C", str(sources), f"BOARD={board}", f"OUT={folder}"]
+        inherited["ZIG_GLOBAL_CACHE_DIR"] = inherited["ZIG_LOCAL_CACHE_DIR"] = folder  # not the home of the user
         ran = subprocess.run(command, capture_output=True, text=True, env=inherited, check=False)
+        missing = STOPPED.search(ran.stderr) if ran.returncode else None
+        if missing and missing[1].startswith(ARM_GCC) and (zig := _zig()):
+            command.append(f"ZIG={shlex.quote(zig)}")
+            ran = subprocess.run(command, capture_output=True, text=True, env=inherited, check=False)
         if ran.returncode:
             if missing := STOPPED.search(ran.stderr):
-                raise DeviceError(missing[1], where=where, hint=f"apt-get install {missing[2]}{there}")
+                other = ", or pip install ziglang" if missing[1].startswith(ARM_GCC) else ""
+                raise DeviceError(missing[1], where=where, hint=f"apt-get install {missing[2]}{other}{there}")
             raise DeviceError(f"it does not compile:\n{ran.stderr.strip()}", where=where)
         data = Path(folder, f"{board}.elf").read_bytes()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, data)
     path.chmod(0o755)
     return path
+
+
+def _zig() -> str | None:
+    """The program of PyPI's ziglang, which holds a clang for Arm."""
+    package = find_spec("ziglang")
+    folders = package.submodule_search_locations if package else None
+    return shutil.which("zig", path=os.pathsep.join(folders or ()))
 
 
 def _home() -> Path:

@@ -1,16 +1,22 @@
-"""Boards that QEMU simulates: started on firmware that was built for them, and stopped at the end."""
+"""Simulated boards: started on firmware that was built for them, and stopped at the end.
+
+QEMU simulates all of them. Where it is missing, Unicorn simulates those of `unicorn_board`.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
+from nmpconv.device import unicorn_board
 from nmpconv.device.transport import Output, Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, UsageError
 
@@ -68,9 +74,8 @@ def _folders() -> Iterator[Path]:
 
 def missing(board: str) -> str:
     """What keeps a board from being simulated here, and what to do about it; '' for nothing."""
-    machine = MACHINES.get(board)
-    if machine is not None and shutil.which(machine.program) is None:
-        return f"{machine.program} is missing: apt-get install {machine.package}"
+    if lacking := _lacking(board):
+        return ": ".join(lacking)
     try:
         firmware(board)
     except DeviceError:
@@ -83,7 +88,30 @@ def start(board: str) -> Transport:
     path = firmware(board)
     if board == HOST:
         return Program([path.resolve()])
-    return Simulator(board, path)
+    if lacking := _lacking(board):
+        raise DeviceError(lacking[0], where=f"sim:{board}", hint=lacking[1])
+    if shutil.which(MACHINES[board].program):
+        return Simulator(board, path)
+    line = Program([sys.executable, unicorn_board.__file__, board, path], {"PYTHONSAFEPATH": "1"})
+    line.name = f"sim:{board}"
+    return line
+
+
+def instructions_per_tick(board: str, counter: str, counter_hz: int) -> float:
+    """counter: of the board. QEMU's boards have none of cycles, and a cycle of Unicorn's is an instruction."""
+    return 1.0 if counter == "cycles" else 1e9 / counter_hz / 2 ** MACHINES[board].shift
+
+
+def _lacking(board: str) -> tuple[str, str] | None:
+    """The simulator that is missing, and what to do about it."""
+    machine = MACHINES.get(board)
+    if machine is None or shutil.which(machine.program):
+        return None
+    if board not in unicorn_board.BOARDS:
+        return f"{machine.program} is missing", f"apt-get install {machine.package}"
+    if find_spec("unicorn"):
+        return None
+    return f"{machine.program} is missing", f"apt-get install {machine.package}, or pip install unicorn"
 
 
 class Simulator:
@@ -92,14 +120,9 @@ class Simulator:
     def __init__(self, board: str, path: Path) -> None:
         machine = MACHINES[board]
         self.name = f"sim:{board}"
-        program = shutil.which(machine.program)
-        if program is None:
-            raise DeviceError(
-                f"{machine.program} is missing", where=self.name, hint=f"apt-get install {machine.package}"
-            )
         options = ["-display", "none", "-monitor", "none", "-serial", "pty", "-icount", f"shift={machine.shift}"]
         self._process = subprocess.Popen(
-            [program, *machine.arguments, *options, "-kernel", str(path)],
+            [machine.program, *machine.arguments, *options, "-kernel", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -13,7 +13,7 @@ from nmpconv.base.progress import Progress, silent
 from nmpconv.device.client import RECOVERIES, Device, Upload
 from nmpconv.device.link import Refused
 from nmpconv.device.protocol import Hello, Loaded
-from nmpconv.device.simulator import MACHINES
+from nmpconv.device.simulator import MACHINES, instructions_per_tick
 from nmpconv.errors import DeviceError, MismatchError
 from nmpconv.runtime.interpreter import Net
 
@@ -76,9 +76,9 @@ def counter(hello: Hello, name: str) -> Counter:
 
     A board in a simulator that somebody else started may count anything: without -icount, the host's time.
     """
-    machine = MACHINES.get(name.removeprefix("sim:")) if name.startswith("sim:") else None
-    if machine is not None:
-        return Counter("instructions", 1e9 / hello.counter_hz / 2**machine.shift, None)
+    board = name.removeprefix("sim:")
+    if board != name and board in MACHINES:
+        return Counter("instructions", instructions_per_tick(board, hello.counter, hello.counter_hz), None)
     unit = hello.counter if hello.counter in ("instructions", "cycles", "ns") else "ticks"
     return Counter(unit, 1.0, None if unit == "instructions" else 1 / hello.counter_hz)
 

@@ -159,9 +159,11 @@ def test_a_missing_compiler_is_named(
     for tool in ("make", "find", "mkdir", "sh"):
         (tmp_path / tool).symlink_to(need_tool(tool))
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(firmware, "find_spec", lambda name: None)
     assert main(["device", "build", "mps2-an386", "-o", str(tmp_path / "x.elf")]) == ExitCode.DEVICE
     said = capsys.readouterr().err
     assert "arm-none-eabi-gcc is missing" in said and "apt-get install gcc-arm-none-eabi" in said
+    assert "or pip install ziglang" in said
     assert "is there already" not in said
     monkeypatch.setattr(firmware, "_home", lambda: tmp_path)
     (tmp_path / "mps2-an386.elf").touch()  # as it comes with a wheel
@@ -221,8 +223,16 @@ def test_a_port_in_use(here: Path, agent: Path, capsys: pytest.CaptureFixture[st
 def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(simulator, "firmware", lambda board: Path("any.elf"))
     monkeypatch.setattr(simulator.shutil, "which", lambda name: None)
+    monkeypatch.setattr(simulator, "find_spec", lambda name: None)
     assert main(["device", "info", "sim:mps2-an386"]) == ExitCode.DEVICE
-    assert "apt-get install qemu-system-arm" in capsys.readouterr().err
+    assert "apt-get install qemu-system-arm, or pip install unicorn" in capsys.readouterr().err
+    monkeypatch.setattr(simulator, "find_spec", lambda name: name)
+    assert main(["device", "info", "sim:mps3-an547"]) == ExitCode.DEVICE
+    assert "apt-get install qemu-system-arm\n" in capsys.readouterr().err
+    assert main(["device", "list", "--json"]) == ExitCode.OK
+    found = {row["device"]: row["missing"] for row in json.loads(capsys.readouterr().out)["simulated"]}
+    assert found["sim:mps2-an386"] is found["sim:mps2-an500"] is None
+    assert found["sim:mps3-an547"] == "qemu-system-arm is missing: apt-get install qemu-system-arm"
 
 
 @pytest.mark.parametrize(
