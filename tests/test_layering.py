@@ -124,7 +124,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "base": {"distributed", "tomli", "tomllib"},  # tomllib is in the standard library from Python 3.11
     "ops": {"onnx"},
     "frontend": {"onnx"},
-    "data": {"PIL"},
+    "data": {"PIL", "soundfile"},
     "calib": {"onnx", "onnxruntime"},
     "file": {"flatbuffers"},
     "device": {"cobs", "serial", "unicorn"},

@@ -8,11 +8,15 @@ under a Hann window. Bands are triangles at equal distances on the mel scale 259
 
 from __future__ import annotations
 
+import os
+import struct
 import wave
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from io import BufferedReader
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +24,7 @@ from nmpconv.base.files import open_file
 from nmpconv.errors import InputError, UsageError
 
 SUFFIX = ".wav"
+PCM = 1  # a WAV file's number for integers
 FORM = "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001; or rate=16000 for samples"
 WHOLE = ("rate", "window", "hop", "bands")
 WINDOW_MAX, BANDS_MAX = 1 << 16, 4096
@@ -89,24 +94,57 @@ def parse(text: str) -> FrontEnd:
 
 
 def read_wav(path: Path, rate: int) -> np.ndarray:
-    """float32 [n] from -1 to 1: the samples of a WAV file of PCM, channels averaged.
+    """float32 [n] from -1 to 1: the samples of a WAV file, channels averaged.
 
-    InputError for another file, or another number of samples a second than ``rate``.
+    PCM of 8 to 32 bits; with the extra "audio" all that libsndfile reads, such as floats and WAVE_FORMAT_EXTENSIBLE.
+    InputError for another file, one that claims more samples than it has, or another rate than ``rate`` (samples a
+    second).
     """
+    library = None
     try:
-        with open_file(path) as (file, _), wave.open(file) as sound:
-            channels, width, found = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
-            data = sound.readframes(sound.getnframes())
-        if not 1 <= width <= 4:
-            raise wave.Error(f"samples of {8 * width} bits")
-    except (wave.Error, EOFError, RuntimeError) as error:  # the last one where chunks leave the file
-        raise InputError(
-            f"not a readable .wav file: {error or 'it ends early'}", where=str(path), hint="PCM of 8 to 32 bits"
-        ) from None
+        with open_file(path) as (file, size):
+            library = None if _format(file, size) == PCM else _libsndfile()
+            file.seek(0)
+            samples, found = _pcm(file) if library is None else library.read(file, dtype="float64", always_2d=True)
+    except (wave.Error, EOFError, RuntimeError, struct.error) as error:  # RuntimeError: of libsndfile, too
+        reason = "it ends early" if isinstance(error, struct.error) else str(error).rstrip(".") or "it ends early"
+        hint = "PCM of 8 to 32 bits" + ("" if _libsndfile() else "; pip install nmpconv[audio] reads more")
+        raise InputError(f"not a readable .wav file: {reason}", where=str(path), hint=hint) from None
     if found != rate:
         raise InputError(
             f"{found} samples a second; the model takes {rate}", where=str(path), hint="resample it with a sound editor"
         )
+    if len(wrong := np.flatnonzero(~np.isfinite(samples).all(1))):
+        raise InputError(f"sample {wrong[0]} is infinite or no number", where=str(path), hint="export it again")
+    return np.asarray(samples.mean(1), np.float32)
+
+
+def _format(file: BufferedReader, size: int) -> int:
+    """The number of a WAV file's format. Raises wave.Error, also where a part of it, up to its samples, goes beyond the
+    end of the file's ``size`` bytes: half a file, or one that was written to a pipe."""
+    kind, _, form = struct.unpack("<4sI4s", file.read(12))
+    if (kind, form) != (b"RIFF", b"WAVE"):
+        raise wave.Error("it does not begin with RIFF and WAVE")
+    found = 0
+    while True:
+        name, length = struct.unpack("<4sI", file.read(8))
+        if length > (left := size - file.tell()):
+            raise wave.Error(f"its part {str(name)[1:]} claims {length} bytes, and has {left}")
+        if name == b"data":
+            return found
+        if name == b"fmt ":
+            found = struct.unpack("<H", file.read(2))[0]
+            length -= 2
+        file.seek(length + length % 2, os.SEEK_CUR)
+
+
+def _pcm(file: BufferedReader) -> tuple[np.ndarray, int]:
+    """float64 [n, channels] and the rate."""
+    with wave.open(file) as sound:
+        channels, width, rate = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
+        data = sound.readframes(sound.getnframes())
+    if not 1 <= width <= 4:
+        raise wave.Error(f"samples of {8 * width} bits")
     data = data[: len(data) // (channels * width) * channels * width]
     if width == 1:
         whole = np.frombuffer(data, np.uint8).astype(np.float64) - 128
@@ -114,7 +152,16 @@ def read_wav(path: Path, rate: int) -> np.ndarray:
         wide = np.zeros((len(data) // width, 4), np.uint8)
         wide[:, 4 - width :] = np.frombuffer(data, np.uint8).reshape(-1, width)
         whole = wide.view("<i4")[:, 0] / 2.0 ** (32 - 8 * width)
-    return np.asarray(whole.reshape(-1, channels).mean(1) / 2 ** (8 * width - 1), np.float32)
+    return whole.reshape(-1, channels) / 2 ** (8 * width - 1), rate
+
+
+def _libsndfile() -> Any:
+    """The module soundfile; None where it is not installed."""
+    try:
+        import soundfile
+    except (ImportError, OSError):  # OSError: without the library in C
+        return None
+    return soundfile
 
 
 def ears(front: FrontEnd | None, shape: Sequence[int], axis: int | None) -> Ears:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import struct
+import sys
 import wave
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,75 @@ def test_wav(width: int, channels: int, tmp_path: Path) -> None:
         audio.read_wav(path, 16000)
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(InputError, match="not a readable"):
+        audio.read_wav(path, 8000)
+
+
+def riff(form: int, bits: int, data: bytes, *, channels: int = 1, extensible: bool = False, claims: int = -1) -> bytes:
+    """A WAV file at 8 kHz. form: 1 for integers, 3 for floats. claims: bytes of its samples, unless they are."""
+    frame = channels * bits // 8
+    fmt = struct.pack("<HHIIHH", 0xFFFE if extensible else form, channels, 8000, 8000 * frame, frame, bits)
+    if extensible:
+        fmt += struct.pack("<HHIH", 22, bits, 0, form) + bytes.fromhex("000000001000800000aa00389b71")
+    length = len(data) if claims < 0 else claims
+    parts = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + b"data" + struct.pack("<I", length) + data
+    return b"RIFF" + struct.pack("<I", min(len(parts) + length - len(data), 2**32 - 1)) + parts
+
+
+FORMS = [
+    pytest.param(3, 32, "<f4", 1, False, id="float32"),
+    pytest.param(3, 64, "<f8", 1, False, id="float64"),
+    pytest.param(3, 32, "<f4", 2, True, id="float32, extensible"),
+    pytest.param(1, 16, "<i2", 1, True, id="16 bits, extensible"),
+    pytest.param(1, 32, "<i4", 2, True, id="32 bits, extensible"),
+]
+
+
+@pytest.mark.parametrize(("form", "bits", "kind", "channels", "extensible"), FORMS)
+def test_wav_by_libsndfile(form: int, bits: int, kind: str, channels: int, extensible: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    wanted = np.array([[0, 0.5], [-1, 0.25], [0.75, -0.75]])[:, :channels]
+    data = wanted if form == 3 else wanted * 2.0 ** (bits - 1)
+    path.write_bytes(riff(form, bits, data.astype(kind).tobytes(), channels=channels, extensible=extensible))
+    assert audio.read_wav(path, 8000).tolist() == wanted.mean(1).tolist()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_libsndfile_reads_the_same_samples(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit, so that nothing depends on what is installed."""
+    path = write_wav(tmp_path / "a.wav", np.random.default_rng(width).uniform(-1, 1, 99), width=width, channels=3)
+    wanted = audio.read_wav(path, 8000)
+    monkeypatch.setattr(audio, "PCM", -1)
+    assert audio.read_wav(path, 8000).tobytes() == wanted.tobytes()
+
+
+def test_what_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    path = tmp_path / "a.wav"
+    path.write_bytes(riff(3, 32, bytes(16)))
+    with pytest.raises(InputError) as error:
+        audio.read_wav(path, 8000)
+    assert "not a readable .wav file" in error.value.message
+    assert error.value.hint == "PCM of 8 to 32 bits; pip install nmpconv[audio] reads more"
+
+
+@pytest.mark.parametrize("form", [1, 3])
+@pytest.mark.parametrize("claims", [18, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("installed", [True, False])
+def test_samples_that_are_not_there(
+    form: int, claims: int, installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not installed:
+        monkeypatch.setitem(sys.modules, "soundfile", None)
+    path = tmp_path / "a.wav"
+    path.write_bytes(riff(form, 16 if form == 1 else 32, bytes(16), claims=claims))
+    with pytest.raises(InputError, match=f"its part 'data' claims {claims} bytes, and has 16"):
+        audio.read_wav(path, 8000)
+
+
+def test_floats_that_are_no_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(riff(3, 32, np.array([0, 1, np.nan, np.inf], "<f4").tobytes(), channels=2))
+    with pytest.raises(InputError, match="sample 1 is infinite or no number"):
         audio.read_wav(path, 8000)
 
 

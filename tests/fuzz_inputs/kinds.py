@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soundfile
 from onnx_text import build
 from PIL import Image
 from verified import difference
@@ -138,7 +139,13 @@ def _sounds(folder: Path) -> dict[str, list[bytes]]:
             file.writeframes(bytes(range(240)))
         return to.getvalue()
 
-    return {"wav": [sound(channels, width) for channels in (1, 2) for width in (1, 2, 3, 4)]}
+    def others(kind: str, subtype: str) -> bytes:
+        to = io.BytesIO()
+        soundfile.write(to, np.linspace(-1, 1, 120).reshape(-1, 2), 8000, subtype, format=kind)
+        return to.getvalue()
+
+    seeds = [sound(channels, width) for channels in (1, 2) for width in (1, 2, 3, 4)]
+    return {"wav": [*seeds, others("WAV", "FLOAT"), others("WAV", "IMA_ADPCM"), others("WAVEX", "PCM_16")]}
 
 
 def _profiles(folder: Path) -> dict[str, list[bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "format"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "file"))
 
 import nets
 from op_cases import BY_OP
