@@ -12,6 +12,7 @@ import pytest
 
 import nmpconv
 from nmpconv.api.project import digest, find, read
+from nmpconv.device import simulator
 from nmpconv.device.simulator import COUNTED_ON, MACHINES
 from nmpconv.errors import ExitCode
 from nmpconv.frontend.read import external_files
@@ -119,6 +120,7 @@ def test_instructions_need_a_simulator(project, monkeypatch) -> None:
     """It is said before anything is converted."""
     Path("nmpconv.toml").write_text(COUNTED)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(simulator, "find_spec", lambda name: None)
     ran = project("build")
     assert ran.code == ExitCode.DEVICE
     assert "max_instructions of 'b' counts on the simulated board mps2-an386" in ran.err
