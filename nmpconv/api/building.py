@@ -186,16 +186,18 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Kn
     machine = _machine(target)
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}
+    doubts: tuple[str, ...] = ()
     if found.test is None:
         held = converted.report.held_out
         measured = Measured(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
     else:
         judged = evaluate(converted.data, _samples(found.test), reference=found.model, progress=progress)
+        doubts = judged.warnings
         known = judged.top1 is not None and judged.reference_top1 is not None
         drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
         measured = Measured(**sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop)
     converted.save(file)
-    return _Known(measured, converted.report.warnings)
+    return _Known(measured, (*converted.report.warnings, *doubts))
 
 
 def _instructions(file: Path, board: str, progress: Progress) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from nmpconv.api import forms
 from nmpconv.api.file_argument import sources
 from nmpconv.api.keywords import taking
+from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
@@ -24,9 +24,6 @@ from nmpconv.runtime.interpreter import Net, load
 
 if TYPE_CHECKING:
     from nmpconv.calib.observers import TensorStats
-
-log = logging.getLogger("nmpconv")
-log.addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nmpconv.api import forms
 from nmpconv.api.file_argument import NmpFile, net_of, sources
 from nmpconv.api.keywords import FREE, check, forgiving
+from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.workers import opened
@@ -61,6 +62,10 @@ def evaluate(
     with opened(workers) as those:
         options |= {"workers": those, "progress": progress}
         if reference is None:
-            return accuracy.evaluate(net, found, **options)
-        with on_disk(reference) as path:
-            return accuracy.evaluate(net, found, reference=path, **options)
+            judged = accuracy.evaluate(net, found, **options)
+        else:
+            with on_disk(reference) as path:
+                judged = accuracy.evaluate(net, found, reference=path, **options)
+    for warning in judged.warnings:
+        log.warning("%s", warning)
+    return judged

@@ -77,6 +77,7 @@ def _subject(
         bars=bars,
         judged=judged.count,
         samples=judged.worst,
+        doubts=judged.warnings,
         times=times,
     )
 
@@ -108,6 +109,7 @@ def of_conversion(
         bars={**judged.bars, **observed(converted)},
         judged=judged.count,
         samples=judged.worst,
+        doubts=judged.warnings,
         command=command,
     )
     return html.render([subject])

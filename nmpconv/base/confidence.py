@@ -10,6 +10,7 @@ import numpy as np
 
 Z = 1.959964  # standard deviations of a normal distribution that hold 95 %
 LEAST = 3  # samples that an interval of a mean takes
+LUCK = 1e-3  # that answers are right more often by luck: less than that, and people are asked
 MANY = 1000  # samples beyond which binomial coefficients are no floats
 
 

@@ -81,6 +81,8 @@ def command(
         console.as_json(_json(found))
         return
     _show(found)
+    for warning in found.warnings:
+        console.line(f"warning: {warning}")
     if found.top1 is None and reference is None and not found.metrics:
         console.note("there are no labels and no --reference: nothing to compare with")
 
@@ -101,6 +103,8 @@ def _json(found: Evaluation) -> dict[str, object]:
         "metrics": dict(found.metrics),
         "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
         + [{"name": name, "equal": value} for name, value in found.equal.items()],
+        "inputs": [one.to_json() for one in found.inputs],
+        "warnings": list(found.warnings),
     }
 
 
@@ -119,6 +123,7 @@ def _show(found: Evaluation) -> None:
             ("labels", found.labelled),
             ("agreement", _agreement(found)),
             ("SQNR", "\n".join(f"{console.decibels(value)}  {name}" for name, value in found.sqnr.items())),
+            ("saturated", "\n".join(one.words for one in found.inputs if one.beyond)),
             *((name, f"{value:.4g}") for name, value in found.metrics.items()),
             (
                 "equal",

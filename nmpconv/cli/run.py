@@ -65,6 +65,7 @@ def command(
     if not sources:
         raise UsageError("SOURCE is missing", where="nmpconv run", hint="name images, arrays or a folder to run on")
 
+    from nmpconv.runtime.input_range import joined
     from nmpconv.runtime.interpreter import load
 
     source = shared_flags.given(model)
@@ -80,9 +81,13 @@ def command(
     results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, sequences)
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
+    ranges = joined(one for feed in feeds for one in feed.ranges.values())
+    warnings = [text for one in ranges for text in one.warnings]
     found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
-        console.as_json({"model": str(model), "output": None if path is None else str(path), "samples": found})
+        places = {"model": str(model), "output": None if path is None else str(path)}
+        fed = [one.to_json() for one in ranges]
+        console.as_json({**places, "samples": found, "inputs": fed, "warnings": warnings})
         return
     with console.on_stderr(path == shared_flags.STREAM):
         for row in found if ranked else ():
@@ -90,6 +95,8 @@ def command(
         if path is not None:
             what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
             console.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
+        for text in warnings:
+            console.line(f"warning: {text}")
 
 
 def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite
 from statistics import median, mode
 
 import numpy as np
 
-from nmpconv.base.confidence import luck
+from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.sqnr import mean_db
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.conversion.quantizer import heads
@@ -17,10 +17,10 @@ from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Preprocess
 
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
+DEGENERATE = "ranges, biases and SQNR say nothing of others: give about 100 different ones"
 POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor, with all of its confidence interval
 JUDGED = 16  # images, at least, that tell whether a classifier is fed right
 LOOKED, LABELLED = 32, 100  # images, at most, that tell so, without and with labels
-LUCK = 1e-3  # that a normalization is right more often by luck: less than that, and it is asked about
 # A classifier is unsure of an image where its best class has less than this, or than so many times that of a guess.
 UNSURE, CHANCE = 0.25, 1.2
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std
@@ -70,6 +70,26 @@ def _poor(score: Score) -> str:
     if score.agreed is not None and score.agreement_range[1] < POOR_AGREEMENT:
         found.append(score.words)
     return " and ".join(found)
+
+
+def degenerate(images: Sequence[Mapping[str, np.ndarray]], pixels: Collection[str], total: int) -> tuple[str, ...]:
+    """Warnings of samples that calibrate nothing: blank ones, inputs that are never fed, copies of each other. images:
+    those that a graph is fitted on, of ``total``. pixels: inputs that take pixel - 128."""
+    if not images:
+        return ()
+    count = f"{len(images)} calibration samples" + (f" (of {total})" if len(images) < total else "")
+    found = []
+    for name in images[0]:
+        plain = [image[name].flat[0] for image in images if image[name].size > 1 and np.ptp(image[name]) == 0]
+        ends = " to ".join(f"{x + 128 * (name in pixels):g}" for x in sorted({min(plain), max(plain)})) if plain else ""
+        if len(images[0]) == 1 and len(plain) * 2 >= len(images):
+            found.append(f"{len(plain)} of {count} hold one value throughout ({ends}); {DEGENERATE}")
+        elif len(plain) == len(images) and (name in pixels or not any(plain)) and min(plain) == max(plain):
+            found.append(f"input {name!r} is {ends} in all {count}; {DEGENERATE}")
+    distinct = len({tuple(np.ascontiguousarray(x).tobytes() for x in image.values()) for image in images})
+    if not found and distinct * 2 <= len(images):
+        found.append(f"{len(images) - distinct} of {count} are copies of others; {DEGENERATE}")
+    return tuple(found)
 
 
 def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:

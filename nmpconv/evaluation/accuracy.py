@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mode
 
 import numpy as np
 import onnx
 
 from nmpconv.base import confidence
+from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
 from nmpconv.base.workers import Here, Workers
@@ -20,6 +23,7 @@ from nmpconv.evaluation.float_reference import Both, Call, Ran, ran
 from nmpconv.evaluation.task_metrics import AP, open_measure, results
 from nmpconv.frontend.read import read as read_onnx
 from nmpconv.runtime.feed import Arrays, Feed
+from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
 # ONNX ops that keep the order of elements.
@@ -37,7 +41,8 @@ class Evaluation:
     final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
     error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
     sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
-    labels of a folder come from, or why there are none.
+    labels of a folder come from, or why there are none. inputs: that take floats, and what part of these saturates.
+    warnings: what may be wrong with data or labels.
     """
 
     n: int
@@ -51,6 +56,8 @@ class Evaluation:
     equal: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     labelled: str = ""
+    inputs: tuple[InputRange, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def agreed(self) -> int | None:
@@ -127,6 +134,8 @@ def evaluate(
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
         labelled=feed.labelled,
+        inputs=tuple(feed.ranges.values()),
+        warnings=(*feed.warnings, *ranks.shifted(label_offset)),
         metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
 
@@ -180,17 +189,35 @@ class _Ranks:
     def __init__(self, labelled: bool) -> None:
         self._labelled = labelled
         self.ours, self.theirs, self.agreed = _Hits(), _Hits(), 0
+        self._pairs: list[tuple[int, int]] = []
 
     def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
         """The scores of the next sample; theirs: None without a float model."""
         best = top_k(ours, RANKED)
         if label is not None and self._labelled:
             self.ours.add(best, label)
+            self._pairs.append((best[0], label))
         if theirs is not None:
             rank = top_k(theirs, RANKED)
             self.agreed += rank[0] == best[0]
             if label is not None and self._labelled:
                 self.theirs.add(rank, label)
+
+    def shifted(self, offset: int) -> tuple[str, ...]:
+        """The offset of labels with which more samples are right than by luck. offset: that was added to them.
+
+        A model that gives one class alone is right as often as the commonest label: that is no evidence.
+        """
+        if not self._pairs:
+            return ()
+        classes, labels = np.array(self._pairs).T
+        [(more, count)] = Counter((classes - labels).tolist()).most_common(1)
+        right, before, constant = classes == labels + more, classes == labels, labels == mode(labels.tolist())
+        if more == 0 or max(luck(right, before), luck(right, constant)) > LUCK:
+            return ()
+        shift = f"with {abs(more)} {'more' if more > 0 else 'less'} (--label-offset {offset + more})"
+        rates = f"{count} of {len(labels)} samples are right, not {before.sum()}"
+        return (f"labels look off by {abs(more)}: {shift}, {rates}",)
 
 
 class _Judge:
@@ -277,11 +304,11 @@ def _classes(feed: Feed, count: int, offset: int, classes: int | None) -> tuple[
     if feed.labels is None:
         return None
     labels = tuple(None if label is None else label + offset for label in feed.labels[:count])
-    outside = [label for label in labels if label is not None and classes is not None and not 0 <= label < classes]
-    if outside:
+    known = [label for label in labels if label is not None]
+    if outside := [label for label in known if classes is not None and not 0 <= label < classes]:
         raise InputError(
             f"class {outside[0]}; the model has classes 0 to {(classes or 0) - 1}",
             where="the labels",
-            hint="--label-offset N is added to every label",
+            hint=f"they go from {min(known)} to {max(known)}; --label-offset N is added to every label",
         )
     return labels

@@ -14,6 +14,7 @@ from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.data.sequences import open_frames
 from nmpconv.errors import InputError, UsageError
+from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
 Arrays = dict[str, np.ndarray]
@@ -33,7 +34,7 @@ class Feed:
     order, and ``starts`` has where sequences begin among them: states begin anew there.
 
     labels: of the samples; of a call None where only the last one of its sequence has a label. labelled: where those of
-    a folder come from.
+    a folder come from. ranges: values of the samples that `integers` was asked for, by input that takes floats.
     max_pixels: see `nmpconv.data.images.load`. limit: most samples that are taken of an iterable. Raises UsageError for
     sources that do not fit the inputs' names, InputError for what cannot be fed.
     """
@@ -42,6 +43,7 @@ class Feed:
         self, net: Net, sources: Mapping[str, Data], max_pixels: int | None = None, limit: int | None = None
     ) -> None:
         self._ports = {port.name: port for port in net.inputs}
+        self.ranges = {port.name: InputRange.of(port) for port in net.inputs if not port.pixels}
         self._states, self.stream, self._front = net.has_states, stream_of(net), _front_of(net)
         self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
@@ -94,13 +96,20 @@ class Feed:
         return {name: samples[i] for name, samples in self._samples.items()}
 
     def integers(self, sample: Arrays) -> Arrays:
-        """A sample for `Net`: pixels as int8, other inputs as floats."""
+        """A sample for `Net`: pixels as int8, other inputs as floats, which are counted in `ranges`."""
         found = {}
         for name, samples in self._samples.items():
             pixels = self._ports[name].pixels
             dtype = "int8" if pixels else "float32"
             found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
+            if not pixels:
+                self.ranges[name].add(found[name])
         return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Inputs that are fed with another range than the file's."""
+        return tuple(text for one in self.ranges.values() for text in one.warnings)
 
     def floats(self, sample: Arrays) -> Arrays:
         """A sample for the ONNX model."""

@@ -49,6 +49,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         (*LABELLED, "--reference", "model.onnx", "--metric", "psnr"),
         ("eval", "model.nmp", "--data", "images"),
         ("eval", "step.nmp", "--data", "frames.npy"),
+        ("eval", "step.nmp", "--data", "loud.npy"),
     ],
     "export": [("export", "made.nmp")],
     "init": [("init", "model.onnx", "-o", "new.toml")],
@@ -59,6 +60,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("run", "model.nmp", "images"),
         ("run", "model.nmp", "images", "-o", "y.npz"),
         ("run", "step.nmp", "frames.npy"),
+        ("run", "step.nmp", "loud.npy"),
     ],
 }
 
@@ -77,6 +79,7 @@ def write_inputs(here: Path) -> None:
     for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
         (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
     np.save(here / "frames.npy", np.random.default_rng(0).normal(size=(3, 1, 4)).astype(np.float32))
+    np.save(here / "loud.npy", 255 * np.load(here / "frames.npy"))
     np.save(here / "planes.npy", np.random.default_rng(1).normal(size=(6, 1, 2, 4, 4)).astype(np.float32))
     build("(float[1,2,4,4] r) => (logits) { g = Tanh(r) logits = Mul(g, r) }", 13, here / "plane.onnx")
     build("(float[1,4] x, float[1,4] last) => (y) { m = Tanh(last) y = Add(m, x) }", 13, here / "filter.onnx")

@@ -49,7 +49,7 @@ def _view(subject: Subject, prefix: str) -> dict[str, object]:
         "results": list(page.results(subject)),
         "facts": page.facts(subject),
         "options": page.options(subject.model),
-        "warnings": subject.report.warnings if subject.report else (),
+        "warnings": subject.warnings,
         "notes": subject.report.notes if subject.report else (),
         "rows": list(page.rows(subject)),
         "sqnr": page.sqnr_chart(subject),

@@ -20,7 +20,7 @@ from nmpconv.runtime.targets import Needs
 class Subject:
     """name: of the file, for a person. report: of the conversion, where this was one. bars: by tensor, what was seen in
     it: floats in a conversion, else what the integers stand for. judged: how many samples; samples: the worst of them.
-    times: seconds on this machine; they differ from run to run.
+    times: seconds on this machine; they differ from run to run. doubts: about the samples.
     """
 
     name: str
@@ -34,6 +34,11 @@ class Subject:
     samples: tuple[Sample, ...] = ()
     times: tuple[OpTime, ...] = ()
     command: str = ""
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*(self.report.warnings if self.report else ()), *self.doubts)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -51,6 +56,7 @@ def of_file(
     samples: tuple[Sample, ...] = (),
     times: tuple[OpTime, ...] = (),
     command: str = "",
+    doubts: tuple[str, ...] = (),
 ) -> Subject:
     """data: the file's bytes. Raises ModelError for a refused one."""
     model = read(data)
@@ -58,4 +64,4 @@ def of_file(
     plan = memory(model, targets.scratch(data, target))
     ram = tuple(targets.needs(data, one) for one in targets.MICROCONTROLLERS)
     digest = hashlib.sha256(data).hexdigest()
-    return Subject(name, digest, model, plan, ram, report, bars or {}, judged, samples, times, command)
+    return Subject(name, digest, model, plan, ram, report, bars or {}, judged, samples, times, command, doubts)

@@ -57,11 +57,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Judged:
-    """bars: by tensor. worst: the samples on which file and float model differ most, worst first."""
+    """bars: by tensor. worst: the samples on which file and float model differ most, worst first. warnings: of inputs
+    that are fed with another range than the file's."""
 
     count: int
     bars: Mapping[str, Bars]
     worst: tuple[Sample, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def judge(
@@ -92,7 +94,7 @@ def judge(
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]))
+    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]), feed.warnings)
 
 
 def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:

@@ -1,0 +1,90 @@
+"""Values of samples beside the range that an input of a file holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nmpconv.runtime.interpreter import Port
+
+SATURATED = 1.0  # % of an input's values beyond its range, from which on people are warned
+ASKED = "is the data prepared as the calibration data was?"
+FILLED, SAMPLES = 3.0, 16  # % of the range that the largest value reaches, below which they are; of so many samples
+
+
+@dataclass
+class InputRange:
+    """Count of a float input's values, which are rounded to multiples of ``step`` from ``low`` to ``high``.
+
+    samples, values: number so far. beyond: values that saturate. min, max: of all.
+    """
+
+    name: str
+    low: float
+    high: float
+    step: float
+    samples: int = 0
+    values: int = 0
+    beyond: int = 0
+    min: float = math.inf
+    max: float = -math.inf
+
+    @staticmethod
+    def of(port: Port) -> InputRange:
+        step = math.ldexp(1.0, port.exponent)
+        return InputRange(port.name, port.lo * step, port.hi * step, step)
+
+    def add(self, x: np.ndarray) -> None:
+        """Takes in one sample."""
+        self.samples += 1
+        self.values += x.size
+        self.beyond += int(((x < self.low - self.step / 2) | (x >= self.high + self.step / 2)).sum())
+        self.min, self.max = min(self.min, float(x.min())), max(self.max, float(x.max()))
+
+    def merge(self, other: InputRange) -> None:
+        """Takes in the samples that another one of the same input has counted."""
+        self.samples += other.samples
+        self.values += other.values
+        self.beyond += other.beyond
+        self.min, self.max = min(self.min, other.min), max(self.max, other.max)
+
+    @property
+    def saturated(self) -> float:
+        """Values that saturate, in %."""
+        return 100 * self.beyond / self.values if self.values else 0.0
+
+    @property
+    def words(self) -> str:
+        """For people: how many values saturate."""
+        there = f"from {self.min:.4g} to {self.max:.4g}, the file holds {self.low:.4g} to {self.high:.4g}"
+        return f"{self.saturated:.3g} % of the values of input {self.name!r}: {there}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Data of another scale than the file was calibrated with."""
+        if self.saturated >= SATURATED:
+            return (f"saturated: {self.words}; {ASKED}",)
+        filled = 100 * max(abs(self.min), abs(self.max)) / max(abs(self.low), abs(self.high), self.step)
+        if self.samples < SAMPLES or filled >= FILLED:
+            return ()
+        there = f"{self.min:.4g} to {self.max:.4g} of {self.low:.4g} to {self.high:.4g}"
+        return (f"input {self.name!r} fills {filled:.2g} % of its range, {there}; {ASKED}",)
+
+    def to_json(self) -> dict[str, Any]:
+        ends = {"low": self.low, "high": self.high, "min": self.min, "max": self.max}
+        return {"name": self.name, "saturated": self.saturated, **ends}
+
+
+def joined(ranges: Iterable[InputRange]) -> list[InputRange]:
+    """One of each input, over the samples of all."""
+    found: dict[str, InputRange] = {}
+    for one in ranges:
+        if one.name in found:
+            found[one.name].merge(one)
+        else:
+            found[one.name] = replace(one)
+    return list(found.values())
