@@ -34,6 +34,7 @@ SOURCES = {
     ".toml",
     ".txt",
     ".typed",
+    ".yaml",
     ".yml",
     ".cmake",
     "",

@@ -60,6 +60,8 @@ navigation = NAVIGATION = {
             "docs/architectures",
             "samples/README",
             "ARCHITECTURE",
+            "CONTRIBUTING",
+            "docs/releasing",
             "bench/README",
             "bench/ZOO",
             "SECURITY",
