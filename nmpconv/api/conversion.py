@@ -68,12 +68,14 @@ def convert(keywords: Keywords) -> Converted:
     loaded profile, or with ``dry_run`` sizes only (`Converted.sketch`).
     mean, std: x = (pixel - mean) / std, one number or one a channel in the model's order, for pixels in ``range``
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
-    dynamic dimensions by input. outputs: tensors to cut the model at. progress: is called with (stage, done, total).
-    journal: a file in which bits "auto" keeps what it has measured, to go on after a kill; whoever gives it removes it.
-    report: an HTML file to write, see `nmpconv.html_report`. levers: measure the 16 bits that would help most, which
-    takes four more fits (`Report.levers`); None: where there is a report. workers: how many processes fit recipes,
-    levers and candidates of bits "auto", or the address of a dask scheduler; the file is the same. The others are as
-    `nmpconv convert --help` tells.
+    dynamic dimensions by input. input_value: numbers of inputs that are the same in every run, by input: one for all
+    elements, or an array; they become constants, and an If that they decide its branch. outputs: tensors to cut the
+    model at. progress: is called with (stage, done, total). journal: a file in which bits "auto" keeps what it has
+    measured, to go on after a kill; whoever gives it removes it. report: an HTML file to write, see
+    `nmpconv.html_report`. levers: measure the 16 bits that would help most, which takes four more fits
+    (`Report.levers`); None: where there is a report. workers: how many processes fit recipes, levers and candidates of
+    bits "auto", or the address of a dask scheduler; the file is the same. The others are as `nmpconv convert --help`
+    tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.

@@ -69,7 +69,8 @@ def command(model: str, data: Mapping[str, Any], keywords: Keywords) -> str:
         if value is False:
             words.append(no or f"--no-{flag[2:]}")
         elif isinstance(value, Mapping):
-            words += [f"{flag} {key}={'x'.join(map(str, sizes))}" for key, sizes in value.items()]
+            between = "x" if name == "input_shape" else ","
+            words += [f"{flag} {key}={between.join(map(str, row))}" for key, row in value.items()]
         elif value is True:
             words.append(flag)
         elif isinstance(value, Path):

@@ -48,7 +48,7 @@ def smallest(rebuilt: Rebuilt, model: Path, row: Row) -> Small | None:
     """None where no part shows it: the loss is not of the conversion, or only the whole model has it."""
     if row.edited or row.db <= 0:
         return None
-    proto, graph = read(model), rebuilt.fitter.graph
+    proto, graph = read(model, *rebuilt.options.bound_inputs), rebuilt.fitter.graph
     tensors = {name for node in proto.graph.node for name in node.output} | {v.name for v in proto.graph.input}
     tried: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     for steps in STEPS:

@@ -115,7 +115,9 @@ def _value(option: Field[Any], given: Any) -> Any:
     if flag.counts and given is not None:
         return texts.numbers(given, f"--{option.name}", flag.counts)
     if get_origin(kind) is not None and isinstance(given, list):
-        return texts.names(given) if kind == Sequence[str] else texts.shapes(given)
+        if kind == Sequence[str]:
+            return texts.names(given)
+        return texts.shapes(given) if get_args(kind)[1] == Sequence[int] else texts.values(given)
     return given
 
 

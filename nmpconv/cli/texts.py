@@ -21,6 +21,31 @@ def shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def values(texts: Sequence[str]) -> dict[str, tuple[bool | int | float, ...]]:
+    """NAME=0.5 or NAME=0,1,0, repeated; true and false are numbers, too."""
+    found: dict[str, tuple[bool | int | float, ...]] = {}
+    for text in texts:
+        name, _, row = text.rpartition("=")
+        try:
+            found[name] = tuple(_number(part.strip()) for part in row.split(","))
+        except ValueError:
+            name = ""
+        if not name:
+            hint = "for example --input-value sr=16000, or NAME=0,1,0 for all elements"
+            raise UsageError(f"{text!r} is not NAME=VALUE", where="--input-value", hint=hint)
+    return found
+
+
+def _number(text: str) -> bool | int | float:
+    """Raises ValueError."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def names(values: Sequence[str]) -> tuple[str, ...]:
     """Comma-separated, repeated."""
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())

@@ -120,7 +120,7 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     graph, stats = attention_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
     trace(graph, "FLOAT", "attention_masks")
 
-    check = cache(partial(import_check.compared, context.model, graph, imported.samples, stats, len(feeds)))
+    check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     alone = set(graph.outputs if options.stream else recurrent_states.checked(graph, options.state or ()).values())
     graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
@@ -147,8 +147,8 @@ def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace)
 def _load(context: Context) -> Graph:
     """The model as ONNX has it. UsageError where the audio front end does not fit the only input that is fed."""
     options = context.options
-    shapes = {name: tuple(sizes) for name, sizes in (options.input_shape or {}).items()}
-    graph = load(context.model, input_shapes=shapes, outputs=options.outputs or ())
+    values, shapes = options.bound_inputs
+    graph = load(context.model, input_shapes=shapes, input_values=values, outputs=options.outputs or ())
     fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state or ())]
     if (front_end := _front_end(options)) is not None and len(fed) == 1:
         axis = None if options.stream is None else stream_spec.parse(options.stream).axis

@@ -12,6 +12,7 @@ from nmpconv.calib.engine import Refused
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.original_model import original
 from nmpconv.calib.parity import Parity
+from nmpconv.conversion.options import Options
 from nmpconv.data.samples import Samples, graph_input, model_input, spread
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.read import read
@@ -21,7 +22,12 @@ SAME_IMAGES = 4  # that the two are compared on
 
 
 def compared(
-    model: Path, graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+    model: Path,
+    options: Options,
+    graph: Graph,
+    samples: Mapping[str, Samples],
+    stats: Mapping[str, TensorStats],
+    count: int,
 ) -> Parity | str:
     """How close the float graph is to the user's model, or why that is not known.
 
@@ -29,7 +35,8 @@ def compared(
     """
     pairs = _pairs(graph, samples, stats, count)
     try:
-        found = parity.compare(original(read(model), graph), graph, pairs)
+        proto = read(model, *options.bound_inputs)
+        found = parity.compare(original(proto, graph), graph, pairs)
     except Refused as error:
         return f"not compared with the ONNX model: {error.message}"
     if not found.holds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from nmpconv.base.type_check import allowed_instead
+from nmpconv.errors import refusal
 
 Bits = Literal["8", "16", "a16w8", "auto", 8, 16]
 Method = Literal["max", "mse", "mse4", "kl", "percentile"]
@@ -30,8 +31,9 @@ class Flag:
 
     panel: of --help. low, high: least and most. counts: how many numbers there may be. spelling: of the flag, where it
     is not the field's name; "" for options without a flag. example: for messages. recorded: name in the file's
-    metadata. recipe: the values that [convert] of a recipe may have, True for all. stored: the value as files have it.
-    project: nmpconv.toml has it. writes: it names a file to write. command: the command line in a report has it.
+    metadata; recorded_default: at its default, too. recipe: the values that [convert] of a recipe may have, True for
+    all. stored: the value as files have it. project: nmpconv.toml has it. writes: it names a file to write. command:
+    the command line in a report has it.
     """
 
     panel: str
@@ -44,6 +46,7 @@ class Flag:
     example: str = ""
     shows_default: bool = True
     recorded: str = ""
+    recorded_default: bool = True
     recipe: bool | tuple[Any, ...] = False
     stored: Callable[[Any], Any] = lambda value: value
     project: bool = True
@@ -78,6 +81,19 @@ def words_of(kind: Any) -> tuple[str, ...]:
     return tuple(word for word in get_args(kind) if isinstance(word, str)) if get_origin(kind) is Literal else ()
 
 
+def _flat(value: Any, name: str) -> Iterator[Any]:
+    """Numbers of nested sequences, row by row. name: of the option. Raises UsageError."""
+    if hasattr(value, "tolist"):  # of numpy and torch
+        value = value.tolist()
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        for part in value:
+            yield from _flat(part, name)
+    elif isinstance(value, bool | int | float):
+        yield value
+    else:
+        raise refusal(value, "numbers", name)
+
+
 def normal(option: Field[Any], value: Any) -> Any:
     """The one form of a value that comes in several: a tuple of words, a mapping to tuples, a Path, a word."""
     (kind, *others) = kinds_of(str(option.type))
@@ -90,5 +106,5 @@ def normal(option: Field[Any], value: Any) -> Any:
     if words_of(kind):
         return str(value)
     if get_origin(kind) is Mapping:
-        return {name: tuple(sizes) for name, sizes in (value or {}).items()}
+        return {name: tuple(_flat(numbers, option.name)) for name, numbers in (value or {}).items()}
     return kind(value) if kind in (Path, bool, int) else value

@@ -162,6 +162,18 @@ class Options:
             recorded="input_shapes",
         ),
     )
+    input_value: Mapping[str, bool | float | Sequence[Any]] | None = field(
+        default=None,
+        metadata=_flag(
+            MODEL,
+            "Make an input a constant: one number for all elements, or all of them, as 0,1,0.5; an If that it "
+            "decides becomes its branch; repeatable.",
+            metavar="NAME=VALUE",
+            example="input_value={'sr': 16000}",
+            recorded="input_values",
+            recorded_default=False,
+        ),
+    )
     outputs: Sequence[str] | None = field(
         default=None,
         metadata=_flag(
@@ -311,6 +323,11 @@ class Options:
         return self.preprocess.get(name) if isinstance(self.preprocess, Mapping) else self.preprocess
 
     @property
+    def bound_inputs(self) -> tuple[Any, Any]:
+        """Numbers and sizes of inputs that are given, by name, each a mapping to tuples."""
+        return self.input_value, self.input_shape
+
+    @property
     def bias_width(self) -> int:
         """Bits of all biases; 0 for the narrowest."""
         return _bias_width(str(self.bias_bits))
@@ -332,7 +349,7 @@ class Options:
         found = {}
         for option in fields(self):
             flag = option_flag(option)
-            if flag is not None and flag.recorded:
+            if flag is not None and flag.recorded and (flag.recorded_default or getattr(self, option.name)):
                 found[flag.recorded] = flag.stored(getattr(self, option.name))
         return found
 

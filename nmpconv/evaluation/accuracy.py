@@ -21,6 +21,7 @@ from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.float_reference import Both, Call, Ran, ran
 from nmpconv.evaluation.task_metrics import AP, open_measure, results
+from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read as read_onnx
 from nmpconv.runtime.feed import Arrays, Feed
 from nmpconv.runtime.input_range import InputRange
@@ -224,7 +225,7 @@ class _Judge:
     """The float model next to the net. heads: the tensors of the net that it wants to see."""
 
     def __init__(self, net: Net, reference: Path, feed: Feed) -> None:
-        proto = read_onnx(reference)
+        proto = read_onnx(reference, *of_config(net.model.config))
         known = [value.name for value in proto.graph.input]
         if missing := [name for name in feed.shapes() if name not in known]:
             raise InputError(

@@ -37,6 +37,12 @@ def is_real(value: onnx.ValueInfoProto) -> bool:
     return value.type.tensor_type.elem_type in (*REALS, *INTEGERS, onnx.TensorProto.BOOL)
 
 
+def type_name(element: int) -> str:
+    """Name of a TensorProto.DataType; a number that is none of it stands for itself."""
+    known = element in onnx.TensorProto.DataType.values()
+    return onnx.TensorProto.DataType.Name(element).lower() if known else f"type {element}"
+
+
 def flag(name: str, shape: Sequence[Dim]) -> str:
     """The command line's spelling of an input's shape."""
     return f"--input-shape {name}={'x'.join(map(str, shape))}"

@@ -2,31 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import onnx
 
 from nmpconv.frontend.node_check import Tensor
+from nmpconv.frontend.toposort import subgraphs
+
+Known = Callable[[str], Tensor]
 
 
-def share(nodes: Sequence[onnx.NodeProto], left: Collection[int], tensor: Callable[[str], Tensor]) -> str:
-    """Of these nodes, those of the indices ``left``: how many, and how much of the work is theirs."""
-    macs = [_macs(node, tensor) for node in nodes]
-    work = sum(macs[i] for i in left) / max(sum(macs), 1)
-    return f"{len(left)} of {len(nodes)} nodes and {100 * work:.0f} % of the MACs"
+@dataclass(frozen=True)
+class Work:
+    """nodes: how many the host gets of how many; macs: the same of multiply-accumulates, a lower bound of each."""
+
+    nodes: tuple[int, int]
+    macs: tuple[int, int]
+
+    @classmethod
+    def of(cls, nodes: Sequence[onnx.NodeProto], kept: Iterable[onnx.NodeProto], tensor: Known) -> Work:
+        """nodes: of the model; kept: of the graph that is cut; tensor: what is known of one by its name."""
+        made = {name for node in kept for name in node.output}
+        left = [node for node in nodes if not made.intersection(node.output)]
+        lost, all_ = (sum(_macs(node, tensor) for node in some) for some in (left, nodes))
+        return cls((len(left), len(nodes)), (lost, all_))
+
+    @property
+    def is_some_left(self) -> bool:
+        """Says that the device has some of the convolutions and products, where there are any."""
+        return self.macs[0] < self.macs[1] or not self.macs[1]
+
+    def __str__(self) -> str:
+        share = 100 * self.macs[0] / max(self.macs[1], 1)
+        return f"{self.nodes[0]} of {self.nodes[1]} nodes and {share:.0f} % of the MACs"
 
 
-def _macs(node: onnx.NodeProto, tensor: Callable[[str], Tensor]) -> int:
-    """Of convolutions and matrix products; 0 where shapes are not known."""
+def _macs(node: onnx.NodeProto, tensor: Known) -> int:
+    """Multiply-accumulates of convolutions and matrix products; each weight counts once where the result's shape is not
+    known. Of graphs inside of a node, the largest, once."""
+    graphs = subgraphs(node)
+    if graphs:
+        return max(_inner_macs(graph, tensor) for graph in graphs)
     if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         return 0
     x, w, y = (tensor(name).shape for name in (node.input[0], node.input[1], node.output[0]))
-    if x is None or w is None or y is None:
+    if w is None:
         return 0
+    if node.op_type == "ConvTranspose":
+        return prod(w) if x is None else prod(x) * prod(w[1:])
+    if x is None or y is None:
+        return prod(w)
     if node.op_type == "Conv":
         return prod(y) * prod(w[1:])
-    if node.op_type == "ConvTranspose":
-        return prod(x) * prod(w[1:])
     turned = node.op_type == "Gemm" and any(a.name == "transA" and a.i for a in node.attribute)
     return prod(y) * (x[0] if turned else x[-1]) if x else 0
+
+
+def _inner_macs(graph: onnx.GraphProto, tensor: Known) -> int:
+    """Work of a graph inside of a node; of what it makes itself, only constants have a known shape."""
+    shapes: dict[str, tuple[int, ...] | None] = {name: None for node in graph.node for name in node.output}
+    shapes |= {value.name: None for value in graph.input}
+    shapes |= {constant.name: tuple(constant.dims) for constant in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            shapes[node.output[0]] = next((tuple(a.t.dims) for a in node.attribute if a.name == "value"), None)
+
+    def known(name: str) -> Tensor:
+        return Tensor(0, shapes[name]) if name in shapes else tensor(name)
+
+    return sum(_macs(node, known) for node in graph.node)

@@ -16,6 +16,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
 from nmpconv.errors import Invalid, Unsupported
+from nmpconv.frontend.bind import type_name
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.toposort import subgraphs
 
@@ -67,12 +68,6 @@ def check(
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise Invalid(_reason(error), hint=_seen(node, inputs)) from error
     return {name: _tensor(kind.tensor_type) for name, kind in found.items()}
-
-
-def type_name(element: int) -> str:
-    """Of TensorProto.DataType; a number that is none of it stands for itself."""
-    known = element in TensorProto.DataType.values()
-    return TensorProto.DataType.Name(element).lower() if known else f"type {element}"
 
 
 def check_form(node: onnx.NodeProto, opset: int) -> OpSchema | None:

@@ -14,13 +14,14 @@ from onnx import numpy_helper
 
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
-from nmpconv.frontend.bind import bind, is_real
-from nmpconv.frontend.cut_work import share
+from nmpconv.frontend.bind import bind, is_real, type_name
+from nmpconv.frontend.cut_work import Work
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
+from nmpconv.frontend.input_values import FLAG, Shapes, Values
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import SIZE_MAX, Tensor, check, check_form, check_size, type_name
+from nmpconv.frontend.node_check import SIZE_MAX, Tensor, check, check_form, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.toposort import label, reads, subgraphs
 from nmpconv.ir import Graph
@@ -52,23 +53,25 @@ def load(
     path: str | os.PathLike[str],
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_values: Values | None = None,
     outputs: Sequence[str] = (),
 ) -> Graph:
     """The float graph of an ONNX file, batch 1, with the model's own layout at inputs and outputs.
 
-    input_shapes: sizes for dynamic dimensions, by input name. outputs: tensors to cut the graph at instead of the
-    model's outputs. Raises InputError (the file), InvalidModel (all nodes that are no valid ONNX), UsageError (the
-    arguments), UnsupportedModel (all nodes that cannot be converted). With outputs AUTO the model is cut where that one
-    says, if it has to be.
+    input_shapes: sizes for dynamic dimensions, by input name. input_values: of inputs that become constants.
+    outputs: tensors to cut the graph at instead of the model's outputs. Raises InputError (the file), InvalidModel
+    (all nodes that are no valid ONNX), UsageError (the arguments), UnsupportedModel (all nodes that cannot be
+    converted). With outputs AUTO the model is cut where that one says, if it has to be.
     """
+    bound = input_shapes or {}, input_values or {}
     if tuple(outputs) != AUTO:
-        return _load(path, input_shapes or {}, outputs)
+        return _load(path, *bound, outputs)
     try:
-        return _load(path, input_shapes or {}, ())
+        return _load(path, *bound, ())
     except UnsupportedModel as error:
         if not error.cut:
             raise
-        return _load(path, input_shapes or {}, error.cut)
+        return _load(path, *bound, error.cut)
 
 
 def _readable(graph: Graph, where: str) -> Graph:
@@ -92,26 +95,35 @@ def _readable(graph: Graph, where: str) -> Graph:
     return graph
 
 
-def _load(path: str | os.PathLike[str], input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]) -> Graph:
-    """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host."""
-    walk = Walk(read(path), str(path), input_shapes, outputs)
-    walk.run()
+def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs: Sequence[str]) -> Graph:
+    """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host. A cut that
+    leaves it all convolutions and products is none."""
+
+    def walked(ends: Sequence[str]) -> Walk:
+        free = {name: shape for name, shape in shapes.items() if name not in values}
+        walk = Walk(read(path, values, shapes), str(path), free, ends)
+        walk.run()
+        return walk
+
+    walk = walked(outputs)
     if not walk.rows:
         return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs), str(path))
-    cut, lost = walk.cut()
+    cut = walk.cut()
     for _ in range(CUTS_MAX):
         if not cut:
             break
         try:
-            shorter = Walk(read(path), str(path), input_shapes, cut)
-            shorter.run()
+            shorter = walked(cut)
         except InputError:  # nothing is left that depends on an input
             break
-        if not shorter.rows:
-            left = share(walk.nodes, lost, walk.to.tensor)
-            hint = f"to leave {left} to the host, cut the graph: --outputs {','.join(cut)}"
-            raise UnsupportedModel(walk.rows, where=str(path), hint=hint, cut=cut)
-        cut, _ = shorter.cut()
+        if shorter.rows:
+            cut = shorter.cut()
+            continue
+        work = Work.of(walk.nodes, shorter.nodes, walk.to.tensor)
+        if not work.is_some_left:
+            break
+        hint = f"to leave {work} to the host, cut the graph: --outputs {','.join(cut)}"
+        raise UnsupportedModel(walk.rows, where=str(path), hint=hint, cut=cut)
     raise UnsupportedModel(walk.rows, where=str(path))
 
 
@@ -122,9 +134,7 @@ _CONTRIB = ("QuantizeLinear", "DequantizeLinear")
 class Walk:
     """One import of one model."""
 
-    def __init__(
-        self, model: onnx.ModelProto, path: str, input_shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[str]
-    ) -> None:
+    def __init__(self, model: onnx.ModelProto, path: str, input_shapes: Shapes, outputs: Sequence[str]) -> None:
         self.model, self.path = model, path
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
@@ -169,24 +179,31 @@ class Walk:
         if self.invalid:
             raise InvalidModel(self.invalid, where=self.path, hint="another exporter, or another version of it")
 
-    def cut(self) -> tuple[list[str], list[int]]:
+    def cut(self) -> list[str]:
         """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead.
 
-        And the indices of the nodes behind them. Integers are no outputs, so those before them are left, too.
+        Integers and truth are no outputs, so the nodes before them are left to the host, too.
         """
         refused = {row[0] for row in self.rows}
         made = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
         lost: set[str] = {
             name for name in made if self.to.grid_of(name) is not None and self._is_read_by(name, refused)
         }
-        left: list[int] = []
-        read: list[str] = []
-        for i, node in enumerate(self.nodes):
-            if refused.intersection(_names(node)) or lost.intersection((*reads(node), *node.output)):
-                lost.update(node.output)
-                left.append(i)
-                read += reads(node)
-        return [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost], left
+        while True:
+            read: list[str] = []
+            for node in self.nodes:
+                if refused.intersection(_names(node)) or lost.intersection((*reads(node), *node.output)):
+                    lost.update(node.output)
+                    read += reads(node)
+            found = [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
+            truths = [name for name in found if self._is_truth(name)]
+            if not truths:
+                return found
+            lost.update(truths)
+
+    def _is_truth(self, name: str) -> bool:
+        """Says that a tensor of the model's inside is of booleans."""
+        return name not in self.outputs and self.to.tensor(name).element == onnx.TensorProto.BOOL
 
     def _is_read_by(self, name: str, nodes: Collection[str]) -> bool:
         return any(name in node.input and _name(node) in nodes for node in self.nodes)
@@ -278,7 +295,18 @@ class Walk:
         else:
             optimized = kind.startswith("com.microsoft")
             why, hint = NOT_FIXED.get(kind, ("nmpconv has no such op", ""))
+            if kind == "If" and (deciding := self._deciding(proto.input[0])):
+                hint = f"where it is the same in every run: {' '.join(f'{FLAG} {name}=NUMBER' for name in deciding)}"
             raise Unsupported(why, hint="an export without onnxruntime's optimizer" if optimized else hint)
+
+    def _deciding(self, name: str) -> list[str]:
+        """The inputs of one element that a tensor depends on; none where it depends on others, too."""
+        makers = {output: node for node in self.nodes for output in node.output}
+        found = [name]
+        for one in found:
+            found += [x for x in reads(makers[one]) if x not in found] if one in makers else []
+        inputs = [one for one in found if one in self.to.input_shapes]
+        return inputs if all(prod(self.to.input_shapes[one]) == 1 for one in inputs) else []
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""

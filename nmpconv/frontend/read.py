@@ -12,7 +12,7 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
-from nmpconv.frontend import integer_operators, local_functions
+from nmpconv.frontend import input_values, integer_operators, local_functions
 from nmpconv.frontend.local_functions import repeated
 from nmpconv.frontend.toposort import sort
 
@@ -28,9 +28,17 @@ OTHERS = (
 )
 
 
-def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    """The model with all weights in memory, nodes in order, local functions inlined and operators on integers
-    rewritten (`integers`); InputError for no such file."""
+def read(
+    path: str | os.PathLike[str],
+    values: input_values.Values | None = None,
+    shapes: input_values.Shapes | None = None,
+) -> onnx.ModelProto:
+    """The model with all weights in memory, nodes in order, local functions inlined, the branches of an If taken that
+    constants decide, and operators on integers rewritten (`integer_operators`).
+
+    values: of inputs that become constants; shapes: of inputs with dynamic dimensions. Raises InputError for no such
+    file, UsageError for values that do not fit.
+    """
     file = Path(path)
     data = read_file(file)
     model = onnx.ModelProto()
@@ -52,7 +60,8 @@ def read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     sort(model, str(path))
     if model.functions:
         model = local_functions.inlined(model, str(path))
-    opset(model, str(path))
+    input_values.fix(model, values or {}, shapes or {})
+    input_values.take_branches(model, opset(model, str(path)), str(path))
     room = BYTES_MAX
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

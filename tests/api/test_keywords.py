@@ -141,6 +141,7 @@ WRONG: dict[str, list[Any]] = {
     "test_vectors": [-1, 101],
     "range": [(1, 0), (1,), (0, 0), "0,1"],
     "labels": [5, [1]],
+    "input_value": [{"x": "1"}, [1], {"x": [1, None]}],
     "input_shape": [{"x": "1x3"}, [1, 3], {1: (1, 3)}],
     "zero_points": ["no", 1],
     "progress": [3],

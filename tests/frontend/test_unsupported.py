@@ -272,8 +272,8 @@ def _tail(nodes: list[onnx.NodeProto], *outputs: str) -> onnx.ModelProto:
             ],
             ("y",),
             [("choice", "If", "what it runs depends on the data", "")],
-            "c,right,left",
-            "1 of 6",
+            "m,right,left",
+            "2 of 6",
             id="if",
         ),
         pytest.param(

@@ -19,6 +19,7 @@ from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.exporters.html.charts import Bars, of_integers
+from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read
 from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.interpreter import Net
@@ -100,7 +101,7 @@ def judge(
 def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
     if net.has_states:
         raise UsageError("a file with states is judged by `nmpconv eval`", where="--reference", hint="leave it out")
-    proto, name = read(reference), net.outputs[0].name
+    proto, name = read(reference, *of_config(net.model.config)), net.outputs[0].name
     if missing := [name for name in feed.shapes() if name not in [value.name for value in proto.graph.input]]:
         raise InputError(f"the reference has no input {missing[0]!r}", where=str(reference))
     return OnnxEngine(proto, feed.shapes(), [name])
