@@ -102,6 +102,13 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault);
 
+/* A second net over the same file and packed weights: threads that each have one run side by side. It has an arena of
+ * its own of nmp_info.arena_bytes - packed_bytes, a pool of its own, the options of `net`, and its states at their
+ * start. `net`, which may run meanwhile, and its arena have to stay as long as the copy. Left out of a build that keeps
+ * no steps, whose nets have no packed weights: nmp_create is the same there.
+ */
+nmp_status nmp_copy(nmp_net **copy, const nmp_net *net, void *arena, size_t arena_bytes, void *pool);
+
 /* What an op is on another machine. */
 typedef struct nmp_op_info {
   uint32_t scratch_bytes;

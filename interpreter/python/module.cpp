@@ -3,15 +3,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "lock.h"
 #include "nmp.h"
 #include "pool.h"
 #include "shares.h"
@@ -39,74 +42,102 @@ void check(nmp_status status) {
   check(status, nmp_fault{status, -1, -1, 0, 0, nullptr});
 }
 
-nb::object array_of(const nmp_view &view, nb::handle owner) {
-  size_t shape[NMP_RANK_MAX];
-  for (size_t i = 0; i < view.rank; i++) {
-    shape[i] = static_cast<size_t>(view.shape[i]);
-  }
-  nb::dlpack::dtype dtype{static_cast<uint8_t>(nb::dlpack::dtype_code::Int), view.bits, 1};
-  return nb::cast(nb::ndarray<nb::numpy>(view.data, view.rank, shape, owner, nullptr, dtype));
-}
-
 nmp_options options_of(const std::optional<std::string> &cpu, size_t threads, Pool *pool) {
   return {cpu ? cpu->c_str() : nullptr, threads > 1 ? Pool::parallel : nullptr, pool, threads};
 }
 
+/* Any number of Python's threads may call a net: one call at a time touches its memory. */
 class Net {
  public:
   Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads)
-      : model_(model), arena_(arena), pool_(std::make_unique<Pool>(threads)) {
+      : model_(model), arena_(arena), packed_(arena), pool_(std::make_unique<Pool>(threads)) {
     nmp_fault fault;
     const nmp_options options = options_of(cpu, threads, pool_.get());
     check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
-    shares_ = std::make_unique<Shares<TimedNet>>(TimedNet(net_), threads);
+    begin(threads);
   }
 
-  using Getter = nmp_status (*)(nmp_net *, uint32_t, nmp_view *);
+  /* Of another net's file and packed weights. */
+  Net(const Net &other, Memory arena)
+      : model_(other.model_), arena_(arena), packed_(other.packed_), pool_(std::make_unique<Pool>(other.threads_)) {
+    check(nmp_copy(&net_, other.net_, arena_.data(), arena_.size(), pool_.get()));
+    begin(other.threads_);
+  }
 
-  template <Getter get>
-  static nb::object view(nb::handle_t<Net> self, uint32_t i) {
-    nmp_view found;
-    check(get(nb::cast<Net &>(self).net_, i, &found));
-    return array_of(found, self);
+  /* Ports that a caller writes and reads: no states, and what they take over only where there is nothing else. */
+  const std::vector<uint32_t> &fed() const {
+    return fed_;
+  }
+
+  const std::vector<uint32_t> &told() const {
+    return told_;
+  }
+
+  /* Writes input i, which may be a state. */
+  void write(uint32_t i, const Bytes &integers) {
+    alone([&] { put(i, integers.data(), integers.size()); });
+  }
+
+  /* Tensors as they are at one moment. */
+  void read(const std::vector<uint32_t> &tensors, const std::vector<Memory> &to) {
+    alone([&] {
+      for (size_t i = 0; i < tensors.size(); i++) {
+        nmp_view view;
+        check(nmp_tensor_at(net_, tensors[i], &view));
+        copy(to.at(i).data(), view.data, to[i].size(), view.bytes);
+      }
+    });
   }
 
   void run_ops(uint32_t first, uint32_t last) {
-    nb::gil_scoped_release unlocked;
-    if (first == 0 && last == shares_->ops()) {
-      shares_->run();
-    } else {
-      check(nmp_run_ops(net_, first, last));
-    }
+    alone([&] {
+      if (first == 0 && last == shares_->ops()) {
+        shares_->run();
+      } else {
+        check(nmp_run_ops(net_, first, last));
+      }
+    });
   }
 
-  /* One run after another, without states: row i of each of `inputs` makes row i of each of `outputs`. */
+  /* One run after another: row i of each of `inputs`, those of `fed`, makes row i of each of `outputs`, those of `told`.
+   * Between two of them another thread may have its turn. */
   void run_each(const std::vector<Table> &inputs, const std::vector<Results> &outputs, size_t first, size_t last) {
-    nb::gil_scoped_release unlocked;
     for (size_t row = first; row < last; row++) {
-      for (size_t i = 0; i < inputs.size(); i++) {
-        const size_t bytes = inputs[i].shape(1);
-        std::memcpy(view_of<nmp_input>(i).data, inputs[i].data() + row * bytes, bytes);
-      }
-      shares_->run();
-      for (size_t i = 0; i < outputs.size(); i++) {
-        const size_t bytes = outputs[i].shape(1);
-        std::memcpy(outputs[i].data() + row * bytes, view_of<nmp_output>(i).data, bytes);
-      }
+      alone([&] {
+        for (size_t i = 0; i < inputs.size(); i++) {
+          const size_t bytes = inputs[i].shape(1);
+          put(fed_.at(i), inputs[i].data() + row * bytes, bytes);
+        }
+        shares_->run();
+        for (size_t i = 0; i < outputs.size(); i++) {
+          nmp_view view;
+          check(nmp_output(net_, told_.at(i), &view));
+          const size_t bytes = outputs[i].shape(1);
+          copy(outputs[i].data() + row * bytes, view.data, bytes, view.bytes);
+        }
+      });
     }
   }
 
   void reset() {
-    check(nmp_reset(net_));
+    alone([&] { check(nmp_reset(net_)); });
   }
 
-  uint32_t together(uint32_t op) const {
-    return nmp_together(net_, op);
+  /* Ops [first, last) that a run takes together now. */
+  std::vector<std::pair<uint32_t, uint32_t>> steps() {
+    return alone([&] {
+      std::vector<std::pair<uint32_t, uint32_t>> found;
+      for (uint32_t first = 0, last; first < shares_->ops(); first = last) {
+        last = first + nmp_together(net_, first);
+        found.emplace_back(first, last);
+      }
+      return found;
+    });
   }
 
   /* Of the step that each op belongs to; what they are after the first runs (shares.h). */
-  std::optional<std::vector<size_t>> threads() const {
-    return shares_->decided() ? std::optional(shares_->chosen()) : std::nullopt;
+  std::optional<std::vector<size_t>> threads() {
+    return alone([&] { return shares_->decided() ? std::optional(shares_->chosen()) : std::nullopt; });
   }
 
   const char *cpu() const {
@@ -114,18 +145,57 @@ class Net {
   }
 
  private:
-  template <Getter get>
-  nmp_view view_of(size_t i) {
-    nmp_view found;
-    check(get(net_, static_cast<uint32_t>(i), &found));
-    return found;
+  void begin(size_t threads) {
+    threads_ = threads;
+    shares_ = std::make_unique<Shares<TimedNet>>(TimedNet(net_), threads);
+    nmp_view view;
+    std::vector<bool> taken;
+    for (uint32_t i = 0; nmp_output(net_, i, &view) == NMP_OK; i++) {
+      taken.push_back(false);
+    }
+    for (uint32_t i = 0; nmp_input(net_, i, &view) == NMP_OK; i++) {
+      const int32_t output = nmp_state_of(net_, i);
+      if (output < 0) {
+        fed_.push_back(i);
+      } else {
+        taken[static_cast<size_t>(output)] = true;
+      }
+    }
+    const bool all = std::find(taken.begin(), taken.end(), false) == taken.end();
+    for (uint32_t i = 0; i < taken.size(); i++) {
+      if (all || !taken[i]) {
+        told_.push_back(i);
+      }
+    }
+  }
+
+  /* Does something with the net while nobody else does. Nobody waits with the GIL, for it or in it (lock.h). */
+  template <typename Work>
+  auto alone(Work &&work) -> decltype(work()) {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard<Lock> guard(lock_);
+    return work();
+  }
+
+  static void copy(void *to, const void *from, size_t bytes, size_t wanted) {
+    check(bytes == wanted ? NMP_OK : NMP_E_ARGUMENT);
+    std::memcpy(to, from, bytes);
+  }
+
+  void put(uint32_t i, const uint8_t *integers, size_t bytes) {
+    nmp_view view;
+    check(nmp_input(net_, i, &view));
+    copy(view.data, integers, view.bytes, bytes);
   }
 
   Bytes model_;
-  Memory arena_;
+  Memory arena_, packed_; /* packed_: the arena with the packed weights, which may be that of another net */
   std::unique_ptr<Pool> pool_;
+  Lock lock_; /* of the arena, the pool and shares_ */
   nmp_net *net_ = nullptr;
+  size_t threads_ = 1;
   std::unique_ptr<Shares<TimedNet>> shares_;
+  std::vector<uint32_t> fed_, told_;
 };
 
 nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t threads) {
@@ -210,13 +280,15 @@ NB_MODULE(_nmp, m) {
   nb::class_<Net>(m, "Net")
       .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
            nb::arg("cpu").none(), nb::arg("threads") = 1)
-      .def("input", &Net::view<nmp_input>)
-      .def("output", &Net::view<nmp_output>)
-      .def("tensor", &Net::view<nmp_tensor_at>)
+      .def(nb::init<const Net &, Memory>(), nb::arg("other"), nb::arg("arena"))
+      .def_prop_ro("fed", &Net::fed)
+      .def_prop_ro("told", &Net::told)
+      .def("write", &Net::write)
+      .def("read", &Net::read)
       .def("run_ops", &Net::run_ops)
       .def("run_each", &Net::run_each)
       .def("reset", &Net::reset)
-      .def("together", &Net::together)
+      .def("steps", &Net::steps)
       .def("threads", &Net::threads)
       .def_prop_ro("cpu", &Net::cpu);
 }

@@ -15,6 +15,7 @@ struct nmp_net {
   nmp_model model;
 #if NMP_KEEP_STEPS
   nmp_step *steps;
+  uint32_t activations; /* bytes of them and of the scratch behind them */
 #endif
   const char *cpu;
 #if !NMP_FIXED_CPU
@@ -185,6 +186,39 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
 }
 #endif
 
+/* Puts a net at the start of its arena, its activations at `base`. */
+static nmp_net *place(const nmp_net *made, void *arena, uint8_t *base) {
+  nmp_net *net = (nmp_net *)arena;
+  *net = *made;
+  net->model.arena = base;
+  bind(net);
+  return net;
+}
+
+#if NMP_KEEP_STEPS
+/* Makes the steps of a net in its arena; see nmp_steps_make. */
+static void make_steps(nmp_net *net, uint8_t *packed, const nmp_step *shared) {
+  net->steps = (nmp_step *)(void *)((uint8_t *)net + net_align(sizeof(nmp_net)));
+  nmp_steps_make(&net->model, net->steps, packed, shared);
+  nmp_fuse(&net->model, NULL, net->steps);
+}
+
+nmp_status nmp_copy(nmp_net **copy, const nmp_net *net, void *arena, size_t arena_bytes, void *pool) {
+  if (copy == NULL || net == NULL || misaligned(arena)) {
+    return NMP_E_ARGUMENT;
+  }
+  const nmp_needs needs = {.arena = net->activations};
+  const layout at = lay_out(&net->model, &needs);
+  if (arena_bytes < at.end) {
+    return NMP_E_ARENA;
+  }
+  *copy = place(net, arena, (uint8_t *)arena + at.activations);
+  (*copy)->options.pool = pool;
+  make_steps(*copy, NULL, net->steps);
+  return nmp_reset(*copy);
+}
+#endif
+
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault) {
   nmp_net made;
@@ -203,15 +237,10 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   if (arena_bytes < info.arena_bytes) {
     return refuse(fault, NMP_RULE(NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)info.arena_bytes));
   }
-  uint8_t *base = (uint8_t *)arena;
-  made.model.arena = base + at.activations;
-  *net = (nmp_net *)arena;
-  **net = made;
-  bind(*net);
+  *net = place(&made, arena, (uint8_t *)arena + at.activations);
 #if NMP_KEEP_STEPS
-  (*net)->steps = (nmp_step *)(void *)(base + at.steps);
-  nmp_steps_make(&(*net)->model, (*net)->steps, base + at.packed);
-  nmp_fuse(&(*net)->model, NULL, (*net)->steps);
+  (*net)->activations = (uint32_t)(at.end - at.activations);
+  make_steps(*net, (uint8_t *)arena + at.packed, NULL);
 #endif
   return nmp_reset(*net);
 }

@@ -151,6 +151,34 @@ static void in_turn(void *pool, nmp_task task, void *context, size_t n) {
   }
 }
 
+/* A copy, in an arena of exactly the size that it needs, and then the net itself: neither changes the other one. */
+static void test_copy(nmp_net *net, const nmp_model *m, const nmp_info *info, size_t threads) {
+#if NMP_KEEP_STEPS
+  const size_t size = info->arena_bytes - info->packed_bytes;
+  nmp_net *copy = NULL;
+  uint8_t *arena = aligned(size + GUARD);
+  memset(arena, 0x5a, size + GUARD);
+  expect(nmp_copy(NULL, net, arena, size, NULL) == NMP_E_ARGUMENT, "no place for the handle of a copy");
+  expect(nmp_copy(&copy, NULL, arena, size, NULL) == NMP_E_ARGUMENT, "a copy of nothing");
+  expect(nmp_copy(&copy, net, arena + 8, size, NULL) == NMP_E_ARGUMENT, "a misaligned arena of a copy");
+  expect(nmp_copy(&copy, net, arena, size - 1, NULL) == NMP_E_ARENA && copy == NULL, "an arena one byte short");
+  expect(nmp_copy(&copy, net, arena, size, NULL) == NMP_OK, "a copy");
+  expect(strcmp(nmp_cpu(copy), nmp_cpu(net)) == 0, "the level of a copy");
+  test_vectors(copy, m, info->ops, threads);
+  for (size_t i = 0; i < GUARD; i++) {
+    expect(arena[size + i] == 0x5a, "bytes behind the arena of a copy");
+  }
+  memset(arena, 0x5a, size);
+  free(arena);
+  test_vectors(net, m, info->ops, threads);
+#else
+  (void)net;
+  (void)m;
+  (void)info;
+  (void)threads;
+#endif
+}
+
 /* An arena of exactly the size that this level asks for. */
 static void test_level(const uint8_t *file, size_t bytes, const char *level, size_t threads) {
   const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads};
@@ -170,6 +198,7 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   expect(nmp_model_open(&m, file, bytes, &fault) == NMP_OK, "open");
   test_vectors(net, &m, info.ops, threads);
   test_exponents(net, &m);
+  test_copy(net, &m, &info, threads);
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");
   }

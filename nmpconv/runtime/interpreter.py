@@ -117,7 +117,11 @@ def cpus() -> list[str]:
 
 
 class Net:
-    """A loaded model with its memory. Not to be used from two threads at once; several nets may run side by side.
+    """A loaded model with its memory.
+
+    Any number of Python threads may call it: each call waits until it has the net for itself, so `run` returns the
+    outputs of its own inputs. Calls that belong together (`set_input`, `run_ops` and `tensor`, or the runs of a stream)
+    need a net that no other thread calls, and so do runs that shall not wait for each other: `copy` makes one.
 
     threads: how many may compute at most. A forked process may go on using the net.
 
@@ -132,19 +136,25 @@ class Net:
         level = _level(cpu)
         self.threads = _threads(threads)
         try:
-            self.arena_bytes: int = _nmp.inspect(model, level, self.threads)["arena_bytes"]
+            found = _nmp.inspect(model, level, self.threads)
+            self.arena_bytes: int = found["arena_bytes"]
             self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
+        self._packed_bytes: int = found["packed_bytes"]
         self.model = reader.read(data, verified=True)
-        taken = {port.state for port in self.model.inputs}
-        fed = [i for i, port in enumerate(self.model.inputs) if port.state is None]
-        told = [i for i in range(len(self.model.outputs)) if i not in taken] or range(len(self.model.outputs))
-        self.inputs = [self._port(self.model.inputs[i]) for i in fed]
-        self.outputs = [self._port(self.model.outputs[i]) for i in told]
-        self._inputs = [self._net.input(i) for i in fed]
-        self._outputs = [self._net.output(i) for i in told]
+        self.inputs = [self._port(self.model.inputs[i]) for i in self._net.fed]
+        self.outputs = [self._port(self.model.outputs[i]) for i in self._net.told]
+
+    def copy(self) -> Net:
+        """A net over the same file and packed weights, with an arena of its own (`arena_bytes`), for another thread:
+        nets do not wait for each other. Its states are at their start.
+        """
+        net = object.__new__(type(self))
+        net.__dict__.update(self.__dict__, arena_bytes=self.arena_bytes - self._packed_bytes, _packed_bytes=0)
+        net._net = _nmp.Net(self._net, _aligned(net.arena_bytes))
+        return net
 
     @property
     def data(self) -> bytes:
@@ -174,8 +184,8 @@ class Net:
 
     def states(self) -> dict[str, NDArray[Any]]:
         """Copies of the states that the next run reads."""
-        ports = enumerate(self.model.inputs)
-        return {port.name: np.array(self._net.input(i)) for i, port in ports if port.state is not None}
+        states = [port for port in self.model.inputs if port.state is not None]
+        return dict(zip((port.name for port in states), self._tensors([port.tensor for port in states]), strict=True))
 
     def run(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[Any]]:
         """Integer outputs of one inference; the states are those of the next one then. inputs: arrays in the order of
@@ -185,10 +195,10 @@ class Net:
         and saturated. Dimensions of 1 may be left out, and an array of one dimension has the elements in their order.
         Raises InputError for another dtype or another shape.
         """
-        for i, array in enumerate(self._arrays(inputs)):
-            self.set_input(i, array)
-        self.run_ops(0, len(self.model.ops))
-        return [output.copy() for output in self._outputs]
+        given = zip(self._arrays(inputs), self.inputs, strict=True)
+        outputs = [np.empty(port.shape, port.dtype) for port in self.outputs]
+        self._net.run_each([_rows(_integers(x, port), 1) for x, port in given], [_rows(y, 1) for y in outputs], 0, 1)
+        return outputs
 
     def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
         """Runs on some of many samples, of a net without states: what `run` returns for sample i goes to row i.
@@ -199,7 +209,7 @@ class Net:
         fit = [x.shape[1:] == p.shape and x.dtype == p.dtype for x, p in zip(arrays, ports, strict=True)]
         if self.has_states or not all(fit) or any(part.stop > len(x) for x in arrays) or part.step != 1:
             raise UsageError("the arrays are not those of the ports")
-        tables = [x.view(np.uint8).reshape(len(x), -1) for x in arrays]
+        tables = [_rows(x, len(x)) for x in arrays]
         self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
 
     def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
@@ -216,11 +226,11 @@ class Net:
 
     def set_input(self, i: int, array: ArrayLike) -> None:
         """Writes input i, as `run` does."""
-        self._inputs[i][...] = _integers(array, self.inputs[i])
+        self._net.write(self._net.fed[i], _rows(_integers(array, self.inputs[i]), 1)[0])
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
-        return np.array(self._net.tensor(i))
+        return self._tensors([i])[0]
 
     def profile(self, runs: int) -> list[OpTime]:
         """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or
@@ -240,10 +250,13 @@ class Net:
         """Ops [first, last) that a run takes together now; most are alone, and with one thread only those are not that
         write into a concatenation.
         """
-        steps: list[tuple[int, int]] = []
-        while (first := steps[-1][1] if steps else 0) < len(self.model.ops):
-            steps.append((first, first + self._net.together(first)))
-        return steps
+        return self._net.steps()
+
+    def _tensors(self, which: list[int]) -> list[NDArray[Any]]:
+        """Copies of tensors at one moment."""
+        copies = [np.empty(self.model.tensors[i].shape, self.model.tensors[i].dtype) for i in which]
+        self._net.read(which, [_rows(x, 1)[0] for x in copies])
+        return copies
 
     def _op_time(self, step: tuple[int, int], seconds: float) -> OpTime:
         ops = self.model.ops[slice(*step)]
@@ -348,6 +361,11 @@ def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
         return fixed_point.quantize(given, port.exponent, port.lo, port.hi).astype(port.dtype)
     allowed = f"{port.dtype}, {'uint8 pixels or ' if port.pixels else ''}floats"
     raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
+
+
+def _rows(x: NDArray[Any], count: int) -> NDArray[np.uint8]:
+    """The bytes of so many samples, a row each: of a contiguous array its own memory."""
+    return np.ascontiguousarray(x).reshape(count, -1).view(np.uint8)
 
 
 def _long(shape: Sequence[int]) -> list[int]:

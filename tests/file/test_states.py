@@ -79,7 +79,8 @@ def test_a_caller_may_write_another_start() -> None:
     """The plan leaves a state alone between two calls, whatever the other inputs are."""
     graph = plan_memory.run(leaky())
     net = interpreter.load(to_bytes(graph, {}))
-    net._net.input(1)[...] = 80
+    [state] = net.states().values()
+    net._net.write(1, np.full_like(state, 80).view(np.uint8).ravel())
     (y,) = net.run(np.zeros((1, 20), np.int8))
     np.testing.assert_array_equal(y, np.full((1, 20), 2 * 40 + 16))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -150,12 +151,83 @@ def test_nets_in_parallel() -> None:
         net = interpreter.load(data, threads=1 + i % 3)
         wrong.extend(i for _ in range(20) if not np.array_equal(net.run(inputs[i])[0], wanted[i]))
 
-    users = [threading.Thread(target=work, args=(i,)) for i in range(len(inputs))]
+    in_threads(work, len(inputs))
+    assert wrong == []
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    users = [threading.Thread(target=work, args=(i,)) for i in range(count)]
     for user in users:
         user.start()
     for user in users:
         user.join()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("copied", [False, True])
+def test_many_threads_call_one_net(threads: int, copied: bool) -> None:
+    """Each gets the outputs of its own inputs; before there was a lock, those of others, or SIGFPE with two threads."""
+    graph = nets.small_net()
+    shape, users, runs = graph["x"].shape, 8, 800
+    inputs = [np.random.default_rng(i).integers(-128, 128, shape).astype(np.int8) for i in range(users)]
+    wanted = [run_reference(graph, {"x": x})["y"] for x in inputs]
+    net = interpreter.load(to_bytes(graph, {}), threads=threads)
+    right = [0] * users
+
+    def work(i: int) -> None:
+        mine = net.copy() if copied else net
+        for _ in range(runs):
+            right[i] += np.array_equal(mine.run(inputs[i])[0], wanted[i])
+
+    in_threads(work, users)
+    assert right == [runs] * users
+
+
+def test_other_calls_beside_runs() -> None:
+    """Whatever threads ask of one net at a time: no crash, and each tensor is one of a run."""
+    graph = wide_net(8)
+    x = random_input(8)
+    net = interpreter.load(to_bytes(graph, {}), threads=2)
+    before, [wanted] = net.tensor(net.outputs[0].tensor), net.run(x)
+    copies = net.copy()
+    calls: list[Callable[[], object]] = [
+        lambda: np.testing.assert_array_equal(net.run(x)[0], wanted),
+        lambda: [net.settled, net.states(), net.reset(), net.steps()],
+        lambda: np.testing.assert_array_equal(net.copy().run(x)[0], wanted),
+        lambda: np.testing.assert_array_equal(copies.tensor(net.outputs[0].tensor), before),
+    ]
+    wrong: list[BaseException] = []
+
+    def work(i: int) -> None:
+        try:
+            for _ in range(40):
+                calls[i]()
+        except BaseException as error:
+            wrong.append(error)
+
+    in_threads(work, len(calls))
     assert wrong == []
+
+
+@pytest.mark.parametrize("cpu", interpreter.cpus())
+def test_a_copy_has_the_packed_weights_of_its_net(cpu: str) -> None:
+    """It outlives the net, takes no second place for weights, and writes nothing of the net's."""
+    graph = wide_net(8)
+    x, other = random_input(8), random_input(8, 1)
+    data = to_bytes(graph, {})
+    net = interpreter.load(data, cpu=cpu, threads=2)
+    packed = _nmp.inspect(interpreter._in_memory(data), cpu, 2)["packed_bytes"]
+    assert packed > 0 or cpu == "portable"
+    copy = net.copy()
+    assert copy.arena_bytes == net.arena_bytes - packed == copy.copy().arena_bytes
+    assert (copy.cpu, copy.threads, copy.inputs, copy.outputs) == (net.cpu, net.threads, net.inputs, net.outputs)
+    wanted = [run_reference(graph, {"x": array})["y"] for array in (x, other)]
+    net.run(x)
+    np.testing.assert_array_equal(copy.run(other)[0], wanted[1])
+    np.testing.assert_array_equal(net.tensor(net.outputs[0].tensor), wanted[0])
+    second = copy.copy()
+    del net, copy
+    np.testing.assert_array_equal(second.run(other)[0], wanted[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -170,6 +242,36 @@ def test_fork() -> None:
         os._exit(0 if np.array_equal(net.run(x)[0], wanted) else 1)
     assert os.waitpid(child, 0)[1] == 0
     np.testing.assert_array_equal(net.run(x)[0], wanted)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_fork_while_others_run() -> None:
+    """A fork waits for a run that another thread is in: the child never finds the net half way, or locked."""
+    graph = wide_net(8)
+    net = interpreter.load(to_bytes(graph, {}), threads=2)
+    x = random_input(8)
+    wanted = net.run(x)[0]
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            net.run(x)
+
+    users = [threading.Thread(target=work) for _ in range(3)]
+    for user in users:
+        user.start()
+    codes = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(0 if np.array_equal(net.run(x)[0], wanted) else 1)
+        codes.append(os.waitpid(child, 0)[1])
+    stop.set()
+    for user in users:
+        user.join()
+    assert codes == [0] * 10
 
 
 def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 #include "base/util.h"
 
 #if NMP_KEEP_STEPS
-void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed) {
+void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed, const nmp_step *shared) {
   for (uint32_t i = 0; i < m->ops.count; i++) {
     nmp_step *s = &steps[i];
     s->fused = (nmp_fused){.count = 1};
@@ -13,8 +13,12 @@ void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed) {
     if (s->op.type->conv) {
       s->op.call = &s->call;
       s->call = nmp_conv_decide(&s->op);
-      nmp_conv_pack(&s->call, packed);
-      packed += nmp_round_up(nmp_conv_packed(&s->call), NMP_PACK_ALIGN);
+      if (shared) {
+        s->call.conv.packed = shared[i].call.conv.packed;
+      } else {
+        nmp_conv_pack(&s->call, packed);
+        packed += nmp_round_up(nmp_conv_packed(&s->call), NMP_PACK_ALIGN);
+      }
     }
   }
 }

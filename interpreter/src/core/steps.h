@@ -36,8 +36,10 @@ struct nmp_step {
 };
 
 #if NMP_KEEP_STEPS
-/* All ops of a model with an arena, each by itself. Their weights go to `packed`, where their kernels want that. */
-void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed);
+/* All ops of a model with an arena, each by itself. Their weights go to `packed`, where their kernels want that; or are
+ * those of `shared`, the steps of another net of this model with the same options, where that is not NULL.
+ */
+void nmp_steps_make(const nmp_model *m, nmp_step *steps, uint8_t *packed, const nmp_step *shared);
 
 /* The ops from this one on that are run as one. */
 static inline uint32_t nmp_step_ops(const nmp_step *s) {
