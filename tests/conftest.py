@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import io
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import json_schemas
 import onnxruntime
 import pytest
 from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
+
+from nmpconv.cli import console
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD = "1.23."  # of onnxruntime: the newest for Python 3.10
@@ -55,6 +62,25 @@ def comparable(request: pytest.FixtureRequest) -> None:
     cases = LACKS.get(request.path.name, ())
     if onnxruntime.__version__.startswith(OLD) and request.node.name.endswith(tuple(f"[{case}]" for case in cases)):
         pytest.skip(f"onnxruntime {onnxruntime.__version__} has it not, or wrong")
+
+
+@pytest.fixture(autouse=True)
+def conforming(monkeypatch: pytest.MonkeyPatch, bless: bool) -> Iterator[None]:
+    """Whatever a test prints with --json in this process is as the schemas in docs/reference/json say."""
+    found: list[str] = []
+    print_json = console.as_json
+
+    def checked(value: Mapping[str, Any]) -> None:
+        name, text = json_schemas.name_of(sys._getframe(1)), io.StringIO()
+        with redirect_stdout(text):
+            print_json(value)
+        wrong = [] if bless else json_schemas.problems(json.loads(text.getvalue()), json_schemas.schema(name))
+        found.extend(f"{name}: {one}" for one in wrong)
+        print(text.getvalue(), end="")
+
+    monkeypatch.setattr(console, "as_json", checked)
+    yield
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,11 @@ BOARD = "mps2-an386"
 COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "bench": [("bench", "model.nmp", "--runs", "2")],
     "bench-device": [("bench", "model.nmp", *HOST), ("bench", "model.nmp", "--device", f"sim:{BOARD}")],
-    "bisect": [("bisect", "model.onnx", "made.nmp", "--data", "images")],
-    "build": [("build",), ("build", "missed.toml")],
+    "bisect": [
+        ("bisect", "model.onnx", "made.nmp", "--data", "images"),
+        ("bisect", "model.onnx", "made.nmp", "--data", "labels.csv", "--metric", "score.py:score", "-o", "scored"),
+    ],
+    "build": [("build",), ("build", "missed.toml"), ("build", "unlabelled.toml")],
     "bundle": [("bundle", "model.nmp", "-o", "c"), ("bundle", "-o", "library")],
     "compare": [("compare", "model.nmp", *HOST)],
     "convert": [
@@ -33,6 +36,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "plane.onnx", "--data", "planes.npy", "--levers"),
         ("convert", "model.onnx", "--data", "images", "--limit", "6", "--levers"),
         ("convert", "model.onnx", "--dry-run"),
+        ("convert", "best.onnx", "--data", "images", "-o", "again.nmp", "--bits", "16"),
     ],
     "device-build": [],  # done for the others
     "device-info": [("device", "info", "sim:host")],
@@ -43,6 +47,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("run", "cut.nmp", "images"),
         ("convert", "model.onnx", "--data", "images", "--mean", "1,2"),
         ("convert", "odd.onnx", "--data", "images"),
+        ("bench", "model.nmp", "--runs", "few"),
+        ("inspect",),
     ],
     "eval": [
         LABELLED,
@@ -50,6 +56,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("eval", "model.nmp", "--data", "images"),
         ("eval", "step.nmp", "--data", "frames.npy"),
         ("eval", "step.nmp", "--data", "loud.npy"),
+        ("eval", "best.nmp", "--data", "images", "--reference", "best.onnx"),
     ],
     "export": [("export", "made.nmp")],
     "init": [("init", "model.onnx", "-o", "new.toml")],
@@ -61,6 +68,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("run", "model.nmp", "images", "-o", "y.npz"),
         ("run", "step.nmp", "frames.npy"),
         ("run", "step.nmp", "loud.npy"),
+        ("run", "bare.nmp", "images"),
+        ("run", "best.nmp", "images", "-o", "best.npz"),
     ],
 }
 
@@ -70,6 +79,12 @@ def write_inputs(here: Path) -> None:
     onnx.save(cli_files.onnx_model(), here / "model.onnx")
     onnx.save(cli_files.onnx_model(extra="RandomNormalLike"), here / "odd.onnx")
     (here / "model.nmp").write_bytes(cli_files.nmp_bytes())
+    (here / "bare.nmp").write_bytes(cli_files.nmp_bytes(labels=()))
+    (here / "score.py").write_text("def score(outputs, label, reference):\n    return float(outputs[0].max())\n")
+    best = "[best] y = ArgMax<axis=1>(r) [all] z = Add(r, r)"
+    text = f"(float[1,3,8,8] x) => (y, z) {{ [conv] c = Conv(x, w) [relu] r = Relu(c) {best} }}"
+    weights = np.random.default_rng(5).normal(size=(4, 3, 3, 3)) * 0.1
+    build(text, 13, here / "best.onnx", arrays={"w": weights})
     (here / "cut.nmp").write_bytes(cli_files.nmp_bytes()[:-64])
     cli_files.images(here / "images")
     pictures = sorted((here / "images").glob("*.png"))
@@ -78,6 +93,8 @@ def write_inputs(here: Path) -> None:
     data = '[data]\ncalibration = "images"\ntest = "labels.csv"\n'
     for name, least in (("nmpconv.toml", 5), ("missed.toml", 500)):
         (here / name).write_text(f'model = "model.onnx"\n{data}[gates]\nmin_sqnr = {least}\n[targets.a]\n')
+    plain = data.replace('test = "labels.csv"\n', "")
+    (here / "unlabelled.toml").write_text(f'model = "model.onnx"\noutput = "u"\n{plain}[gates]\nmin_sqnr = 5.5\n')
     np.save(here / "frames.npy", np.random.default_rng(0).normal(size=(3, 1, 4)).astype(np.float32))
     np.save(here / "loud.npy", 255 * np.load(here / "frames.npy"))
     np.save(here / "planes.npy", np.random.default_rng(1).normal(size=(6, 1, 2, 4, 4)).astype(np.float32))
@@ -86,6 +103,7 @@ def write_inputs(here: Path) -> None:
     nmpconv.convert(here / "filter.onnx", here / "frames.npy", state=["y=last"], labels=list("abcd")).save(
         here / "step.nmp"
     )
+    nmpconv.convert(here / "best.onnx", here / "images").save(here / "best.nmp")
     vectors = ["--test-vectors", "1", "-q"]
     assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
     with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough

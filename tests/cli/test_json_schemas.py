@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from every_command import COMMANDS
+from json_schemas import kind_of, problems
 
 from nmpconv.cli import main
 from nmpconv.device import simulator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 # Objects whose keys are names: of outputs, recipes, metrics and so on.
-BY_NAME = {"sqnr_by_head", "metadata", "metrics", "parity", "costliest", "noise"}
+BY_NAME = {"sqnr_db", "metadata", "metrics", "parity", "costliest", "shares", "said"}
 
 
 @pytest.fixture
@@ -40,11 +40,7 @@ def printed(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 def schema_of(values: list[Any], name: str = "") -> dict[str, Any]:
     """What all of the values are."""
-    kinds = {"null" if value is None else KINDS[type(value)] for value in values}
-    if "number" in kinds:
-        kinds.discard("integer")
-    ordered = sorted(kinds, key=lambda kind: (kind == "null", kind))
-    found: dict[str, Any] = {"type": ordered[0] if len(ordered) == 1 else ordered}
+    found: dict[str, Any] = {"type": ordered({kind_of(value) for value in values})}
     objects = [value for value in values if isinstance(value, dict)]
     items = [item for value in values if isinstance(value, list) for item in value]
     if objects and name in BY_NAME:
@@ -71,6 +67,31 @@ def with_descriptions(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, 
     return found
 
 
+def widened(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that allows what the old one does, too: null for what these commands always know, and keys that need not
+    be there. Other keys that they do not print are gone."""
+    types = [one["type"] for one in (new, old) if "type" in one]
+    kinds = {kind for named in types for kind in ([named] if isinstance(named, str) else named)}
+    found = {**new, "type": ordered(kinds)}
+    if "properties" in new and "properties" in old:
+        before, needed = old["properties"], old.get("required", ())
+        found["properties"] = {key: widened(v, before.get(key, {})) for key, v in new["properties"].items()}
+        found["properties"] |= {k: v for k, v in before.items() if k not in new["properties"] and k not in needed}
+        found["required"] = [key for key in new["required"] if key in needed or key not in before]
+    for part in ("properties", "required", "items", "additionalProperties"):
+        if part not in new and part in old:
+            found[part] = old[part]
+        elif part in ("items", "additionalProperties") and isinstance(new.get(part), dict):
+            found[part] = widened(new[part], inner if isinstance(inner := old.get(part), dict) else {})
+    return found
+
+
+def ordered(kinds: set[str]) -> str | list[str]:
+    """As a type has it: null at the end, no integer beside a number."""
+    left = sorted(kinds - ({"integer"} if "number" in kinds else set()), key=lambda kind: (kind == "null", kind))
+    return left[0] if len(left) == 1 else left
+
+
 def without_descriptions(schema: Any) -> Any:
     if isinstance(schema, dict):
         return {
@@ -84,12 +105,14 @@ def test_schema(command: str, printed: Callable[[str], list[Any]], root: Path, b
     path = root / "docs" / "reference" / "json" / f"{command}.json"
     old = json.loads(path.read_text()) if path.exists() else {}
     title = command.replace("-", " ")
-    new = {"$schema": DIALECT, "title": title, **schema_of(printed(command))}
+    values = printed(command)
+    new = {"$schema": DIALECT, "title": title, **widened(schema_of(values), old)}
     if bless:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(with_descriptions(new, old), indent=1, ensure_ascii=False) + "\n")
         return
     assert without_descriptions(old) == without_descriptions(new)
+    assert [wrong for value in values for wrong in problems(value, old)] == []
 
 
 def test_every_schema_is_of_a_command(root: Path) -> None:
@@ -101,3 +124,29 @@ def test_schemas_tell_kinds_apart() -> None:
     assert found["required"] == ["a"]
     assert found["properties"]["a"] == {"type": ["integer", "null"]}
     assert found["properties"]["b"]["items"] == {"type": "number"}
+
+
+def test_problems_are_seen() -> None:
+    schema = schema_of([{"a": 1, "b": [{"c": 2.5}], "said": {"x": 1}}, {"a": None, "b": [], "said": {}}])
+    assert list(problems({"a": 3, "b": [{"c": 4}], "said": {"y": 2}}, schema)) == []
+    assert list(problems({"a": 0.5, "b": [{}, {"c": None}], "d": 1, "said": {"x": "n"}}, schema)) == [
+        "$.a is number, not integer or null",
+        "$.b[0] has no c",
+        "$.b[1].c is null, not number",
+        "$.d is not in the schema",
+        "$.said.x is string, not integer",
+    ]
+    assert list(problems({"b": []}, schema)) == ["$ has no a", "$ has no said"]
+
+
+def test_a_schema_may_allow_more() -> None:
+    """But it needs no other keys."""
+    new = schema_of([{"a": 1, "b": {"c": 2}}])
+    old = {
+        "type": ["object", "null"],
+        "properties": {"a": {"type": ["integer", "null"]}, "z": {}, "o": {}},
+        "required": ["b", "z"],
+    }
+    found = widened(new, old)
+    assert found["type"] == ["object", "null"] and found["required"] == ["b"]
+    assert found["properties"] == {"a": {"type": ["integer", "null"]}, "b": new["properties"]["b"], "o": {}}
