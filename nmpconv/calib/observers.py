@@ -17,9 +17,23 @@ from nmpconv.errors import InputError
 
 CHANNELS_MAX = 4096  # tensors with a longer last axis have no channel ranges
 RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
+DEAD = 2.0**-24  # of the largest peak: what float32 loses beside it, and no grid of 16 bits holds
+TINY = 1e-30  # stands for 0 in a denominator; what is less is nothing
 NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
 TOGETHER, TENSORS = 8, 1 << 13  # samples whose statistics are in memory, and of how many tensors if not of one sample
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
+
+
+def alive(peaks: np.ndarray) -> np.ndarray:
+    """Returns True for each channel whose largest magnitude (peaks, [C]) counts beside the others'.
+
+    Weight decay leaves weights of 1e-41 in channels that training gave up.
+    """
+    return np.asarray(peaks > max(DEAD * peaks.max(initial=0.0), TINY))
+
+
+class OutOfRange(InputError):
+    """A float model with numbers beyond float32, or beyond all grids."""
 
 
 @dataclass
@@ -236,7 +250,7 @@ def observe(
 ) -> dict[str, TensorStats]:
     """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
-    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. InputError when the
+    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. OutOfRange when the
     float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
@@ -246,7 +260,7 @@ def observe(
         found = {name: TensorStats.of(tensors[name]) for name in stats}
         for name, one in found.items():
             if not one.is_finite:
-                raise InputError(
+                raise OutOfRange(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )

@@ -19,7 +19,7 @@ from nmpconv.calib import parity
 from nmpconv.calib.activation_cache import Evidence, Feeds
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.float_noise import Known
-from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.observers import OutOfRange, TensorStats, observe
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.conversion import node_runner
 from nmpconv.errors import VerifyError
@@ -192,6 +192,14 @@ class Fitter:
 
     def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Of the images, only vector equalization depends on what they are."""
+        try:
+            return self._ranged(mode, images, trace)
+        except OutOfRange as error:
+            if mode == "none":
+                raise
+            raise Unequal(error.message, where=f"equalization ({mode})") from error
+
+    def _ranged(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         graph, stats, bits, factors = self._equalized(mode, images)
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")

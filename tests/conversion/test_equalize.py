@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from float_nets import RELU, RELU6, closeness, feeds, in_bits, names, observed, residual
 from nets import Net
+from onnx import TensorProto, helper, numpy_helper
 
+import nmpconv
 from nmpconv.calib.exponent_search import choose, span
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
@@ -138,3 +140,50 @@ def test_fill_never_costs_anything() -> None:
             gains.append(after - before)
     assert min(gains) > -1e-6
     assert np.mean(gains) > 0.3
+
+
+def with_dead_channels(dead: float) -> bytes:
+    """Three convolutions with a depthwise one in the middle; 5 of 8 channels have weights of this size."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.normal(0, 0.2, (8, 3, 3, 3)),
+        "b": rng.normal(0, 0.1, 8),
+        "v": rng.normal(0, 0.3, (8, 1, 3, 3)),
+        "c": rng.normal(0, 0.1, 8),
+        "u": rng.normal(0, 0.3, (4, 8, 1, 1)),
+    }
+    for name, x in constants.items():
+        (x[:, 3:] if name == "u" else x[3:])[...] = dead
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["p"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("Conv", ["q", "v", "c"], ["r"], group=8),
+        helper.make_node("Relu", ["r"], ["s"]),
+        helper.make_node("Conv", ["s", "u"], ["y"]),
+    ]
+    ports = [("x", [1, 3, 12, 12]), ("y", [1, 4, 10, 10])]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ports)
+    initializers = [numpy_helper.from_array(x.astype(np.float32), name) for name, x in constants.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+def images() -> np.ndarray:
+    return np.random.default_rng(1).random((32, 3, 12, 12), dtype=np.float32)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bits", ["8", "16"])
+@pytest.mark.parametrize("dead", [1e-41, 1e-38, 1e-20])
+def test_dead_channels_count_nowhere(dead: float, bits: str) -> None:
+    """Weight decay leaves such weights: the integers are as good as where they are 0, and nothing is left out."""
+    found, zeros = (nmpconv.convert(with_dead_channels(size), images(), bits=bits) for size in (dead, 0.0))
+    assert not any("left out" in note for note in found.report.notes)
+    assert found.report.sqnr_by_head["y"] > zeros.report.sqnr_by_head["y"] - 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_equalization_beyond_float32_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equalize, "alive", lambda peaks: peaks > 0)
+    notes = nmpconv.convert(with_dead_channels(1e-41), images(), bits="8").report.notes
+    assert any("equalize vector left out" in note for note in notes), notes

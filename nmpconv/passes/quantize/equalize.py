@@ -4,6 +4,7 @@
    grid over the input channels (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
    Correction", 2019, with the activations' observed range in place of the producer's weights). A depthwise consumer
    has a grid per channel, so there the factor simply fills the range.
+   A dead channel counts nowhere: neither its reach, nor the weights that make it or read it. It follows the others.
 2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
    other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip. What can
    have an origin is taken to have the best one.
@@ -20,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from nmpconv.calib.exponent_search import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
-from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.weighted import groups_of
@@ -56,6 +57,7 @@ class Balance:
         for name, seen in reach.items():
             np.maximum.at(self._reach, channels.ids[name], seen)
             narrow[channels.ids[name]] |= bits[name] == fewest
+        living = {name: reach[name] > 0 if name in reach else ids >= 0 for name, ids in channels.ids.items()}
         for node in graph.nodes:
             if (pad := pad_of(graph, node)) is not None:
                 np.maximum.at(self._reach, channels.ids[node.inputs[0]], np.abs(pad))
@@ -63,20 +65,26 @@ class Balance:
             if node.op not in WEIGHTED or (groups_of(node) > 1 and graph[node.inputs[1]].shape[-1] == 1):
                 continue
             ids = channels.ids[node.inputs[0]]
-            layers.append(shared_ceiling.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node))))
+            ends = living[node.inputs[0]], living[node.outputs[0]]
+            layers.append(shared_ceiling.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node), *ends)))
             np.maximum.at(demand, ids, layers[-1].demand)
             dense[ids] = True
-        free = ~channels.frozen & narrow & (self._reach > 0)
+        able = ~channels.frozen & narrow
+        free = able & (self._reach > 0)
         both = free & dense & (demand > 0)
         alone = free & ~dense
+        chosen = both | alone
         factor = np.ones(channels.total)
         factor[both] = demand[both] ** ALPHA / self._reach[both] ** (1 - ALPHA)
         factor[alone] = 1 / self._reach[alone]
         for ids in channels.ids.values():
-            used = np.unique(ids[free[ids]])
+            used = np.unique(ids[chosen[ids]])
             if used.size:
                 middle = float(np.median(factor[used]))
                 factor[used] = np.clip(factor[used], middle / LIMIT, middle * (LIMIT if fewest == 8 else LIMIT_16))
+                rest = ids[able[ids] & ~chosen[ids]]  # what is dead, and what nobody reads: within the others' range
+                most = float((self._reach[used] * factor[used]).max())
+                factor[rest] = np.minimum(middle, most / np.maximum(self._reach[rest], TINY))
         if fewest == 8:
             joined = {node.outputs[0] for node in graph.nodes if joins_grids(node)}
             tied = [
@@ -160,13 +168,15 @@ def fill(
 
 def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
     """Largest magnitude of each channel [C], at 16 bits that expected of unseen samples; of the whole tensor
-    where channels were too many to observe.
+    where channels were too many to observe. 0 of dead ones.
     """
     if bits == 16:
-        return np.broadcast_to(stats.reach(), channels)
-    if stats.channel_min is None or stats.channel_max is None:
-        return np.full(channels, stats.peak)
-    return np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+        found = np.broadcast_to(stats.reach(), channels)
+    elif stats.channel_min is None or stats.channel_max is None:
+        found = np.full(channels, stats.peak)
+    else:
+        found = np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+    return np.where(alive(found), found, 0.0)
 
 
 def _best_db(
@@ -189,14 +199,20 @@ def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:
     return min((b for name, b in bits.items() if name not in graph.pixels), default=16)
 
 
-def _demand(graph: Graph, weight: str, groups: int) -> np.ndarray:
-    """What each input channel claims of the weights' ranges [C]: its largest |w| relative to that output's largest."""
+def _demand(graph: Graph, weight: str, groups: int, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """What each input channel claims of the weights' ranges [C]: its largest |w| relative to that output's largest.
+
+    inputs, outputs: bool [C], [O]: the channels that are not dead.
+    """
     data = graph[weight].data
     assert data is not None
     outs, per_group = data.shape[0], data.shape[-1]
     peak = np.abs(data).reshape(outs, -1, per_group).max(axis=1)
-    share = peak / np.maximum(peak.max(axis=1, keepdims=True), 1e-30)
-    return share.reshape(groups, outs // groups, per_group).max(axis=1).reshape(-1)
+    read = inputs.reshape(groups, 1, per_group) & outputs.reshape(groups, outs // groups, 1)
+    peak = np.where(read.reshape(outs, per_group), peak, 0.0)
+    share = peak / np.maximum(peak.max(axis=1, keepdims=True), TINY)
+    demand = share.reshape(groups, outs // groups, per_group).max(axis=1).reshape(-1)
+    return np.where(alive(demand), demand, 0.0)
 
 
 def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:

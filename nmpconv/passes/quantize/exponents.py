@@ -28,7 +28,7 @@ import numpy as np
 from nmpconv.base.fixed_point import EXPONENT_MAX, INT_MAX, INT_MIN
 from nmpconv.calib.exponent_search import SATURATED, Range, Table, choose, span
 from nmpconv.calib.histogram import Histogram
-from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.observers import OutOfRange, TensorStats
 from nmpconv.calib.offset import less
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
@@ -163,11 +163,11 @@ def _span(value: Value, stats: TensorStats, bits: int) -> Range:
 
 
 def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: int) -> None:
-    """InputError where the coarsest grid would saturate what was seen."""
+    """OutOfRange where the coarsest grid would saturate what was seen."""
     most = math.ldexp(2.0 ** (bits - 1), EXPONENT_MAX)
     for name in names:
         if stats[name].peak > most * (1 + ROUNDING):
-            raise InputError(
+            raise OutOfRange(
                 f"the tensor {name!r} reaches {stats[name].peak:.3g}; {bits} bits hold magnitudes up to {most:.3g}",
                 hint="a Clip before it, or a smaller constant: -1e4 masks attention as well as -1e38 does; a row "
                 "that is masked as a whole needs no mask",

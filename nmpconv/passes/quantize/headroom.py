@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from nmpconv.calib.histogram import Histogram
-from nmpconv.calib.observers import TensorStats
+from nmpconv.calib.observers import TensorStats, alive
 from nmpconv.ir import Graph
 from nmpconv.passes.bounds import known
 
@@ -65,8 +65,8 @@ def _variation(stats: TensorStats) -> float:
     """Of the peaks of channels from sample to sample; 0 where it is not known."""
     if stats.samples < 2 or stats.peak_mean is None or stats.peak_spread is None:
         return 0.0
-    alive = stats.peak_mean > 0
-    if not alive.any():
+    living = alive(stats.peak_mean)
+    if not living.any():
         return 0.0
-    deviation = np.sqrt(stats.peak_spread[alive] / (stats.samples - 1))
-    return float(np.sqrt(np.mean(np.minimum(deviation / stats.peak_mean[alive], MOST) ** 2)))
+    deviation = np.sqrt(stats.peak_spread[living] / (stats.samples - 1))
+    return float(np.sqrt(np.mean(np.minimum(deviation / stats.peak_mean[living], MOST) ** 2)))
