@@ -136,6 +136,18 @@ def _meaning() -> Iterator[Guard]:
 
     yield "scratch behind an arena of 2^31 bytes", _small(large), Status.LIMIT, "bytes of the arena with scratch"
 
+    def large_and_awry(root: Tables) -> None:
+        large(root)
+        root["ops"][ADD]["live_end"] = 2**31 - 1
+
+    yield "a wrong plan, too", _small(large_and_awry), Status.PLAN, "live_end of the op"
+
+    def large_and_illegal(root: Tables) -> None:
+        large(root)
+        root["ops"][POOL]["params"][1]["kernel_h"] = 0
+
+    yield "an illegal op, too", _small(large_and_illegal), Status.OP, "kernel"
+
     def long(root: Tables) -> None:
         for tensor in (C, A, M):
             root["tensors"][tensor]["shape"] = [1, 16384, 16384, 2]

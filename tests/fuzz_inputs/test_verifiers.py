@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from verified import Status, difference, in_python
+from verified import OWN, Status, difference, in_c, in_python
 
 from fuzz_inputs import verifiers
 from nmpconv.file import flatbuffer, semantics
 from nmpconv.ops import OPS
 
-MUTANTS, MANY = 400, 12_000
+MUTANTS, VAST, MANY = 400, 1000, 12_000
 DEPTHS = (Status.OK, Status.STRUCTURE, Status.TENSOR, Status.OP, Status.PLAN, Status.ORDER, Status.LIMIT)
 
 
@@ -44,6 +44,15 @@ def test_every_field_is_there(good: list[bytes]) -> None:
 def test_mutants(good: list[bytes]) -> None:
     for data in mutants(good, 1, MUTANTS):
         assert not difference(data)
+
+
+def test_mutants_reach_the_end_of_the_arena(good: list[bytes]) -> None:
+    """Next to 2^31 scratch has no room: C says so of files that are right else, and of no others."""
+    count = 0
+    for data in mutants(good, 4, VAST):
+        assert not difference(data)
+        count += in_c(data)[1] in OWN
+    assert count >= 5
 
 
 @pytest.mark.slow

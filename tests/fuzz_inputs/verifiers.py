@@ -110,7 +110,10 @@ def _of_list(walk: Any, kind: str, name: str, at: int) -> Iterator[Place]:
 def mutant(rng: np.random.Generator, good: list[bytes]) -> bytes:
     start = seed(good[rng.integers(len(good))])
     data = bytearray(start.data)
-    for _ in range(1 + int(rng.integers(4)) // 2):
+    vast = rng.integers(12) == 0
+    if vast:
+        _vast(data, start.numbers, rng)
+    for _ in range(int(rng.integers(2)) if vast else 1 + int(rng.integers(4)) // 2):
         choice = rng.integers(16)
         if choice < 13:
             _number(data, start.numbers, rng)
@@ -120,6 +123,14 @@ def mutant(rng: np.random.Generator, good: list[bytes]) -> bytes:
             _reference(data, start.references, rng)
     struct.pack_into("<I", data, start.checksum, flatbuffer._crc(bytes(data), start.checksum))
     return bytes(data)
+
+
+def _vast(data: bytearray, numbers: tuple[Place, ...], rng: np.random.Generator) -> None:
+    """An arena and live_ends of ops that end next to 2^31, where scratch behind them has no room."""
+    end = 2**31 - 16 * int(rng.integers(1, 5))
+    for place in numbers:
+        if place.field in ("Model.arena_bytes", "Op.live_end"):
+            flatbuffer._STRUCTS[place.type].pack_into(data, place.at, end)
 
 
 def _number(data: bytearray, numbers: tuple[Place, ...], rng: np.random.Generator) -> None:

@@ -254,13 +254,23 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
     return rule;
   }
   *at = -1;
-  size_t scratch = type->scratch ? type->scratch(op) : 0;
+  uint64_t work = work_of(type, op);
+  if (work > NMP_WORK_MAX - needs->work) {
+    return NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX);
+  }
+  needs->work += work;
+  return NMP_FINE;
+}
+
+/* What an op takes besides its tensors, which is this machine's affair: of a model whose plan is right. */
+static nmp_rule add_memory(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs) {
+  nmp_model_op(m, i, op);
+  const size_t scratch = op->type->scratch ? op->type->scratch(op) : 0;
   if (scratch > NMP_BYTES_MAX) {
     return NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX);
   }
   needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
-  const size_t live_end = nmp_min(nmp_model_live_end(m, i), m->arena_bytes); /* nmp_plan_check wants it so */
-  const uint64_t end = (uint64_t)live_end + scratch;
+  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch;
   if (end > NMP_BYTES_MAX) {
     return NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX);
   }
@@ -270,11 +280,6 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
     return NMP_RULE(NMP_E_LIMIT, "bytes of packed weights", (int64_t)packed, NMP_BYTES_MAX);
   }
   needs->packed += (uint32_t)packed;
-  uint64_t work = work_of(type, op);
-  if (work > NMP_WORK_MAX - needs->work) {
-    return NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX);
-  }
-  needs->work += work;
   return NMP_FINE;
 }
 
@@ -336,5 +341,12 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
     const nmp_rule rule = check_op(m, i, &op, needs, &at);
     status = rule.status ? nmp_fail(fault, i, at, rule) : NMP_OK;
   }
-  return status == NMP_OK ? nmp_plan_check(m, needs, fault) : status;
+  if (status == NMP_OK) {
+    status = nmp_plan_check(m, needs, fault);
+  }
+  for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
+    const nmp_rule rule = add_memory(m, i, &op, needs);
+    status = rule.status ? nmp_fail(fault, i, -1, rule) : NMP_OK;
+  }
+  return status;
 }
