@@ -28,6 +28,7 @@ navigation = NAVIGATION = {
         ],
         "How to": [
             "docs/usage",
+            "docs/mixed-precision",
             "docs/streams",
             "docs/python",
             "docs/reports",

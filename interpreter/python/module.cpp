@@ -99,8 +99,8 @@ class Net {
     });
   }
 
-  /* One run after another: row i of each of `inputs`, those of `fed`, makes row i of each of `outputs`, those of `told`.
-   * Between two of them another thread may have its turn. */
+  /* One run after another: row i of each of `inputs`, those of `fed`, makes row i of each of `outputs`, those of
+   * `told`. Between two of them another thread may have its turn. */
   void run_each(const std::vector<Table> &inputs, const std::vector<Results> &outputs, size_t first, size_t last) {
     for (size_t row = first; row < last; row++) {
       alone([&] {
