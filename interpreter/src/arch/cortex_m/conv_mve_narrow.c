@@ -5,41 +5,44 @@
 
 #ifdef NMP_MVE
 
-/* What stays the same for all rows of x: the weights, shifts, biases and range of some channels. */
-typedef struct pair {
-  const void *first, *second;
-} pair;
+/* What stays the same for all rows of x: the weights, shifts, biases and range of some channels. The code below knows
+ * the offsets of the first nine, in the order of the registers that they are loaded to.
+ */
 typedef struct layer layer;
 typedef void row_fn(const layer *l, const void *x, void *y);
 struct layer {
-  row_fn *row;
-  pair w01, w23; /* the weights of the first four channels */
-  struct next {
-    size_t hop, steps; /* bytes from where the loads of four channels have ended to the next four; what DOTS wants */
-  } next;
   const int8_t *exponents;
   const void *bias;
-  size_t fours; /* of channels, at least one */
+  const void *w[4];  /* the weights of the first four channels */
+  size_t fours;      /* of channels, at least one */
+  size_t hop, steps; /* bytes from where the loads of four channels have ended to the next four; what DOTS wants */
   int32_t shift, lo, hi;
+  row_fn *row;
 };
 
+/* Registers: all there are. r0 exponents, r1 bias, r2 y, r3 x; r5, r7, r9, r11 weights; r4, r6, r8, r10 sums, which are
+ * to be even ones; r12 fours. Compilers keep r6 and r7 for themselves, some of them at some levels, and have them back
+ * at the end. Stack: row, hop, steps, r6, r7.
+ */
+#define FIXED(type, name, from) register type name __asm(#from) = name##_
+
 /* Sixteen products of each of four channels, by vmladav (sums begin) or vmladava (they go on). */
-#define STEP(MULTIPLY)                  \
-  "vldrb.8 q0, [%[x]], #16\n"           \
-  "vldrb.8 q1, [%[w0]], #16\n" MULTIPLY \
-  ".s8 %[a], q0, q1\n"                  \
-  "vldrb.8 q2, [%[w1]], #16\n" MULTIPLY \
-  ".s8 %[b], q0, q2\n"                  \
-  "vldrb.8 q1, [%[w2]], #16\n" MULTIPLY \
-  ".s8 %[c], q0, q1\n"                  \
-  "vldrb.8 q2, [%[w3]], #16\n" MULTIPLY ".s8 %[d], q0, q2\n"
+#define STEP(MULTIPLY)               \
+  "vldrb.8 q0, [r3], #16\n"          \
+  "vldrb.8 q1, [r5], #16\n" MULTIPLY \
+  ".s8 r4, q0, q1\n"                 \
+  "vldrb.8 q2, [r7], #16\n" MULTIPLY \
+  ".s8 r6, q0, q2\n"                 \
+  "vldrb.8 q1, [r9], #16\n" MULTIPLY \
+  ".s8 r8, q0, q1\n"                 \
+  "vldrb.8 q2, [r11], #16\n" MULTIPLY ".s8 r10, q0, q2\n"
 
 /* lr: k. The loop is predicated by the elements that are left in lr, so k need not be a multiple of 16. */
 #define DOTS_ANY     \
-  "mov %[a], #0\n"   \
-  "mov %[b], #0\n"   \
-  "mov %[c], #0\n"   \
-  "mov %[d], #0\n"   \
+  "mov r4, #0\n"     \
+  "mov r6, #0\n"     \
+  "mov r8, #0\n"     \
+  "mov r10, #0\n"    \
   "dlstp.8 lr, lr\n" \
   "3:\n" STEP("vmladava") "letp lr, 3b\n"
 
@@ -52,48 +55,47 @@ struct layer {
   "le lr, 3b\n"                                                          \
   "4:\n"
 
-#define BIAS_8 "vldrb.s32 q2, [%[bias]], #4\n"
-#define BIAS_16 "vldrh.s32 q2, [%[bias]], #8\n"
-#define BIAS_32 "vldrw.32 q2, [%[bias]], #16\n"
-#define Y_8 "vstrb.32 q0, [%[y]], #4\n"
-#define Y_16 "vstrh.32 q0, [%[y]], #8\n"
+#define BIAS_8 "vldrb.s32 q2, [r1], #4\n"
+#define BIAS_16 "vldrh.s32 q2, [r1], #8\n"
+#define BIAS_32 "vldrw.32 q2, [r1], #16\n"
+#define Y_8 "vstrb.32 q0, [r2], #4\n"
+#define Y_16 "vstrh.32 q0, [r2], #8\n"
 
 /* One row of int8 factors times int8 weights of all channels, four at a time. Loads and stores of less than a vector
- * take their address from a low register; accumulators are even ones.
+ * take their address from a low register.
  */
-#define ROW_8X8(name, DOTS, LOAD_BIAS, STORE)                                                                       \
-  static void name(const layer *l, const void *row, void *y) {                                                      \
-    const void *w0 = l->w01.first, *w1 = l->w01.second, *w2 = l->w23.first, *w3 = l->w23.second, *x;                \
-    const void *bias = l->bias;                                                                                     \
-    const int8_t *exponents = l->exponents;                                                                         \
-    const struct next next = l->next;                                                                               \
-    size_t fours = l->fours;                                                                                        \
-    int32_t a, b, c, d;                                                                                             \
-    const int32x4_t shift = vdupq_n_s32(l->shift), lo = vdupq_n_s32(l->lo), hi = vdupq_n_s32(l->hi);                \
-    __asm volatile(                                                                                                 \
-        "ldr lr, %[steps]\n"                                                                                        \
-        "b 2f\n"                                                                                                    \
-        "1: ldrd %[x], lr, %[next]\n"                                                                               \
-        "add %[w0], %[x]\n"                                                                                         \
-        "add %[w1], %[x]\n"                                                                                         \
-        "add %[w2], %[x]\n"                                                                                         \
-        "add %[w3], %[x]\n"                                                                                         \
-        "2: ldr %[x], %[row]\n" DOTS                                                                                \
-        "vldrb.s32 q1, [%[exponents]], #4\n"                                                                        \
-        "vmov d0, %[a], %[b]\n"                                                                                     \
-        "vmov d1, %[c], %[d]\n"                                                                                     \
-        "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                                    \
-        "vqrshl.s32 q0, q0, q1\n"                                                                                   \
-        "vqadd.s32 q0, q0, q2\n"                                                                                    \
-        "vmax.s32 q0, q0, %q[lo]\n"                                                                                 \
-        "vmin.s32 q0, q0, %q[hi]\n" STORE                                                                           \
-        "subs %[fours], #1\n"                                                                                       \
-        "bne 1b\n"                                                                                                  \
-        : [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [a] "=&Te"(a), [b] "=&Te"(b), [c] "=&Te"(c),  \
-          [d] "=&Te"(d), [x] "=&r"(x), [y] "+l"(y), [exponents] "+l"(exponents), [bias] "+l"(bias),                 \
-          [fours] "+r"(fours)                                                                                       \
-        : [row] "m"(row), [next] "m"(next), [steps] "m"(next.steps), [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi) \
-        : "q0", "q1", "q2", "lr", "cc", "memory");                                                                  \
+#define ROW_8X8(name, DOTS, LOAD_BIAS, STORE)                                                           \
+  static void name(const layer *l_, const void *row_, void *y_) {                                       \
+    const int32x4_t shift = vdupq_n_s32(l_->shift), lo = vdupq_n_s32(l_->lo), hi = vdupq_n_s32(l_->hi); \
+    FIXED(const layer *, l, r0);                                                                        \
+    FIXED(const void *, row, r1);                                                                       \
+    FIXED(void *, y, r2);                                                                               \
+    __asm volatile(                                                                                     \
+        "ldrd r3, r4, [r0, #28]\n"                                                                      \
+        "mov lr, r4\n"                                                                                  \
+        "push {r1, r3, r4, r6, r7}\n"                                                                   \
+        "ldm r0, {r0, r1, r5, r7, r9, r11, r12}\n"                                                      \
+        "b 2f\n"                                                                                        \
+        "1: ldrd r3, lr, [sp, #4]\n"                                                                    \
+        "add r5, r3\n"                                                                                  \
+        "add r7, r3\n"                                                                                  \
+        "add r9, r3\n"                                                                                  \
+        "add r11, r3\n"                                                                                 \
+        "2: ldr r3, [sp]\n" DOTS                                                                        \
+        "vldrb.s32 q1, [r0], #4\n"                                                                      \
+        "vmov d0, r4, r6\n"                                                                             \
+        "vmov d1, r8, r10\n"                                                                            \
+        "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                        \
+        "vqrshl.s32 q0, q0, q1\n"                                                                       \
+        "vqadd.s32 q0, q0, q2\n"                                                                        \
+        "vmax.s32 q0, q0, %q[lo]\n"                                                                     \
+        "vmin.s32 q0, q0, %q[hi]\n" STORE                                                               \
+        "subs r12, #1\n"                                                                                \
+        "bne 1b\n"                                                                                      \
+        "pop {r1, r3, r4, r6, r7}\n"                                                                    \
+        : "+r"(l), "+r"(row), "+r"(y)                                                                   \
+        : [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi)                                                \
+        : "q0", "q1", "q2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");   \
   }
 
 ROW_8X8(row_bias8_y8, DOTS_ANY, BIAS_8, Y_8)
@@ -113,9 +115,9 @@ static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   const int8_t *w = (const int8_t *)c->w + first * k;
   const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
   return (layer){.row = in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
-                 .w01 = {.first = w, .second = w + k},
-                 .w23 = {.first = w + 2 * k, .second = w + 3 * k},
-                 .next = {.hop = 4 * k - (k + 15) / 16 * 16, .steps = in_64s ? k / 64 - 1 : k},
+                 .w = {w, w + k, w + 2 * k, w + 3 * k},
+                 .hop = 4 * k - (k + 15) / 16 * 16,
+                 .steps = in_64s ? k / 64 - 1 : k,
                  .exponents = c->exponent_step ? c->exponents + first : (const int8_t *)c->scratch,
                  .bias = (const uint8_t *)c->bias + first * (c->bias_bits / 8u),
                  .fours = fours,
@@ -137,8 +139,9 @@ static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t
   }
   l.exponents = exponents;
   l.bias = bias;
-  l.w01.second = count > 1 ? l.w01.second : l.w01.first;
-  l.w23 = (pair){.first = count > 2 ? l.w23.first : l.w01.first, .second = l.w01.first};
+  for (size_t i = count; i < 4; i++) {
+    l.w[i] = l.w[0];
+  }
   for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << nmp_y_wide(c)) {
     l.row(&l, x, four);
     memcpy(y, four, count << nmp_y_wide(c));

@@ -10,82 +10,88 @@
 /* What the loop over pairs of channels keeps in memory, for registers are few. The code knows its offsets. */
 typedef struct walk {
   const void *x0, *x1;
-  size_t hop, k;       /* hop: bytes from where the loads of a channel have ended to the channel after the next */
+  size_t k, hop;       /* hop: bytes from where the loads of a channel have ended to the channel after the next */
   const int32_t *ends; /* shift, shift, bias, bias of each pair */
   void *y;
   size_t pairs;
   uint32_t live; /* predicate of the four results */
 } walk;
 
-#define LOAD_8(q, from) "vldrb.s16 " q ", [%[" from "]], #8\n"
-#define LOAD_16(q, from) "vldrh.16 " q ", [%[" from "]], #16\n"
-#define STORE_8 "vstrbt.32 q0, [%[x0], %q[places]]\nadd %[x0], #2\n"
-#define STORE_16 "vstrht.32 q0, [%[x0], %q[places], uxtw #1]\nadd %[x0], #4\n"
+/* Registers: all there are. r0 the walk, r1 and r2 weights, r3 and r6 factors, low ones for loads that widen; sums in
+ * r4 and r5, r8 and r9, r10 and r11, r12 and r7. Compilers keep r6 and r7 for themselves, some of them at some levels,
+ * and have them back at the end.
+ */
+#define FIXED(type, name, from) register type name __asm(#from) = name##_
+
+#define LOAD_8(q, from) "vldrb.s16 " q ", [" from "], #8\n"
+#define LOAD_16(q, from) "vldrh.16 " q ", [" from "], #16\n"
+#define STORE_8 "vstrbt.32 q0, [r3, %q[places]]\nadd r3, #2\n"
+#define STORE_16 "vstrht.32 q0, [r3, %q[places], uxtw #1]\nadd r3, #4\n"
 
 /* Pairs of channels of two rows. The inner loop is predicated by the elements that are left in lr, so k need not be a
- * multiple of 8. Loads that widen take their address from a low register.
+ * multiple of 8.
  */
-#define TWO_ROWS(name, LOAD_X, IN_X, LOAD_W, IN_W, STORE)                                                                \
-  static void name(walk *at, const void *w0, const void *w1, int32x4_t lo, int32x4_t hi, uint32x4_t places) {            \
-    int64_t a, b, c, d;                                                                                                  \
-    const void *x0, *x1;                                                                                                 \
-    __asm volatile(                                                                                                    \
-        "ldr lr, [%[at], #28]\n" \
-        "vmsr p0, lr\n" \
-        "1: ldrd %[x0], %[x1], [%[at]]\n" \
-        "ldr lr, [%[at], #12]\n"                                                                                       \
-        "mov %Q[a], #0\n"                                                                                              \
-        "mov %R[a], #0\n"                                                                                              \
-        "mov %Q[b], #0\n"                                                                                              \
-        "mov %R[b], #0\n"                                                                                              \
-        "mov %Q[c], #0\n"                                                                                              \
-        "mov %R[c], #0\n"                                                                                              \
-        "mov %Q[d], #0\n"                                                                                              \
-        "mov %R[d], #0\n"                                                                                              \
-        "dlstp.16 lr, lr\n"                                                                                            \
-        "2:\n" LOAD_X("q0", "x0") LOAD_W("q1", "w0")                                                                   \
-        "vmlaldava.s16 %Q[a], %R[a], q0, q1\n" LOAD_W("q2", "w1")                                                      \
-        "vmlaldava.s16 %Q[b], %R[b], q0, q2\n" LOAD_X("q0", "x1")                                                      \
-        "vmlaldava.s16 %Q[c], %R[c], q0, q1\n"                                                                         \
-        "vmlaldava.s16 %Q[d], %R[d], q0, q2\n"                                                                         \
-        "letp lr, 2b\n"                                                                                                \
-        "ldr lr, [%[at], #8]\n"                                                                                \
-        "ldr %[x0], [%[at], #16]\n"                                                                                    \
-        "add %[w0], lr\n"                                                                                              \
-        "add %[w1], lr\n"                                                                                              \
-        "ldrd %[x1], lr, [%[x0]], #8\n"                                                                                \
-        "sqrshrl %Q[a], %R[a], #64, %[x1]\n"                                                                           \
-        "sqrshrl %Q[b], %R[b], #64, lr\n"                                                                              \
-        "sqrshrl %Q[c], %R[c], #64, %[x1]\n"                                                                           \
-        "sqrshrl %Q[d], %R[d], #64, lr\n"                                                                              \
-        "ldrd %[x1], lr, [%[x0]], #8\n"                                                                                \
-        "str %[x0], [%[at], #16]\n"                                                                                    \
-        "ldr %[x0], [%[at], #20]\n"                                                                                    \
-        "vmov d0, %Q[a], %Q[b]\n"                                                                                      \
-        "vmov d1, %Q[c], %Q[d]\n"                                                                                      \
-        "vmov d2, %[x1], lr\n"                                                                                         \
-        "vmov d3, %[x1], lr\n"                                                                                         \
-        "vqadd.s32 q0, q0, q1\n"                                                                                       \
-        "vmax.s32 q0, q0, %q[lo]\n"                                                                                    \
-        "vmin.s32 q0, q0, %q[hi]\n"                                                                                    \
-        "vpst\n" STORE                                                                                                 \
-        "ldr lr, [%[at], #24]\n"                                                                                       \
-        "str %[x0], [%[at], #20]\n"                                                                                    \
-        "subs lr, #1\n"                                                                                                \
-        "str lr, [%[at], #24]\n"                                                                                       \
-        "bne 1b\n"                                                                                                     \
-        : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [x0] IN_X(x0), [x1] IN_X(x1), [w0] IN_W(w0),         \
-          [w1] IN_W(w1)                                                                                                \
-        : [at] "r"(at), [lo] "w"(lo), [hi] "w"(hi), [places] "w"(places)                                               \
-        : "q0", "q1", "q2", "lr", "cc", "memory"); \
+#define TWO_ROWS(name, LOAD_X, LOAD_W, STORE)                                                                    \
+  static void name(walk *at_, const void *w0_, const void *w1_, int32x4_t lo, int32x4_t hi, uint32x4_t places) { \
+    FIXED(walk *, at, r0);                                                                                       \
+    FIXED(const void *, w0, r1);                                                                                 \
+    FIXED(const void *, w1, r2);                                                                                 \
+    __asm volatile(                                                                                          \
+        "push {r6, r7}\n"                                                                                    \
+        "ldr lr, [r0, #28]\n"                                                                                \
+        "vmsr p0, lr\n"                                                                                      \
+        "1: ldrd r3, r6, [r0]\n"                                                                             \
+        "ldr lr, [r0, #8]\n"                                                                                 \
+        "mov r4, #0\n"                                                                                       \
+        "mov r5, #0\n"                                                                                       \
+        "mov r8, #0\n"                                                                                       \
+        "mov r9, #0\n"                                                                                       \
+        "mov r10, #0\n"                                                                                      \
+        "mov r11, #0\n"                                                                                      \
+        "mov r12, #0\n"                                                                                      \
+        "mov r7, #0\n"                                                                                       \
+        "dlstp.16 lr, lr\n"                                                                                  \
+        "2:\n" LOAD_X("q0", "r3") LOAD_W("q1", "r1")                                                         \
+        "vmlaldava.s16 r4, r5, q0, q1\n" LOAD_W("q2", "r2")                                                  \
+        "vmlaldava.s16 r8, r9, q0, q2\n" LOAD_X("q0", "r6")                                                  \
+        "vmlaldava.s16 r10, r11, q0, q1\n"                                                                   \
+        "vmlaldava.s16 r12, r7, q0, q2\n"                                                                    \
+        "letp lr, 2b\n"                                                                                      \
+        "ldrd lr, r3, [r0, #12]\n"                                                                           \
+        "add r1, lr\n"                                                                                       \
+        "add r2, lr\n"                                                                                       \
+        "ldrd r6, lr, [r3], #8\n"                                                                            \
+        "sqrshrl r4, r5, #64, r6\n"                                                                          \
+        "sqrshrl r8, r9, #64, lr\n"                                                                          \
+        "sqrshrl r10, r11, #64, r6\n"                                                                        \
+        "sqrshrl r12, r7, #64, lr\n"                                                                         \
+        "ldrd r6, lr, [r3], #8\n"                                                                            \
+        "str r3, [r0, #16]\n"                                                                                \
+        "ldr r3, [r0, #20]\n"                                                                                \
+        "vmov d0, r4, r8\n"                                                                                  \
+        "vmov d1, r10, r12\n"                                                                                \
+        "vmov d2, r6, lr\n"                                                                                  \
+        "vmov d3, r6, lr\n"                                                                                  \
+        "vqadd.s32 q0, q0, q1\n"                                                                             \
+        "vmax.s32 q0, q0, %q[lo]\n"                                                                          \
+        "vmin.s32 q0, q0, %q[hi]\n"                                                                          \
+        "vpst\n" STORE                                                                                       \
+        "ldr lr, [r0, #24]\n"                                                                                \
+        "subs lr, #1\n"                                                                                      \
+        "strd r3, lr, [r0, #20]\n"                                                                           \
+        "bne 1b\n"                                                                                           \
+        "pop {r6, r7}\n"                                                                                     \
+        : "+r"(at), "+r"(w0), "+r"(w1)                                                                       \
+        : [lo] "w"(lo), [hi] "w"(hi), [places] "w"(places)                                                   \
+        : "q0", "q1", "q2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");   \
   }
 
-TWO_ROWS(rows_8x16to8, LOAD_8, "=&l", LOAD_16, "+r", STORE_8)
-TWO_ROWS(rows_8x16to16, LOAD_8, "=&l", LOAD_16, "+r", STORE_16)
-TWO_ROWS(rows_16x8to8, LOAD_16, "=&r", LOAD_8, "+l", STORE_8)
-TWO_ROWS(rows_16x8to16, LOAD_16, "=&r", LOAD_8, "+l", STORE_16)
-TWO_ROWS(rows_16x16to8, LOAD_16, "=&r", LOAD_16, "+r", STORE_8)
-TWO_ROWS(rows_16x16to16, LOAD_16, "=&r", LOAD_16, "+r", STORE_16)
+TWO_ROWS(rows_8x16to8, LOAD_8, LOAD_16, STORE_8)
+TWO_ROWS(rows_8x16to16, LOAD_8, LOAD_16, STORE_16)
+TWO_ROWS(rows_16x8to8, LOAD_16, LOAD_8, STORE_8)
+TWO_ROWS(rows_16x8to16, LOAD_16, LOAD_8, STORE_16)
+TWO_ROWS(rows_16x16to8, LOAD_16, LOAD_16, STORE_8)
+TWO_ROWS(rows_16x16to16, LOAD_16, LOAD_16, STORE_16)
 
 typedef void two_rows_fn(walk *at, const void *w0, const void *w1, int32x4_t lo, int32x4_t hi, uint32x4_t places);
 

@@ -21,8 +21,8 @@
   "vqrshl.s" LANES             \
   " q0, %[shift]\n"            \
   "vmax.s" LANES               \
-  " q0, q0, q2\n"              \
-  "vmin.s" LANES " q0, q0, q3\n"
+  " q0, q0, %q[lo]\n"          \
+  "vmin.s" LANES " q0, q0, %q[hi]\n"
 #define ALIGN_AND_ADD(LANES) \
   "vshl.s" LANES             \
   " q0, %[a_shift]\n"        \
@@ -33,17 +33,16 @@
 
 /* Rows of two operands with step 1, whose combination fits the lanes. */
 #define BINARY_LOOP(LANES, LOAD_A, LOAD_B, COMBINE, STORE) \
-  __asm volatile("vdup." LANES " q2, %[lo]\n"                                                                    \
-                 "vdup." LANES " q3, %[hi]\n"                                                                    \
-                 "wlstp." LANES " lr, %[n], 2f\n"                                                                \
-                 "1:\n" LOAD_A("q0", "a") LOAD_B("q1", "b") COMBINE(LANES) ROUND_AND_CLAMP(LANES)                \
-                 STORE("q0", "y")                                                                                \
-                 "letp lr, 1b\n"                                                                                 \
-                 "2:\n"                                                                                          \
-                 : [y] "+l"(y), [a] "+l"(a), [b] "+l"(b)                                                         \
-                 : [n] "r"(n), [a_shift] "r"(how->a_shift), [b_shift] "r"(how->b_shift), [shift] "r"(-how->shift), \
-                   [lo] "r"(how->lo), [hi] "r"(how->hi)                                                          \
-                 : "q0", "q1", "q2", "q3", "lr", "memory")
+  __asm volatile("wlstp." #LANES " lr, %[n], 2f\n"                                                       \
+                 "1:\n" LOAD_A("q0", "a") LOAD_B("q1", "b") COMBINE(#LANES) ROUND_AND_CLAMP(#LANES)      \
+                 STORE("q0", "y")                                                                        \
+                 "letp lr, 1b\n"                                                                         \
+                 "2:\n"                                                                                  \
+                 : [y] "+l"(y), [a] "+l"(a), [b] "+l"(b)                                                 \
+                 : [n] "r"(n), [a_shift] "r"(how->a_shift), [b_shift] "r"(how->b_shift),                 \
+                   [shift] "r"(-how->shift), [lo] "w"(vdupq_n_s##LANES((int##LANES##_t)how->lo)),        \
+                   [hi] "w"(vdupq_n_s##LANES((int##LANES##_t)how->hi))                                   \
+                 : "q0", "q1", "lr", "memory")
 
 /* What the lanes would not hold, or a single operand for a row: one by one. */
 static int32_t value(const void *x, size_t i, int wide) {
@@ -74,31 +73,31 @@ static int fits(const nmp_binary *how, int a_most, int b_most) {
 }
 
 /* WIDTHS: a, b, y. An int8 may be shifted by 7 in lanes of 16 bits, by 22 in those of 32, an int16 by 14. */
-#define ADD_8X8(name, WIDTHS, Y)                                            \
-  NMP_ADD(name) {                                                           \
-    if (fits(how, 7, 7)) {                                                  \
-      BINARY_LOOP("16", LOAD_16_8, LOAD_16_8, ALIGN_AND_ADD, STORE_16_##Y); \
-    } else if (fits(how, 22, 22)) {                                         \
-      BINARY_LOOP("32", LOAD_32_8, LOAD_32_8, ALIGN_AND_ADD, STORE_32_##Y); \
-    } else {                                                                \
-      one_by_one(y, a, b, n, how, WIDTHS, 0);                               \
-    }                                                                       \
+#define ADD_8X8(name, WIDTHS, Y)                                          \
+  NMP_ADD(name) {                                                         \
+    if (fits(how, 7, 7)) {                                                \
+      BINARY_LOOP(16, LOAD_16_8, LOAD_16_8, ALIGN_AND_ADD, STORE_16_##Y); \
+    } else if (fits(how, 22, 22)) {                                       \
+      BINARY_LOOP(32, LOAD_32_8, LOAD_32_8, ALIGN_AND_ADD, STORE_32_##Y); \
+    } else {                                                              \
+      one_by_one(y, a, b, n, how, WIDTHS, 0);                             \
+    }                                                                     \
   }
-#define ADD(name, WIDTHS, A, B, Y)                                              \
-  NMP_ADD(name) {                                                               \
-    if (fits(how, A == 8 ? 22 : 14, B == 8 ? 22 : 14)) {                        \
-      BINARY_LOOP("32", LOAD_32_##A, LOAD_32_##B, ALIGN_AND_ADD, STORE_32_##Y); \
-    } else {                                                                    \
-      one_by_one(y, a, b, n, how, WIDTHS, 0);                                   \
-    }                                                                           \
+#define ADD(name, WIDTHS, A, B, Y)                                            \
+  NMP_ADD(name) {                                                             \
+    if (fits(how, A == 8 ? 22 : 14, B == 8 ? 22 : 14)) {                      \
+      BINARY_LOOP(32, LOAD_32_##A, LOAD_32_##B, ALIGN_AND_ADD, STORE_32_##Y); \
+    } else {                                                                  \
+      one_by_one(y, a, b, n, how, WIDTHS, 0);                                 \
+    }                                                                         \
   }
-#define MUL(name, WIDTHS, A, B, Y)                                         \
-  NMP_MUL(name) {                                                          \
-    if (rows_of_both(how)) {                                               \
-      BINARY_LOOP("32", LOAD_32_##A, LOAD_32_##B, MULTIPLY, STORE_32_##Y); \
-    } else {                                                               \
-      one_by_one(y, a, b, n, how, WIDTHS, 1);                              \
-    }                                                                      \
+#define MUL(name, WIDTHS, A, B, Y)                                       \
+  NMP_MUL(name) {                                                        \
+    if (rows_of_both(how)) {                                             \
+      BINARY_LOOP(32, LOAD_32_##A, LOAD_32_##B, MULTIPLY, STORE_32_##Y); \
+    } else {                                                             \
+      one_by_one(y, a, b, n, how, WIDTHS, 1);                            \
+    }                                                                    \
   }
 
 ADD_8X8(nmp_mve_add_8x8to8, 0, 8)
@@ -121,15 +120,13 @@ MUL(nmp_mve_mul_16x16to16, 7, 16, 16, 16)
 
 #define REQUANTIZE(name, X, Y)                                                                                 \
   NMP_REQUANTIZE(name) {                                                                                       \
-    __asm volatile("vdup.16 q2, %[lo]\n"                                                                     \
-                   "vdup.16 q3, %[hi]\n"                                                                     \
-                   "wlstp.16 lr, %[n], 2f\n"                                                                 \
+    __asm volatile("wlstp.16 lr, %[n], 2f\n"                                                                 \
                    "1:\n" LOAD_16_##X("q0", "x") ROUND_AND_CLAMP("16") STORE_16_##Y("q0", "y")               \
                    "letp lr, 1b\n"                                                                           \
                    "2:\n"                                                                                    \
                    : [y] "+l"(y), [x] "+l"(x)                                                                \
-                   : [n] "r"(n), [shift] "r"(-shift), [lo] "r"(lo), [hi] "r"(hi)                             \
-                   : "q0", "q2", "q3", "lr", "memory"); \
+                   : [n] "r"(n), [shift] "r"(-shift), [lo] "w"(vdupq_n_s16((int16_t)lo)), [hi] "w"(vdupq_n_s16((int16_t)hi))                             \
+                   : "q0", "lr", "memory"); \
   }
 
 REQUANTIZE(nmp_mve_requantize_8to8, 8, 8)
