@@ -20,6 +20,9 @@ ROUNDED = {
     *("ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Resize", "Sigmoid", "Softmax", "Softplus"),
     *("Sqrt", "Sub", "Sum", "Tanh", "Upsample"),
 }
+# onnxruntime's own arithmetic is off by a unit of 1, or of the operand, also where results are near 0.
+UNIT_OF_1 = ("Erf", "HardSigmoid", "Sigmoid", "Softmax", "Tanh")
+UNIT_OF_X = ("Celu", "Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus")
 WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: where these cancel, moving x moves both
 FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
 PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
@@ -44,7 +47,9 @@ class Known:
 def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which every float operand x of an arithmetic op is x * (1 + sin(c * x) / 2^23): 0 or 1 unit away.
 
-    The sine stands for dice. Each use has another c than the one before, so that two uses of a tensor do not cancel.
+    Results of functions that saturate are moved by a unit of 1, or of their operand: what is left of a relative error
+    where they are near 0 says nothing. The sine stands for dice. Each use has another c than the one before, so that
+    two uses of a tensor do not cancel.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -54,7 +59,13 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
     inferred = onnx.shape_inference.infer_shapes(copy).graph
     for value in (*inferred.value_info, *inferred.input, *inferred.output):
         types.setdefault(value.name, value.type.tensor_type.elem_type)
-    numbers = {"~unit": 2.0**-23, "~far": FAR, "~-far": -FAR, **{f"~{i}": c for i, c in enumerate(PHASES)}}
+    numbers = {
+        "~unit": 2.0**-23,
+        "~least": 2.0**-99,
+        "~far": FAR,
+        "~-far": -FAR,
+        **{f"~{i}": c for i, c in enumerate(PHASES)},
+    }
     nodes: list[onnx.NodeProto] = []
 
     def add(kind: str, *inputs: str) -> str:
@@ -62,15 +73,32 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
         return str(nodes[-1].output[0])
 
     uses = 0
+
+    def thrown(name: str) -> tuple[str, str]:
+        """x within +-FAR, and the dice that it throws, in -1..1."""
+        nonlocal uses
+        uses += 1
+        near = add("Min", add("Max", name, "~-far"), "~far")
+        return near, add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
+
     for node in graph.node:
+        own = ""
+        if node.op_type in (*UNIT_OF_1, *UNIT_OF_X) and types.get(node.input[0]) == TensorProto.FLOAT:
+            near, dice = thrown(node.input[0])
+            sign = add(
+                "Div", dice, add("Max", add("Abs", dice), "~least")
+            )  # a whole unit: there may be one result only
+            own = add("Mul", sign, "~unit")
+            own = own if node.op_type in UNIT_OF_1 else add("Mul", near, own)
         if node.op_type in ROUNDED:
             for i, name in enumerate(node.input[:1] if node.op_type in FIRST_ONLY else node.input):
                 if types.get(name) == TensorProto.FLOAT:
-                    uses += 1
-                    near = add("Min", add("Max", name, "~-far"), "~far")
-                    dice = add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
+                    near, dice = thrown(name)
                     node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
         nodes.append(node)
+        if own:
+            result, node.output[0] = node.output[0], f"{node.output[0]}~exact"
+            nodes.append(helper.make_node("Add", [node.output[0], own], [result]))
     del graph.node[:]
     graph.node.extend(nodes)
     graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in numbers.items())

@@ -4,8 +4,8 @@ The noise of the second, the difference to the first one's results, may have a p
 
 1. 90 dB below the results': sums in another order and weights that were rounded once more leave 100 dB and more;
 2. or, of a net that amplifies the rounding of float32, what that rounding does to the first one's own results, plus
-   20 dB. It is measured: every float operand of an arithmetic op is moved by up to one unit, and onnxruntime's
-   optimizations change the order of sums.
+   20 dB. It is measured: every float operand of an arithmetic op is moved by up to one unit, results of functions that
+   saturate by a unit of 1, and onnxruntime's optimizations change the order of sums.
 3. An output that depends on an op with jumps (a comparison, ArgMax) may also differ in one of a hundred elements if
    what the jumps depend on agrees: one rounding there changes an element by any amount.
 
