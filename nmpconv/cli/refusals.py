@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from inspect import Parameter
@@ -33,15 +33,17 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         return UsageError(needs, where=_typed(name, arguments)) if name else UsageError(said)
     where, help_ = context.command_path, f"{context.command_path} -h tells more"
     known = {} if context.command.callback is None else inspect.signature(context.command.callback).parameters
-    own, names = (None, ()) if param is None else (known.get(param.name), param.opts)
+    own, opts = (None, ()) if param is None else (known.get(param.name), param.opts)
     if hasattr(error, "possibilities"):
         typed = _typed(name, arguments)
         flags = [flag_of(one) for one in known.values() if isinstance(info_of(one), OptionInfo)]
-        return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, flags) or help_)
+        older = {f"--{old}": f"--{new}" for old, new in shared_flags.OLDER.items() if f"--{new}" in flags}
+        names = {**older, **{flag: flag for flag in flags}}
+        return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, names) or help_)
     if own is not None and type(error).__name__ == "MissingParameter":
         return UsageError(f"{flag_of(own)} is missing", where=where, hint=info_of(own).help or help_)
     if own is not None:
-        return _bad(error, own, names, arguments, help_)
+        return _bad(error, own, opts, arguments, help_)
     if found := re.search(r"No such command '(.*?)'", said):
         commands = context.command.list_commands(context)
         hint = _nearest(found[1], commands) or f"there are {', '.join(commands)}"
@@ -79,7 +81,8 @@ def _today(word: str) -> str:
     return f"--{shared_flags.today(word[2:])}" if word.startswith("--") else word
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    """A hint; '' where nothing is like it."""
-    found = get_close_matches(word.lower(), list(known), n=1)
-    return f"did you mean {found[0]}?" if found else ""
+def _nearest(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
+    """A hint; '' where nothing is like it. known: names, or what to call each of them."""
+    names = known if isinstance(known, Mapping) else {name: name for name in known}
+    found = get_close_matches(word.lower(), list(names), n=1)
+    return f"did you mean {names[found[0]]}?" if found else ""

@@ -64,11 +64,7 @@ class Goal:
         """Of "sqnr=30" and so on; UsageError for anything else."""
         found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text.lower())
         if found is None:
-            raise UsageError(
-                f"{text!r} is no goal",
-                where="--goal",
-                hint="sqnr=30, agreement=99, top1-drop=0.5, psnr=40, miou=95 or ap50=95",
-            )
+            raise refusal(text, "sqnr=30, agreement=99, top1-drop=0.5, psnr=40, miou=95 or ap50=95", "--goal")
         return Goal(found[1], float(found[2]))
 
     def met(self, one: Candidate) -> bool:
@@ -91,8 +87,7 @@ class Limit:
         """The name of the cost and the limit, of "ram=64k", "instructions=+10%" and so on."""
         name, equals, most = text.strip().lower().partition("=")
         if name not in BUDGETS or not equals:
-            hint = "instructions=+10%, ram=64k, ram=+20%, flash=200k"
-            raise UsageError(f"{text!r} is no budget", where="--budget", hint=hint)
+            raise refusal(text, "instructions=+10%, ram=64k, ram=+20%, flash=200k and so on", "--budget")
         if more := re.fullmatch(r"\+(\d+(?:\.\d+)?)%", most):
             return name, Limit(1 + float(more[1]) / 100, True)
         kind = units.COUNT if name == "instructions" else units.BYTES

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from nmpconv.base.files import read_file
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import InputError, UsageError, refusal
 from nmpconv.ir import Preprocess
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -62,7 +62,7 @@ def _check(pre: Preprocess, channels: int) -> None:
     if not all(value > 0 for value in pre.std):
         raise UsageError(f"{list(pre.std)}: every value must be above 0", where="--std")
     if pre.resize not in (resizes := Preprocess.CHOICES["resize"]):
-        raise UsageError(f"{pre.resize!r} is none of {', '.join(resizes)}", where="--resize")
+        raise refusal(pre.resize, ", ".join(resizes), "--resize")
     if not 0 < pre.crop <= 1:
         raise UsageError(f"{pre.crop} is not in (0, 1]", where="--crop")
     if pre.crop != 1 and pre.resize not in ("shorter", "squash"):

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from nmpconv import _nmp
 from nmpconv.base import fixed_point
 from nmpconv.base.files import open_file
-from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError
+from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
 
@@ -297,7 +297,7 @@ def _level(asked: str | None) -> str | None:
     """The CPU level that is meant; None: the best one."""
     level = (asked or os.environ.get("NMP_CPU") or "").lower() or None
     if level is not None and level not in cpus():
-        raise UsageError(f"there is no CPU level {level!r} here; there are {', '.join(cpus())}", where="--cpu")
+        raise refusal(level, f"on this machine {', '.join(cpus())}", "--cpu")
     return level
 
 
@@ -305,9 +305,7 @@ def _threads(asked: int | None) -> int:
     """How many threads are meant."""
     text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
     if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
-        raise UsageError(
-            f"{text!r} is no number of threads; 0 (one per core) to {_nmp.THREADS_MAX} are", where="--threads"
-        )
+        raise refusal(text, f"0 (one per core) to {_nmp.THREADS_MAX}", "--threads")
     return int(text) or _cores()
 
 

@@ -142,7 +142,7 @@ def test_range_is_what_mean_and_std_refer_to(bounds: tuple[float, float], ends: 
         (Preprocess(mean=(1.0, 2.0)), "--mean: 2 values"),
         (Preprocess(std=(0.0,)), "--std: .* above 0"),
         (Preprocess(std=(float("nan"),)), "--std: .* above 0"),
-        (Preprocess(resize="stretch"), "'stretch' is none of none, shorter"),
+        (Preprocess(resize="stretch"), "'stretch' is not allowed; allowed: none, shorter"),
         (Preprocess(crop=1.5), "--crop: 1.5"),
         (Preprocess(crop=0.5, resize="letterbox"), "--resize shorter or squash"),
         (Preprocess(channel_order="gray"), "gray for an input of 3"),

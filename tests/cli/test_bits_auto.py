@@ -93,9 +93,9 @@ def test_a_goal_widens_what_it_needs(cli) -> None:
     [
         (("--bits", "auto"), "--bits auto needs a goal or a budget"),
         (("--goal", "sqnr=30"), "a goal and a budget are for --bits auto"),
-        (("--bits", "auto", "--goal", "best"), "'best' is no goal"),
+        (("--bits", "auto", "--goal", "best"), "'best' is not allowed; allowed: sqnr=30"),
         (("--bits", "auto", "--budget", "ram=lots"), "'ram=lots' is not allowed; allowed: bytes, such as"),
-        (("--bits", "auto", "--budget", "rom=1k"), "'rom=1k' is no budget"),
+        (("--bits", "auto", "--budget", "rom=1k"), "'rom=1k' is not allowed; allowed: instructions=+10%"),
         (("--bits", "auto", "--budget", "ram=1k,ram=2k"), "two budgets of ram"),
         (("--bits", "auto", "--budget", "instructions=+5%"), "a budget of instructions needs a microcontroller"),
         (

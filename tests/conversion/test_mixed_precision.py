@@ -153,13 +153,13 @@ def test_a_wrong_journal(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["sqnr", "sqnr=", "sqnr=a", "sqnr=1e9", "ssim=3", "sqnr=30 ", "top1=1", "sqnr=-3"])
 def test_goals_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="is no goal"):
+    with pytest.raises(UsageError, match="is not allowed; allowed: sqnr=30"):
         Goal.of(text)
 
 
 @pytest.mark.parametrize("text", ["ram", "ram=+3", "ram=3%", "instructions=1t", "time=+3%", "ram=-1", "flash=1kk"])
 def test_budgets_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no budget|is not allowed"):
+    with pytest.raises(UsageError, match="is not allowed; allowed: instructions="):
         Limit.of(text)
 
 
