@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -19,7 +20,7 @@ from nmpconv.conversion.options import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
 
-# Keywords of nmpconv.convert that are the project's own business, or that write files of their own.
+ENDINGS = ("nmp", "json", "html")  # of a target's files
 SCHEMA = 1  # of the facts that are kept beside a file
 
 
@@ -43,18 +44,25 @@ class Built:
 
 
 def build(
-    project_file: str | PathLike[str] | None = None, *, force: bool = False, progress: Progress = silent
+    project_file: str | PathLike[str] | None = None,
+    *,
+    force: bool = False,
+    outside: bool = False,
+    progress: Progress = silent,
 ) -> list[Built]:
     """Converts every target of a project file that is not up to date, measures it, and compares with its gates.
 
     `nmpconv.api.project` says what is in a project file. Beside each file lie a report and what was measured.
 
-    project_file: a file, or a folder with one; None: the current folder. force: make all targets anew. A gate that is
-    missed raises nothing: see `Built.missed`. Raises InputError, UsageError, what `nmpconv.convert` raises, and
-    DeviceError where instructions are to be counted and cannot be.
+    project_file: a file, or a folder with one; None: the current folder. force: make all targets anew. outside: files
+    may be written outside of the project's folder. A gate that is missed raises nothing: see `Built.missed`. Raises
+    InputError, UsageError, what `nmpconv.convert` raises, and DeviceError where instructions are to be counted and
+    cannot be.
     """
     path = Path(project_file or ".")
     found = project.read(project.find(path) if path.is_dir() else path)
+    if not outside:
+        _stay_inside(found)
     package = project.of_folder(Path(nmpconv.__file__).parent, ".py", ".so", ".pyd")
     weights = _weights(found.model)
     plans = [_plan(found, target, project.digest(found, target, package, weights), force) for target in found.targets]
@@ -83,6 +91,33 @@ class _Known:
 
     measured: Measured
     warnings: tuple[str, ...]
+
+
+def _stay_inside(found: Project) -> None:
+    """A project that somebody else wrote makes files in its own folder, and nowhere that a link leads to."""
+    root, output = found.path.parent, found.output
+    folders = [output, *output.parents]
+    if not Path(os.path.realpath(output)).is_relative_to(os.path.realpath(root)):
+        link = next((folder for folder in folders if folder != root and folder.is_symlink()), None)
+        reason = (
+            f", by the link {link}" if link and Path(os.path.abspath(output)).is_relative_to(root.absolute()) else ""
+        )
+        raise InputError(
+            f"the output folder {output} is outside of the project's folder{reason}",
+            where=str(found.path),
+            hint="name a folder in it, or allow others by --outside",
+            found=str(output),
+            allowed=f"a folder in {root}",
+        )
+    for target in found.targets:
+        for ending in ENDINGS:
+            file = output / f"{target.name}.{ending}"
+            if file.is_symlink():
+                raise InputError(
+                    "is a link; a build writes only files of the project",
+                    where=str(file),
+                    hint="remove it, or allow it by --outside",
+                )
 
 
 def _weights(model: Path) -> list[Path]:

@@ -23,6 +23,9 @@ def command(
         typer.Argument(metavar="[FILE]", help="The project file, or its folder; default: the current folder."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Make all targets anew.")] = False,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="Let a project write outside of its folder, and through links.")
+    ] = False,
     json: shared_flags.Json = False,
 ) -> None:
     """Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.
@@ -37,7 +40,7 @@ def command(
     import nmpconv  # not loaded for --help
 
     with console.progress() as progress:
-        found = nmpconv.build(project, force=force, progress=progress)
+        found = nmpconv.build(project, force=force, outside=outside, progress=progress)
     missed = [(one.target, gate) for one in found for gate in one.missed]
     words = "; ".join(f"{name}: {gate.name} {gate.allowed:g}, found {gate.found:.6g}" for name, gate in missed)
     error = GateError(f"missed gates: {words}") if missed else None

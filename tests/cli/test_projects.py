@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -248,6 +250,50 @@ def test_what_is_no_project(project, text: str, code: ExitCode, expected: str) -
     ran = project("build")
     assert ran.code == code
     assert expected in ran.err
+
+
+def as_link(name: str, to: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).symlink_to(to)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize(
+    ("output", "link", "expected"),
+    [
+        ("../up", "", "outside of the project's folder"),
+        ("in/../../up", "", "outside of the project's folder"),
+        ("{absolute}", "", "outside of the project's folder"),
+        ("build", "build", "by the link"),
+        ("build/deep", "build", "by the link"),
+        ("build", "build/a.nmp", "a.nmp: is a link"),
+        ("build", "build/b.html", "b.html: is a link"),
+        ("build", "build/b.json", "b.json: is a link"),
+    ],
+)
+def test_a_build_stays_in_the_project(project, tmp_path: Path, output: str, link: str, expected: str) -> None:
+    """Whoever wrote the project: a file of the user is as it was."""
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    (outer / "mine").write_text("mine")
+    inner = outer / "project"
+    shutil.copytree(".", inner, ignore=shutil.ignore_patterns("outer"))
+    os.chdir(inner)
+    Path("nmpconv.toml").write_text(f'output = "{output.format(absolute=outer / "up")}"\n{PROJECT}')
+    if link:
+        as_link(link, str(outer / ("mine" if "." in link else "")))
+    ran = project("build")
+    assert (ran.code, expected in ran.err) == (ExitCode.INPUT, True), ran.err
+    assert sorted(path.name for path in outer.iterdir()) == ["mine", "project"]
+    assert (outer / "mine").read_text() == "mine"
+
+
+def test_a_build_outside_on_request(project) -> None:
+    Path("inner").mkdir()
+    text = PROJECT.replace('"model.onnx"', '"../model.onnx"').replace('"images', '"../images')
+    Path("inner/nmpconv.toml").write_text(f'output = "../elsewhere"\n{text}')
+    assert project("build", "inner", "--outside").code == 0
+    assert Path("elsewhere/a.nmp").is_file()
 
 
 def test_where_a_project_is(project) -> None:
