@@ -64,7 +64,7 @@ def inputs_of(graph: Graph, feeds: Feeds) -> Evidence:
 
 
 def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence | None = None) -> Evidence:
-    """Runs the float graph on every image and keeps rows of the outputs of these ops, before their clamp.
+    """Runs the float graph on every image and keeps rows of the outputs of `sampled_nodes`, before their clamp.
 
     inputs: what `inputs_of` gives, where that is known.
     """
@@ -72,9 +72,31 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
     return replace(inputs or inputs_of(graph, feeds), rows=rows)
 
 
+def sampled_nodes(graph: Graph, ops: Collection[str]) -> list[Node]:
+    """The nodes of these ops, and the residual sums behind them."""
+    users = graph.consumers()
+    nodes = [node for node in graph.nodes if node.op in ops]
+    sums = {add.outputs[0] for node in nodes if (add := residual_sum(graph, node, users)) is not None}
+    return [node for node in graph.nodes if node.op in ops or node.outputs[0] in sums]
+
+
+def residual_sum(graph: Graph, node: Node, users: Mapping[str, Sequence[Node]]) -> Node | None:
+    """The add that alone reads a node without activation, and has another activation of the same shape beside it.
+
+    users: of the graph, `Graph.consumers`.
+    """
+    out = graph[node.outputs[0]]
+    readers = users[out.name]
+    if len(readers) != 1 or readers[0].op != "add" or out.name in graph.outputs or out.clamp or not out.shape:
+        return None
+    beside = [graph[name] for name in readers[0].inputs if name != out.name]
+    alike = len(beside) == 1 and not beside[0].is_const and beside[0].shape == out.shape
+    return readers[0] if alike else None
+
+
 def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:
     """The rows that `collect` keeps, of each of these parts of the images; every image is run once."""
-    plain, before = _split_clamps(graph, [node for node in graph.nodes if node.op in ops])
+    plain, before = _split_clamps(graph, sampled_nodes(graph, ops))
     if not before or not len(feeds):
         return [{} for _ in parts]
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}

@@ -264,7 +264,7 @@ class Fitter:
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
         """Of a graph made of the float graph by these factors [C], and origins; what is new in it is run."""
         rows, inputs = self.rows(images) if len(images) else {}, self._inputs(images)
-        asked = [node.outputs[0] for node in graph.nodes if node.op in WEIGHTED]
+        asked = [node.outputs[0] for node in calibration.sampled_nodes(graph, WEIGHTED)]
         if len(images) and not all(name in rows for name in asked):
             return calibration.collect(graph, images, WEIGHTED, inputs)
         moved = {name: (factors.get(name, ONE), graph[name].origin) for name in asked}

@@ -12,12 +12,14 @@ import numpy as np
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
 from nmpconv.calib.activation_cache import Evidence
+from nmpconv.calib.sampled_rows import Rows
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
 from nmpconv.passes.quantize.matrix_form import gather, matrix, multiply, pad_of, samples
+from nmpconv.passes.quantize.residual_sums import wanted_rows
 
 PARTS = 2  # of the images, at the same time
 
@@ -26,18 +28,23 @@ def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Ste
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = evidence.on_grids(graph)
     kept: dict[str, np.ndarray] = {}
+    users = graph.consumers()
     for node in walk(graph, env):
-        made = _weighted(graph, node, env, evidence) if node.op in WEIGHTED else compute(graph, node, env)
+        if node.op in WEIGHTED:
+            rows = wanted_rows(graph, node, users, env, evidence)
+            assert rows is not None
+            made = _weighted(graph, node, env, rows)
+        else:
+            made = compute(graph, node, env)
         env.update(made)
         kept.update({n: made[n] for n in made if n in names})
     return kept
 
 
-def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], evidence: Evidence) -> dict[str, np.ndarray]:
+def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], rows: Rows) -> dict[str, np.ndarray]:
     out = node.outputs[0]
     x, w, y = graph[node.inputs[0]].quant, graph[node.inputs[1]], graph[out].quant
     assert x is not None and w.quant is not None and w.data is not None and y is not None
-    rows = evidence.rows[out]
     pad = pad_of(graph, node)
     split = matrix(graph, node).split(w.data)
     shift = weight_shifts(x, w.quant, y, w.shape[0])

@@ -6,10 +6,10 @@ For each convolution and fully connected:
 2. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
    those output channels whose error after the activation falls.
 3. What an input channel that is always the same adds goes into the bias, and its weights become 0.
-4. The bias from the mean difference between the float pre-activation and the integer sum, on the output's grid;
-   then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float bias, less what rounding
-   the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps none where one would gain
-   next to nothing (bias.py).
+4. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
+   on the output's grid; then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float
+   bias, less what rounding the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps
+   none where one would gain next to nothing (bias.py).
 5. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
@@ -50,6 +50,7 @@ from nmpconv.passes.quantize.matrix_form import (
     second_moment,
 )
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
+from nmpconv.passes.quantize.residual_sums import wanted_rows
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
@@ -88,10 +89,12 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
+    users = graph.consumers()
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
-            node, fresh = _weighted(layer, env.get(node.inputs[0]), evidence.rows.get(node.outputs[0]))
+            rows = wanted_rows(graph, node, users, env, evidence)
+            node, fresh = _weighted(layer, env.get(node.inputs[0]), rows)
         else:
             plain = node
             node, fresh = OPS[plain.op].quantize(plain, result)

@@ -1,0 +1,56 @@
+"""Pre-activations that a layer is to have: the float model's, or what a residual sum behind it lacks.
+
+Where a sum alone reads the layer, it is the float model's sum less the other, already quantized operand, and less what
+rounding the sum half up adds on average. So each block's biases take away what the blocks before have left in the
+stream, and long streams do not drift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nmpconv.base import fixed_point
+from nmpconv.calib.activation_cache import Evidence, residual_sum
+from nmpconv.calib.sampled_rows import Rows
+from nmpconv.ir import Graph, Node, Quant, Value
+
+
+def wanted_rows(
+    graph: Graph,
+    node: Node,
+    users: Mapping[str, Sequence[Node]],
+    env: Mapping[str, np.ndarray],
+    evidence: Evidence,
+) -> Rows | None:
+    """Rows of what a weighted node is to have before its activation; None where nothing is known.
+
+    users: `Graph.consumers`. env: integers [N, ...] of what was computed so far, by name.
+    """
+    out = graph[node.outputs[0]]
+    add = residual_sum(graph, node, users)
+    if add is not None:
+        total, (other,) = graph[add.outputs[0]], [graph[name] for name in add.inputs if name != out.name]
+        if other.name in env and total.name in evidence.rows:
+            return _less(evidence.rows[total.name], other, env[other.name], _drift((out, other), total))
+    return evidence.rows.get(out.name)
+
+
+def _less(rows: Rows, other: Value, integers: np.ndarray, drift: float) -> Rows:
+    channels = other.shape[-1]
+    at = integers.reshape(-1, other.size // channels, channels)[rows.images, rows.positions]
+    wanted = rows.values - fixed_point.dequantize(at, _quant(other).exponent) - drift
+    return rows._replace(values=wanted.astype(np.float32))
+
+
+def _drift(operands: Sequence[Value], total: Value) -> float:
+    """Half a step of the finer operand: what is below a step of the sum is as often each multiple of that step."""
+    finest = min(_quant(value).exponent for value in operands)
+    return math.ldexp(0.5, finest) if _quant(total).exponent > finest else 0.0
+
+
+def _quant(value: Value) -> Quant:
+    assert value.quant is not None
+    return value.quant

@@ -1,0 +1,127 @@
+"""Streams of residual sums: they do not drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from float_nets import RELU, evidence, feeds, in_bits, observed
+from nets import Net
+
+from nmpconv.base.sqnr import sqnr_db
+from nmpconv.calib.activation_cache import integers, residual_sum, sampled_nodes
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.conversion.quantizer import Fitter
+from nmpconv.graph.reference import run
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.ops import WEIGHTED
+from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.residual_sums import wanted_rows
+from nmpconv.passes.quantize.rounding import Rounding
+
+BLOCKS = 14
+STEPS = 0.25  # of the stream's grid: what a sum rounded half up adds where one bit is lost
+
+
+def stream(blocks: int = BLOCKS, order: str = "{before} {block}") -> Graph:
+    """y <- relu(y + conv(relu(conv(y)))), by the seventh block in more channels, then a layer."""
+    net = Net(5)
+    rng, channels, before = net.rng, 8, "s0"
+    net.input("x", 1, 8, 8, 3)
+
+    def conv(x: str, y: str, inputs: int, scale: float, kernel: int = 3, **more: object) -> None:
+        weights = rng.normal(0, scale / np.sqrt(kernel * kernel * inputs), (channels, kernel, kernel, inputs))
+        net.conv(x, y, channels, kernel, w=weights, **more)
+
+    conv("x", "s0", 3, 3.0, clamp=RELU)
+    for i in range(blocks):
+        inputs, beside = channels, before
+        if i == blocks // 2:
+            channels, beside = 12, f"p{i}"
+            conv(before, f"p{i}", inputs, 1.2, kernel=1)
+        conv(before, f"a{i}", inputs, 0.6, clamp=RELU)
+        conv(f"a{i}", f"b{i}", channels, 0.6)
+        before = net.op("add", order.format(before=beside, block=f"b{i}"), f"s{i + 1}", RELU)
+    conv(before, "y", channels, 1.0)
+    return net.graph("y")
+
+
+def errors(graph: Graph, names: Sequence[str], rounding: Rounding) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
+    """Of each tensor: float values, what is made of them [N, ...], and the step, on images nothing was fitted to."""
+    images, test = feeds(graph, 16), feeds(graph, 8, seed=7)
+    fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, y=16), Method(), rounding, images)
+    prepared = fitter.prepare("none", images, Trace())
+    made = fitter.quantize(prepared, False, Trace())
+    inputs = {"x": integers(np.concatenate([image["x"] for image in test]), made["x"])}
+    got = run(made, inputs, keep=names)
+    engine = FloatEngine(graph, list(names))
+    floats = [engine.run(image) for image in test]
+    found = {}
+    for name in names:
+        step = 2.0 ** made[name].quant.exponent
+        found[name] = np.concatenate([one[name] for one in floats]), got[name] * step + made[name].origin, step
+    return found
+
+
+@pytest.mark.parametrize("order", ["{before} {block}", "{block} {before}"])
+def test_streams_do_not_drift(order: str) -> None:
+    """Each sum moved the stream by about STEPS, of which only the next layer's biases took any notice."""
+    last = f"s{BLOCKS}"
+    wanted, got, step = errors(stream(order=order), [last], Rounding(gptq=False))[last]
+    assert abs((got - wanted).mean()) < STEPS * step
+    by_channel = (got - wanted).mean(axis=(0, 1, 2)) / step
+    assert abs(by_channel).max() < 1.5
+    assert sqnr_db(wanted, got) > 27
+
+
+def test_without_correction_they_do() -> None:
+    """The other test can fail."""
+    last = f"s{BLOCKS}"
+    wanted, got, step = errors(stream(), [last], Rounding(gptq=False, bias_correction=False))[last]
+    assert (got - wanted).mean() > STEPS * step
+
+
+def test_the_operand_that_comes_last_makes_up_for_the_other() -> None:
+    graph = stream()
+    users = graph.consumers()
+    sums = {
+        node.outputs[0]: add and add.outputs[0]
+        for node in graph.nodes
+        if node.op in WEIGHTED
+        for add in [residual_sum(graph, node, users)]
+    }
+    turn = BLOCKS // 2
+    assert sums == {
+        "s0": None,
+        "y": None,
+        f"p{turn}": f"s{turn + 1}",
+        **{f"a{i}": None for i in range(BLOCKS)},
+        **{f"b{i}": f"s{i + 1}" for i in range(BLOCKS)},
+    }
+    names = {node.outputs[0] for node in sampled_nodes(graph, WEIGHTED)}
+    assert names == {*sums, *(f"s{i + 1}" for i in range(BLOCKS))}
+
+
+def test_what_is_wanted_is_the_sum_less_the_other_operand() -> None:
+    graph = stream(1)
+    images = feeds(graph, 4)
+    seen = evidence(graph, images)
+    fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, y=16), Method(), Rounding(), images, False)
+    ranged = fitter.prepare("none", images, Trace()).ranged
+    beside = next(name for name in next(n for n in ranged.nodes if n.op == "add").inputs if name != "b0")
+    users = ranged.consumers()
+    node = ranged.producers()["b0"]
+    plain = wanted_rows(ranged, node, users, {}, seen)
+    assert plain is not None
+    assert np.array_equal(plain.values, seen.rows["b0"].values)
+    grid = ranged[beside].quant
+    exact = np.concatenate([FloatEngine(graph, [beside]).run(image)[beside] for image in images])
+    moved = integers(exact, ranged[beside]) + np.int8(0)
+    drift = 2.0 ** (min(grid.exponent, ranged["b0"].quant.exponent) - 1)
+    assert ranged["s1"].quant.exponent > min(grid.exponent, ranged["b0"].quant.exponent)
+    rows = wanted_rows(ranged, node, users, {beside: moved}, seen)
+    assert rows is not None
+    left = (exact - moved * 2.0**grid.exponent).reshape(4, -1, exact.shape[-1])[rows.images, rows.positions]
+    np.testing.assert_allclose(rows.values, plain.values + left - drift, atol=1e-4)
