@@ -74,6 +74,11 @@ class Given:
     def max(self) -> float:
         return (int(np.iinfo(self.dtype).max) - self.zero_point) * self.scale
 
+    @property
+    def is_plain(self) -> bool:
+        """Says that the tensor's reals are its integers, as those of a model's integer inputs and outputs are."""
+        return self.scale == 1.0 and self.zero_point == 0
+
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -213,6 +218,11 @@ class Graph:
     def producers(self) -> dict[str, Node]:
         """The node that computes each value; inputs and constants have none."""
         return {out: node for node in self.nodes for out in node.outputs}
+
+    def plain_ports(self) -> dict[str, str]:
+        """Inputs and outputs whose reals are integers of the model, with the integers' type, which 16 bits hold."""
+        ports = ((name, self.given[name]) for name in (*self.inputs, *self.outputs) if name in self.given)
+        return {name: grid.dtype for name, grid in ports if grid.is_plain and grid.dtype != "uint16"}
 
     def consumers(self) -> dict[str, list[Node]]:
         """The nodes that read each value, in order, once per node; a value nobody reads has an empty list."""

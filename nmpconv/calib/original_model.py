@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.calib import resize_ties
-from nmpconv.frontend.importer import MOVES
+from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
 from nmpconv.ir import Graph

@@ -195,7 +195,8 @@ def narrow(graph: Graph, choices: Choices, ranged: Graph, group: Sequence[str]) 
     width is given. graph: the float graph; ranged: the same with grids."""
     known = {value.name for value in graph.activations()}
     quant = ranged[group[0]].quant
-    given = quant is None or quant.bits == 16 or any("bits" in choices.tensors.get(name, {}) for name in group)
+    given = quant is None or quant.bits == 16 or not graph.plain_ports().keys().isdisjoint(group)
+    given = given or any("bits" in choices.tensors.get(name, {}) for name in group)
     named = sorted(group, key=lambda name: name not in known)
     return [] if given or named[0] not in known else named
 

@@ -55,13 +55,14 @@ def _pairs(
     """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
     shapes = {name: graph.source_shapes[name] for name in graph.inputs}
     looks = {name: graph.preprocess[name] for name in graph.pixels} | {n: s.preprocess for n, s in samples.items()}
-    rng = np.random.default_rng(0)
+    rng, whole = np.random.default_rng(0), graph.plain_ports()
 
     def drawn(name: str) -> np.ndarray:
         value = graph[name]
         if name in graph.pixels:
             return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
-        return rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
+        found = rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
+        return np.rint(found) if name in whole else found
 
     chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, SAME_IMAGES)]
     chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]

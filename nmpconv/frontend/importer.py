@@ -15,6 +15,7 @@ from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
+from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import Tensor, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS
@@ -28,11 +29,6 @@ from nmpconv.ops.transpose import TransposeParams
 
 OPS_MAX = 30_000  # after lowering; NODES_MAX is before
 INT32 = 2**31  # sizes and parameters are int32 in the file
-# ONNX ops whose results are among the numbers of their inputs: integers stay on their grid.
-MOVES = {
-    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape"),
-    *("Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-}
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 

@@ -3,6 +3,7 @@
 1. QLinearX of integers with scales and zero points: DequantizeLinear, X, QuantizeLinear.
 2. DynamicQuantizeLinear, whose grid is that of each input: nothing. Its integers are the reals, on a grid of scale 1.
 3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
+4. Outputs of the model that are quantized integers: the same numbers as reals, on a grid of scale 1.
 
 Constant integers become real constants at once. Sources: ONNX and onnxruntime's ContribOperators.md.
 """
@@ -30,6 +31,16 @@ _PLAIN = {
     "com.microsoft.QLinearSoftmax": ("Softmax", 1),
     "QLinearMatMul": ("MatMul", 2),
 }
+# Case 4: types of ports.
+_PORTS: dict[int, type] = {
+    **{TensorProto.INT8: np.int8, TensorProto.UINT8: np.uint8},
+    **{TensorProto.INT16: np.int16, TensorProto.UINT16: np.uint16},
+}
+# Operators whose results are among the numbers of their inputs: integers stay on their grid.
+MOVES = {
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape"),
+    *("Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+}
 _OTHERS = {
     "ConvInteger": "_conv_integer",
     "DynamicQuantizeLinear": "_dynamic",
@@ -45,6 +56,13 @@ KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
 
 def rewrite(graph: onnx.GraphProto, where: str) -> None:
     """Rewrites the nodes of the graph in place."""
+    _operators(graph, where)
+    for output in graph.output:
+        _Writer(graph, where).port(output)
+
+
+def _operators(graph: onnx.GraphProto, where: str) -> None:
+    """Cases 1 to 3."""
     writer = _Writer(graph, where)
     if not any(writer.maker(node) for node in graph.node):
         return
@@ -212,6 +230,49 @@ class _Writer:
         x = self._add("Cast", [name], to=TensorProto.FLOAT)
         return self._add("Sub", [x, self._add("Cast", [zero], to=TensorProto.FLOAT)])
 
+    # -- case 4 -------------------------------------------------------------------------------------------------------
+
+    def port(self, output: onnx.ValueInfoProto) -> None:
+        """Appends what makes reals of an output, where it is what QuantizeLinear made, or moved from that."""
+        name, dtype = output.name, _PORTS.get(output.type.tensor_type.elem_type)
+        if dtype is None or not self._is_quantized(name):
+            return
+        self.begin(self._makers()[name])
+        renamed = self._fresh("integers")
+        for node in self._graph.node:
+            node.input[:] = [renamed if x == name else x for x in node.input]
+            node.output[:] = [renamed if x == name else x for x in node.output]
+        grid = self._const(np.float32(1)), self._const(np.zeros((), dtype))
+        self._add("DequantizeLinear", [self._counted(renamed, grid), *grid], output=name)
+        self._graph.node.extend(self.nodes)
+        output.type.tensor_type.elem_type = TensorProto.FLOAT
+
+    def _makers(self) -> dict[str, onnx.NodeProto]:
+        return {name: node for node in self._graph.node for name in node.output}
+
+    def _is_quantized(self, name: str) -> bool:
+        node = self._makers().get(name)
+        if node is None or node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "QuantizeLinear":
+            return all(x in self._tensors and self._array(x).size == 1 for x in node.input[1:])
+        return node.op_type in MOVES and all(map(self._is_quantized, _moved(node)))
+
+    def _counted(self, name: str, grid: tuple[str, str]) -> str:
+        """The same numbers on the grid of scale 1: x / scale + zero point is quantized, and moved as it was."""
+        node = self._makers()[name]
+        if node.op_type != "QuantizeLinear":
+            copy = onnx.NodeProto.FromString(node.SerializeToString())
+            made = {x: self._counted(x, grid) for x in _moved(node)}
+            copy.input[:] = [made.get(x, x) for x in node.input]
+            copy.output[:] = [self._fresh(node.op_type) if x else "" for x in node.output]
+            self.nodes.append(copy)
+            return str(copy.output[list(node.output).index(name)])
+        steps = self._add("Div", [node.input[0], node.input[1]])
+        if len(node.input) > 2 and node.input[2] and self._array(node.input[2]).any():
+            steps = self._add("Add", [steps, self._const(self._array(node.input[2]).astype(np.float32))])
+        return self._add("QuantizeLinear", [steps, *grid])
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _add(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
@@ -241,6 +302,11 @@ class _Writer:
             name = f"{stem}_{n}"
         self._names.add(name)
         return name
+
+
+def _moved(node: onnx.NodeProto) -> list[str]:
+    """The inputs of one of `MOVES` that its results are made of."""
+    return list(node.input if node.op_type == "Concat" else node.input[:1])
 
 
 def _along(numbers: np.ndarray, rank: int, axis: int) -> np.ndarray:

@@ -139,6 +139,8 @@ def _lower_dequantize(node: OnnxNode, to: Importer) -> None:
             f"{grid.zero_point}",
             hint="pairs of QuantizeLinear and DequantizeLinear on one grid",
         )
+    if grid.is_plain:
+        to.annotate(x, grid)
     to.rename(node.outputs[0], x)
 
 

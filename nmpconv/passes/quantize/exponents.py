@@ -1,8 +1,9 @@
 """The exponent of every activation, from its calibrated statistics.
 
-1. Raw pixels have exponent 0 (pixel - 128 is exact); the outputs of some ops, as Softmax and Sigmoid, have a grid of
-   their own, and so has what only moves their data, unless it brings constants that lie beyond. Whole numbers that are
-   computed from indices have room for all that they can be, and so have elements of a constant at computed places.
+1. Raw pixels have exponent 0 (pixel - 128 is exact), and so have integers that the model takes or returns. Outputs of
+   some ops, as Softmax and Sigmoid, have a grid of their own, and so has what only moves their data, unless it brings
+   constants that lie beyond. Whole numbers that are computed from indices have room for all that they can be, and so
+   have elements of a constant at computed places.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics, with what is
    expected of samples that were not seen (`unseen`).
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
@@ -79,7 +80,7 @@ def run(
     padded = _padded(graph, stats)
     moved = {out for node in graph.nodes if table_readers.moves(node) for out in node.outputs}
     values: list[Value] = []
-    numbers, chosen = whole(graph), _chosen(graph)
+    numbers, chosen, ports = whole(graph), _chosen(graph), graph.plain_ports()
     groups = grid_groups(graph)
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
@@ -88,8 +89,9 @@ def run(
         merged = _merged(group, stats, padded, origin)
         sources = {fixed.get(name) for name in group if name not in moved}
         known = sources.pop() if len(sources) == 1 else None
-        pixels = any(name in graph.pixels for name in group)
-        if known is not None and (pixels or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
+        whole_grid = any(name in graph.pixels or name in ports for name in group)
+        known = 0 if whole_grid else known
+        if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
             exponent, how = known, "fixed"
         else:
             by = _method(group, method, choices)
@@ -135,8 +137,10 @@ def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:
 
 
 def _check_given(group: Sequence[str], said: Said, graph: Graph) -> None:
-    if pixels := [name for name in group if name in graph.pixels]:
-        raise InputError(f"the exponent of {pixels[0]!r} is {said.value}; that of raw pixels is 0", where=said.place)
+    ports = graph.plain_ports()
+    if whole_grid := [name for name in group if name in graph.pixels or name in ports]:
+        kind = "raw pixels" if whole_grid[0] in graph.pixels else "the model's integers"
+        raise InputError(f"the exponent of {whole_grid[0]!r} is {said.value}; that of {kind} is 0", where=said.place)
 
 
 def check_given(ranged: Graph, choices: Choices) -> None:

@@ -15,7 +15,7 @@ sides. Kernels know nothing of it, and in float nothing changes.
 
 Origins that were chosen by name are more such equations, with a constant.
 
-A model that brings its own grids (`Graph.given`) keeps them.
+A model that brings its own grids (`Graph.given`) for more than integer inputs and outputs keeps them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
 
 def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
     found = _Equations(graph, stats)
-    if graph.given:
+    if not all(grid.is_plain for grid in graph.given.values()):
         found.rows = {name: {} for name in found.rows}
     found.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
     return {name: row for name, row in found.rows.items() if row}

@@ -1,6 +1,7 @@
 """Tensors that share one grid (exponent and width), because only data movement lies between them.
 
-A raw-pixel input's grid is fixed, so a Concat with anything else does not join it; legalize requantizes there.
+The grid of a raw-pixel input, and of integers that the model takes or returns, is fixed, so a Concat with anything else
+does not join it; legalize requantizes there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def grid_groups(graph: Graph, *, concats: bool = True) -> list[list[str]]:
             name = parent[name]
         return name
 
-    fixed = set(graph.pixels)
+    fixed = {*graph.pixels, *graph.plain_ports()}
     for node in graph.nodes:
         if OPS[node.op].grid != "same" or (joins_grids(node) and not concats):
             continue

@@ -1,6 +1,7 @@
 """How many bits each activation and each weight gets.
 
-Indices, and whole numbers computed from them, have 16 where 8 bits do not hold them. At 8 bits, 16 are used where they
+Indices, and whole numbers computed from them, have 16 where 8 bits do not hold them. Integer inputs and outputs of the
+model have 8 bits where these hold their type, else 16. At 8 bits, 16 are used where they
 cost next to nothing (unless strict):
 
 1. a graph input that is not an image, and what only moves its data;
@@ -31,11 +32,12 @@ from nmpconv.passes.quantize.shared_grids import grid_groups
 def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     """Bits by activation name. bits: "8", "16" or "a16w8"; widths: "default", "strict" or "precise"."""
     names = [value.name for value in graph.activations()]
+    ports = _ports(graph)
     if bits != "8":
-        return {name: 8 if name in graph.pixels else 16 for name in names}
+        return {name: 8 if name in graph.pixels else 16 for name in names} | ports
     wide = _indices(graph)
     if widths == "strict":
-        return {name: 16 if name in wide else 8 for name in names}
+        return {name: 16 if name in wide else 8 for name in names} | ports
     consumers = graph.consumers()
     head: set[str] = set(graph.outputs)
 
@@ -64,13 +66,14 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
             users = consumers[node.outputs[0]]
             if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
                 wide.add(node.outputs[0])
-    return {name: 16 if name in wide else 8 for name in names}
+    return {name: 16 if name in wide else 8 for name in names} | ports
 
 
 def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:
     """The bits with those that were chosen. InputError for what a tensor cannot have; a pattern passes over it."""
     found = dict(bits)
-    needed = dict.fromkeys(_indices(graph), 16) | dict.fromkeys(graph.pixels, 8)
+    ports = _ports(graph)
+    needed = dict.fromkeys(_indices(graph), 16) | dict.fromkeys(graph.pixels, 8) | ports
     for group in grid_groups(graph) if choices.tensors else ():
         if (said := choices.of(group, "bits")) is None:
             continue
@@ -79,6 +82,8 @@ def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[
             found.update(dict.fromkeys(group, said.value))
         elif said.exact:
             why = "raw pixels have 8 bits" if 8 in only else "its indices need 16 bits"
+            if not ports.keys().isdisjoint(group):
+                why = f"integers of the model have {only.pop()} bits"
             raise InputError(f"{group[0]!r} cannot have {said.value} bits: {why}", where=said.place)
     return found
 
@@ -87,6 +92,13 @@ def _indices(graph: Graph) -> set[str]:
     """What is on one grid with whole numbers that 8 bits do not hold."""
     far = {name for name, (low, high) in whole(graph).items() if low < INT_MIN[8] or high > INT_MAX[8]}
     return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
+
+
+def _ports(graph: Graph) -> dict[str, int]:
+    """Bits of integer inputs and outputs, and of what shares a grid with one."""
+    ports = {name: 8 if dtype == "int8" else 16 for name, dtype in graph.plain_ports().items()}
+    groups = [(group, [ports[name] for name in group if name in ports]) for group in grid_groups(graph) if ports]
+    return {name: max(bits) for group, bits in groups if bits for name in group}
 
 
 def weight_bits(bits: str) -> int:
