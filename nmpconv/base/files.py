@@ -41,6 +41,20 @@ def interpreter() -> Path:
     raise NmpError("the interpreter's sources are not there", where=str(PACKAGE), hint="install nmpconv again")
 
 
+def licence() -> str:
+    """The text of our licence: beside the package's metadata when installed, at the root of a checkout."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    with suppress(PackageNotFoundError):
+        for path in files("nmpconv") or ():
+            if path.name == "LICENSE" and (found := Path(str(path.locate()))).is_file():
+                return found.read_text(encoding="utf-8")
+    try:
+        return (PACKAGE.parent / "LICENSE").read_text(encoding="utf-8")
+    except OSError:
+        raise NmpError("the licence is not there", where=str(PACKAGE), hint="install nmpconv again") from None
+
+
 def read_file(path: Path | str, most: int = BYTES_MAX) -> bytes:
     """The bytes of a regular file of at most ``most`` bytes; InputError for what is none."""
     with open_file(path, most) as (file, size):

@@ -250,3 +250,39 @@ def test_names_cannot_leave_a_comment(model: Path) -> None:
     root["name"] = "evil */ int x; /* \u2028\n#error"
     header = bundle(flatbuffer.pack(root))["src/model_data.h"].decode()
     assert header.splitlines()[0] == "/* evil * / int x; / * ??#error: written by nmpconv bundle. */"
+
+
+EVIL = "a</h1><img src=x onerror=alert(1)>[x](javascript:1) `*/ \\\n#define X\x1b[31m\u202e??/" + "long" * 1000
+
+
+def named(model: Path, name: str) -> dict[str, bytes]:
+    from nmpconv.file import flatbuffer
+
+    root = flatbuffer.unpack(model.read_bytes())
+    root["name"] = name
+    for table in (*root["inputs"], *root["outputs"], *root["tensors"]):
+        table["name"] = name
+    return bundle(flatbuffer.pack(root), tensors=True)
+
+
+def test_names_are_shown_as_they_are(model: Path) -> None:
+    """No HTML, link, control byte or line of a name gets into what people and compilers read."""
+    files = named(model, EVIL)
+    title = files["README.md"].decode().splitlines()[0]
+    assert title.startswith(r"# a\<\/h1\>\<img src\=x onerror\=alert\(1\)\>\[x\]\(javascript:1\) \`\*\/ \\")
+    for path in ("README.md", "src/model_data.h", "example/main.c"):
+        lines = files[path].decode().splitlines()
+        assert all(line.isprintable() and line.isascii() for line in lines), path
+        assert max(map(len, lines)) < 1000
+    header = files["src/model_data.h"].decode()
+    assert "#define X" not in header.replace("?#define X", "")
+    assert not any(text in header for text in ("\\\n", "??/", "<img src=x onerror=alert(1)>[x](javascript:1) `*/"))
+    assert named(model, "net_1.0 (v2)")["README.md"].decode().splitlines()[0] == r"# net\_1.0 \(v2\)"
+
+
+def test_the_licence_goes_with_the_sources(root: Path, model: Path) -> None:
+    for files in (bundle(model.read_bytes()), bundle(None)):
+        assert files["LICENSE"] == (root / "LICENSE").read_bytes()
+        ours = [path for path in files if path.endswith((".c", ".h", ".inc")) and "model_data" not in path]
+        assert len(ours) > 20
+        assert all(files[path].startswith(b"/* SPDX-License-Identifier: Apache-2.0 */\n") for path in ours)

@@ -3,6 +3,7 @@
 src/nmp.h, src/**              the interpreter; with a model, reduced to the ops that it has
 src/model_data.h, .c           sizes, shapes and exponents of the model; its file's bytes as an array
 example/main.c                 runs the model, on its own test vector where it has one
+LICENSE                        of the interpreter; each of its files names it (SPDX)
 CMakeLists.txt                 a subdirectory or, installed, a package (find_package(nmp))
 library.properties, .json      the same folder as an Arduino and a PlatformIO library
 """
@@ -15,7 +16,7 @@ from math import prod
 from pathlib import Path
 
 from nmpconv import __version__
-from nmpconv.base.files import interpreter
+from nmpconv.base.files import interpreter, licence
 from nmpconv.file._schema import OP_TABLES
 from nmpconv.file.reader import Model, Op, Port, Tensor, read
 from nmpconv.ops import WEIGHTED
@@ -26,7 +27,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 # Folders of src/ that a bundle of a model leaves out: levels that pack weights in RAM, and what serves them alone.
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
+NAME_MAX = 200  # characters of a model's or tensor's name
 COLUMNS = 20  # bytes of a line of an array
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
@@ -36,14 +39,15 @@ def bundle(data: bytes | None, *, tensors: bool = False) -> dict[str, bytes]:
     """
     model = None if data is None else read(data)
     arena_bytes = 0 if data is None else most(data)
-    files = {f"src/{path}": text for path, text in _interpreter(data, model)}
+    files = {f"src/{path}": SPDX + text for path, text in _interpreter(data, model)}
     if data is not None and model is not None:
         files["src/model_data.h"] = _header(model, arena_bytes, tensors)
         files["src/model_data.c"] = _array(data)
-        files["example/main.c"] = _example(model)
+        files["example/main.c"] = SPDX + _example(model)
     for name in ("CMakeLists.txt", "library.properties", "library.json"):
         files[name] = _filled(name, VERSION=__version__)
     files["README.md"] = _readme(data, model)
+    files["LICENSE"] = licence()
     return {path: text.encode() for path, text in files.items()}
 
 
@@ -178,10 +182,19 @@ def _grid(macro: str, name: str, tensor: Tensor) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    """Text that can stand in a C comment."""
-    return (
-        "".join(c if c.isprintable() and c.isascii() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
-    )
+    """Text that can stand in a C comment, on its line: no backslash continues it."""
+    plain = _plain(text).replace("\\", "?").replace("*/", "* /").replace("/*", "/ *")
+    return plain.replace("??/", "? ?/")  # a backslash, too, where a compiler reads trigraphs
+
+
+def _plain(text: str) -> str:
+    """Text of a model on one line: printable ASCII, of a length that a line may have."""
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:NAME_MAX])
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no HTML, link or emphasis."""
+    return re.sub(r"([^\w .:,-]|_)", r"\\\1", _plain(text).strip(), flags=re.ASCII)
 
 
 def _array(data: bytes) -> str:
@@ -222,5 +235,5 @@ def _readme(data: bytes | None, model: Model | None) -> str:
 
 `src/model_data.h` says what goes in and comes out, `example/main.c` shows how.
 """
-    title = "The nmp interpreter" if model is None else model.name or "A model"
+    title = "The nmp interpreter" if model is None else _markdown(model.name) or "A model"
     return _filled("README.md", TITLE=title, FACTS=facts, OPS=", ".join(kinds))
