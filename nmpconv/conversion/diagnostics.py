@@ -15,6 +15,7 @@ from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Preprocess
+from nmpconv.ops import OPS
 
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
 DEGENERATE = "ranges, biases and SQNR say nothing of others: give about 100 different ones"
@@ -100,6 +101,26 @@ def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[st
     if (given.mean, given.std, given.range) == (plain.mean, plain.std, plain.range):
         return ()
     return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
+
+
+def saturating(graph: Graph) -> tuple[str, ...]:
+    """Warns of outputs of a Sigmoid or Softmax whose grid ends far below 1, since calibration saw no more of them."""
+    found, makers = [], graph.producers()
+    for name in graph.outputs:
+        value = graph[name]
+        source = name
+        while source in makers and OPS[makers[source].op].grid == "same":
+            source = makers[source].inputs[0]
+        if source not in makers or value.quant is None or value.observed is None:
+            continue
+        own = OPS[makers[source].op].own_exponent(makers[source], value.quant.bits)
+        if own is not None and value.quant.exponent < own:
+            most = float(np.ldexp(value.quant.hi, value.quant.exponent) + value.origin)
+            found.append(
+                f"output {name!r} saturates at {most:.3g}, since calibration saw at most {value.observed.max + value.origin:.3g}: "
+                "calibrate with samples of every class"
+            )
+    return tuple(found)
 
 
 def misnamed(graph: Graph) -> tuple[str, ...]:

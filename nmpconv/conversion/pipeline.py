@@ -98,6 +98,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
+        *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
         *diagnostics.quality(str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head),
     )

@@ -2,8 +2,8 @@
 
 1. Raw pixels have exponent 0 (pixel - 128 is exact), and so have integers that the model takes or returns. Outputs of
    some ops, as Softmax and Sigmoid, have a grid of their own, and so has what only moves their data, unless it brings
-   constants that lie beyond. Whole numbers that are computed from indices have room for all that they can be, and so
-   have elements of a constant at computed places.
+   constants that lie beyond. That grid is finer where twice of what was seen fits a finer one. Whole numbers that are
+   computed from indices have room for all that they can be, and so have elements of a constant at computed places.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics, with what is
    expected of samples that were not seen (`unseen`).
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nmpconv.base.fixed_point import EXPONENT_MAX, INT_MAX, INT_MIN
-from nmpconv.calib.exponent_search import SATURATED, Range, Table, choose, span
+from nmpconv.calib.exponent_search import SATURATED, Range, Table, choose, smallest_exponent, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import OutOfRange, TensorStats
 from nmpconv.calib.offset import less
@@ -41,6 +41,7 @@ from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 BY_NAME = "recipe"  # the method of an exponent that was chosen by name, and is not what would have been chosen anyway
+ROOM = 2.0  # for samples that were not seen, as 16 bits have
 ROUNDING = 2.0**-10  # what float32 may make of a largest value
 
 
@@ -92,7 +93,8 @@ def run(
         whole_grid = any(name in graph.pixels or name in ports for name in group)
         known = 0 if whole_grid else known
         if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
-            exponent, how = known, "fixed"
+            exponent = known if whole_grid else max(_finer(known, merged, width), _least(graph, group))
+            how = "fixed" if exponent == known else "max"
         else:
             by = _method(group, method, choices)
             merged = _merged(group, expected, padded, origin)
@@ -120,6 +122,16 @@ def run(
             quant = saturating(width, exponent, graph[name].clamp)
             values.append(replace(graph[name], observed=observed, quant=quant))
     return graph.with_values(*values)
+
+
+def _finer(own: int, stats: TensorStats, bits: int) -> int:
+    """The exponent of an op's own grid where its results leave room; its own one where they are all 0."""
+    return min(own, smallest_exponent(0.0, ROOM * stats.peak, bits)) if stats.peak else own
+
+
+def _least(graph: Graph, group: Sequence[str]) -> int:
+    """The least exponent that the ops allow that make these tensors."""
+    return max(OPS[node.op].exponents[0] for node in graph.nodes if node.outputs[0] in group)
 
 
 def _merged(
