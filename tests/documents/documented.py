@@ -64,6 +64,7 @@ TOLERANCES = (
     (r"[#█]{3}", Tolerance(whole=2, part=0.05)),  # instructions of an op, by another compiler
     (r"^ *instructions ", Tolerance(part=0.05)),
     (r"^ *logits: ", Tolerance(whole=2, part=0.05)),  # integers of an output
+    (r"\[\d+\. \d+\.\]", Tolerance(whole=1)),  # corners of boxes, in pixels
     (r"% of the noise", Tolerance(whole=5)),
     (r"\d %|^ *((float|agreement) )?ap(50)? ", Tolerance(fraction=1)),
     (r"", Tolerance()),

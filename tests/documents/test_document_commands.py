@@ -230,6 +230,7 @@ def test_flags_that_documents_name_are_there() -> None:
         ("instructions  1285997 (min)", ["instructions  1290000 (min)"], ["instructions  1485997 (min)"]),
         ("0  conv2d  264811  20.6 %  111 k  0.418  ###", ["0  conv2d  265811  20.5 %  111 k  0.417  ##"], []),
         ("0  conv2d  264811  20.6 %  111 k  0.418  ###", [], ["0  conv2d  264811  20.6 %  111 k  0.618  ##"]),
+        ("triangle [9. 6.] [34. 31.]", ["triangle [9. 6.] [33. 31.]"], ["triangle [9. 6.] [32. 31.]"]),
         ("logits: 4371 -503", ["logits: 4370 -504"], ["logits: 4371 503", "logits: 4000 -503"]),
     ],
 )
