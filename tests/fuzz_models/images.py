@@ -159,7 +159,7 @@ def shuffle(net: Net, x: str) -> str:
 def resize(net: Net, x: str) -> str:
     """By whole scales, by fractions, or to sizes; every way to place and to round."""
     shape = net.shape(x)
-    plane = [net.among(1.0, 2.0, 2.0, 3.0, 0.5, 1.5) for _ in shape[2:]]
+    plane = [net.among(1.0, 2.0, 2.0, 3.0, 0.5, 1.5, 1.3) for _ in shape[2:]]  # 1.3: ties but for rounding
     if net.opset < 11:
         plane = [max(scale, 1.0) for scale in plane]
         mode = net.among("nearest", "linear")

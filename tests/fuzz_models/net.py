@@ -112,6 +112,8 @@ class Net:
         data = self.noise.normal(middle, spread, shape)
         if shape and self.chance(0.1):  # one channel apart, as BatchNorms leave them
             data[self.dice.randrange(shape[0])] *= self.among(0.0, 1e-3, 30.0)
+        elif shape and self.chance(0.06):  # most channels dead, as weight decay leaves them
+            data[: max(1, 2 * shape[0] // 3)] = 1e-41
         name = self.const(np.asarray(data, np.float32), like)
         # As compressed files have them: float16 on disk, a Cast before use.
         if self.dtype(name) == np.float32 and self.chance(0.04):
