@@ -32,6 +32,8 @@ NAMED: dict[str, tuple[int, str]] = {
     "cli/compare.py": (1, "a key of JSON"),
     "cli/eval.py": (2, "a key of JSON"),
     "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
+    "calib/activation_cache.py": (1, "is about sums of two streams"),
+    "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
     "frontend/node.py": (1, "an attribute of ONNX"),

@@ -116,10 +116,8 @@ def saturating(graph: Graph) -> tuple[str, ...]:
         own = OPS[makers[source].op].own_exponent(makers[source], value.quant.bits)
         if own is not None and value.quant.exponent < own:
             most = float(np.ldexp(value.quant.hi, value.quant.exponent) + value.origin)
-            found.append(
-                f"output {name!r} saturates at {most:.3g}, since calibration saw at most {value.observed.max + value.origin:.3g}: "
-                "calibrate with samples of every class"
-            )
+            seen = f"calibration saw at most {value.observed.max + value.origin:.3g}"
+            found.append(f"output {name!r} saturates at {most:.3g}, since {seen}: calibrate with samples of every class")
     return tuple(found)
 
 
