@@ -1,8 +1,9 @@
-"""Streams of residual sums: they do not drift."""
+"""Streams of residual sums: they do not drift, and one that ends in an output has an origin all the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,3 +126,18 @@ def test_what_is_wanted_is_the_sum_less_the_other_operand() -> None:
     assert rows is not None
     left = (exact - moved * 2.0**grid.exponent).reshape(4, -1, exact.shape[-1])[rows.images, rows.positions]
     np.testing.assert_allclose(rows.values, plain.values + left - drift, atol=1e-4)
+
+
+def test_a_stream_that_ends_in_an_output_has_an_origin() -> None:
+    """The last layer pays for it; the whole stream was symmetric before, at half the levels."""
+    graph = replace(stream(), outputs=(f"s{BLOCKS}",))
+    graph = replace(graph, nodes=tuple(node for node in graph.nodes if node.outputs[0] != "y"))
+    images = feeds(graph, 16)
+    widths = in_bits(graph, 8, **{f"s{BLOCKS}": 16})
+    fitter = Fitter(graph, observed(graph, images), widths, Method(), Rounding(), images)
+    ranged = fitter.prepare("none", images, Trace()).ranged
+    turn = BLOCKS // 2
+    assert all(ranged[f"s{i}"].origin > 0 for i in range(turn + 1, BLOCKS))
+    assert ranged[f"b{BLOCKS - 1}"].origin == -ranged[f"s{BLOCKS - 1}"].origin
+    assert all(ranged[f"b{i}"].origin == 0 for i in range(BLOCKS - 1) if i != turn)
+    assert ranged[f"s{BLOCKS}"].origin == 0

@@ -8,7 +8,8 @@ sides. Kernels know nothing of it, and in float nothing changes.
    left free is one number for each set of tensors that the equations tie together. Zeros that a pool counts around such
    a tensor become a Pad (`borders`).
 2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
-   and the sum is one-sided, the smaller one carries what the sum has.
+   and the sum is one-sided, the smaller one carries what the sum has. Where the sum must have 0, the layer takes the
+   origin of the stream away again: the last layer of a long stream, and not the whole stream, pays for that.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
    tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
    long chain of residual sums, TELLING tensors at equal distances stand for all.
@@ -100,7 +101,8 @@ class _Equations:
         makers, users = graph.producers(), graph.consumers()
         for node in graph.nodes:
             for name in _fixed_operands(node, graph, stats, makers, users):
-                self._zero(self.rows[name])
+                if name in self.rows[name]:
+                    self._zero(self.rows[name])
 
     def _visit(self, node: Node, graph: Graph) -> None:
         """Case 1."""
