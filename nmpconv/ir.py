@@ -60,19 +60,31 @@ class Observed:
 
 @dataclass(frozen=True)
 class Given:
-    """The grid of a tensor in a model that was quantized before: (q - zero_point) * scale, q of dtype."""
+    """The grid of a tensor in a model that was quantized before: (q - zero_point) * scale, q of dtype in [lo, hi].
+
+    lo, hi: None for the end of the type.
+    """
 
     scale: float
     zero_point: int
     dtype: str
+    lo: int | None = None
+    hi: int | None = None
 
     @property
     def min(self) -> float:
-        return (int(np.iinfo(self.dtype).min) - self.zero_point) * self.scale
+        return ((int(np.iinfo(self.dtype).min) if self.lo is None else self.lo) - self.zero_point) * self.scale
 
     @property
     def max(self) -> float:
-        return (int(np.iinfo(self.dtype).max) - self.zero_point) * self.scale
+        return ((int(np.iinfo(self.dtype).max) if self.hi is None else self.hi) - self.zero_point) * self.scale
+
+    def within(self, lo: int, hi: int) -> Given:
+        """The grid without integers below lo and above hi; ends that are none change nothing."""
+        ends = np.iinfo(self.dtype)
+        low = max(lo, int(ends.min) if self.lo is None else self.lo)
+        high = min(hi, int(ends.max) if self.hi is None else self.hi)
+        return replace(self, lo=None if low == ends.min else low, hi=None if high == ends.max else high)
 
     @property
     def is_plain(self) -> bool:

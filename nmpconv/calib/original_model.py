@@ -21,7 +21,7 @@ from nmpconv.calib import resize_ties
 from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
-from nmpconv.ir import Graph
+from nmpconv.ir import Graph, Node
 
 JUMPS = {
     *("ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual"),
@@ -159,22 +159,28 @@ def _replace(field: object, items: Iterable[object]) -> None:
 
 def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
     moving = activations(graph) - set(floats.inputs)
-    constants = _constants(graph)
+    constants, makers = _constants(graph), floats.producers()
     names: dict[str, set[str]] = {}  # of integers: the tensors that may have the saturation
     for node in graph.node:
         if node.op_type == "QuantizeLinear" and node.input[0] in (*moving, *floats.inputs):
             names[node.output[0]] = {node.input[0], node.output[0]}
+        elif node.op_type == "Clip" and node.input[0] in names:
+            names[node.output[0]] = {*node.input[:1], *node.output}
         elif node.op_type == "DequantizeLinear" and node.input[0] in names:
             names[node.input[0]].add(node.output[0])
     nodes: list[onnx.NodeProto] = []
-    reals = set(names)  # integers that are reals from here on
+    reals = {y: node for node in graph.node for y in node.output if y in names}  # integers; what quantized them
     for node in graph.node:
         y = node.output[0]
-        if node.op_type in MOVES and reals.intersection(node.input):
-            reals.update(node.output)
-        if y in names:
-            clamps = [floats[name].clamp for name in names[y] if name in floats.values]
-            ends = _ends(node, constants, clamps) if node.input[0] in moving else ANY
+        if node.op_type in MOVES and (known := [reals[x] for x in node.input if x in reals]):
+            reals.update(dict.fromkeys(node.output, known[0]))
+        if y in names or (node.op_type == "Clip" and node.input[0] in reals):
+            clamps = [_clamp(floats, makers, name) for name in names[y] if name in floats.values]
+            if node.op_type == "Clip":
+                reals[y] = reals[node.input[0]]
+                ends = _clipped(node, reals[y], constants, clamps)
+            else:
+                ends = _ends(node, constants, clamps) if node.input[0] in moving else ANY
             limits = [numpy_helper.from_array(np.float32(end), f"{y}.{i}") for i, end in enumerate(ends)]
             graph.initializer.extend(limits)
             nodes.append(helper.make_node("Max", [node.input[0], limits[0].name], [f"{y}.max"], node.name))
@@ -192,6 +198,32 @@ def _constants(graph: onnx.GraphProto) -> dict[str, TensorProto]:
     return {tensor.name: tensor for tensor in graph.initializer} | {
         name: attribute.t for name, attribute in made if attribute.name == "value"
     }
+
+
+def _clamp(floats: Graph, makers: Mapping[str, Node], name: str) -> Ends | None:
+    """Saturation of a value, or of what it is a transposed or reshaped copy of."""
+    while floats[name].clamp is None and name in makers and makers[name].op in ("transpose", "reshape"):
+        name = makers[name].inputs[0]
+    return floats[name].clamp
+
+
+def _clipped(
+    clip: onnx.NodeProto, grid: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]
+) -> Ends:
+    """Where a Clip of integers saturates what they stand for. grid: the QuantizeLinear. clamps: see `_ends`."""
+
+    def number(node: onnx.NodeProto, place: int, default: float) -> float:
+        tensor = constants.get(node.input[place]) if len(node.input) > place else None
+        return default if tensor is None else float(numpy_helper.to_array(tensor).flat[0])
+
+    step, zero = number(grid, 1, 1.0), number(grid, 2, 0.0)
+    low, high = ((number(clip, place, end) - zero) * step for place, end in ((1, -np.inf), (2, np.inf)))
+    kept = [clamp for clamp in clamps if clamp is not None]
+    near = 1e-6 * max((abs(end) for end in (low, high) if np.isfinite(end)), default=0.0)
+    return (
+        low if any(clamp[0] >= low - near for clamp in kept) else low - step,
+        high if any(clamp[1] <= high + near for clamp in kept) else high + step,
+    )
 
 
 def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]) -> Ends:

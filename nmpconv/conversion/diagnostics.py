@@ -117,7 +117,7 @@ def saturating(graph: Graph) -> tuple[str, ...]:
         if own is not None and value.quant.exponent < own:
             most = float(np.ldexp(value.quant.hi, value.quant.exponent) + value.origin)
             seen = f"calibration saw at most {value.observed.max + value.origin:.3g}"
-            found.append(f"output {name!r} saturates at {most:.3g}, since {seen}: calibrate with samples of every class")
+            found.append(f"output {name!r} saturates at {most:.3g}, since {seen}: give samples of every class")
     return tuple(found)
 
 

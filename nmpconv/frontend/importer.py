@@ -155,10 +155,12 @@ class Importer:
         if not integers or node.op_type == "DequantizeLinear":
             return op.lower(node, self)
         grids = {self._integers[name] for name in integers}
-        if node.op_type not in MOVES or len(grids) > 1:
+        if node.op_type not in (*MOVES, "Clip") or len(grids) > 1:
             raise Unsupported(f"it computes with the integers '{integers[0]}'", hint="a DequantizeLinear before it")
         op.lower(node, self)
-        self._integers.update(dict.fromkeys(filter(None, node.outputs), grids.pop()))
+        grid = grids.pop()
+        for name in filter(None, node.outputs):
+            self._integers.setdefault(name, grid)
         return None
 
     def graph(self, name: str, outputs: Sequence[str]) -> Graph:

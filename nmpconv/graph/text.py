@@ -45,7 +45,9 @@ def to_text(graph: Graph) -> str:
         lines += [f"  {_value(value)}" for value in graph.outs(node)]
     for name in graph.outputs:
         lines.append(f"output {_quote(name)}{_attributes(_of_port(graph, name))}")
-    lines += [f"given {_quote(name)}{_attributes(asdict(grid))}" for name, grid in graph.given.items()]
+    for name, grid in graph.given.items():
+        known = {field: value for field, value in asdict(grid).items() if value is not None}
+        lines.append(f"given {_quote(name)}{_attributes(known)}")
     lines += [f"label {json.dumps(label)}" for label in graph.labels]
     return "\n".join(lines) + "\n"
 

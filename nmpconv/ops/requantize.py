@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isnan
 from typing import TYPE_CHECKING
@@ -51,6 +51,8 @@ class Requantize(Op):
             return _lower_quantize(node, to)
         if node.op_type == "DequantizeLinear":
             return _lower_dequantize(node, to)
+        if (grid := to.grid_of(x)) is not None:
+            return _lower_narrowed(node, to, grid)
         if node.op_type in ("Min", "Max"):
             numbers = [name for name in node.inputs if to.is_const(name) and to.array(name, "bound").size == 1]
             if len(node.inputs) > 2 or (len(node.inputs) == 2 and len(numbers) != 1):
@@ -127,13 +129,26 @@ def _lower_quantize(node: OnnxNode, to: Importer) -> None:
     to.rename_integers(node.outputs[0], x, grid)
 
 
+def _lower_narrowed(node: OnnxNode, to: Importer, grid: Given) -> None:
+    """A Clip of integers, as models with fewer bits than the type have it: the same grid with narrower ends."""
+    ends = [to.array(name, "bound").item() if name else None for name in (node.input(1), node.input(2))]
+    lo, hi = (default if end is None else int(end) for end, default in zip(ends, (-(2**31), 2**31), strict=True))
+    found = grid.within(lo, hi)
+    if found.min > found.max:
+        raise Unsupported(f"an empty range, {lo} to {hi}")
+    x = to.value(node.input(0))
+    x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=(found.min, found.max))
+    to.annotate(x, found)
+    to.rename_integers(node.outputs[0], x, found)
+
+
 def _lower_dequantize(node: OnnxNode, to: Importer) -> None:
     x = to.value(node.input(0))
     grid = to.grid_of(node.input(0))
     if grid is None:
         raise Unsupported(f"its input '{node.input(0)}' is no QuantizeLinear's result", hint="pairs of the two")
     found = _grid(node, to, grid.dtype)
-    if found != grid:
+    if found != replace(grid, lo=None, hi=None):
         raise Unsupported(
             f"scale {found.scale:g} and zero point {found.zero_point} for integers made with {grid.scale:g} and "
             f"{grid.zero_point}",
