@@ -31,7 +31,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "calib/parity.py": (4, "what an engine may move; last functions"),
     **{"cli/compare.py": (1, "a key of JSON"), "cli/eval.py": (2, "a key of JSON")},
     "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
-    "calib/activation_cache.py": (1, "about sums"),
+    **{"calib/activation_cache.py": (1, "about sums"), "calib/original_model.py": (2, "what moves outputs")},
     "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
