@@ -24,8 +24,8 @@ from wheels import ARCHES, ROOT, add_python, chosen, run, version
 COMPILER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|c[89]9|clang|clang\+\+|tcc|as|ld)(-[\d.]+)?$")
 # What an emulated machine has time for: kernels, ops, the file, runs of it, the commands, conversions.
 PARTS = ("ops/test_ops.py", "ops/test_overlap.py", "ops/test_references.py", "ops/test_tables.py", "ops/test_limits.py")
-PARTS += ("format", "text", "api/test_keywords.py", "cli/test_run_eval_bench.py", "cli/test_convert.py")
-PARTS += ("quantize/test_conversion.py", "frontend/test_zoo_import.py")
+PARTS += ("file", "graph", "api/test_keywords.py", "cli/test_run_eval_bench.py", "cli/test_convert.py")
+PARTS += ("conversion/test_conversion.py", "frontend/test_zoo_import.py")
 RUNS = ("onnxruntime<1.24",)  # from 1.28 on, its import ends in a segmentation fault under QEMU 7.2
 CPU = "max,sve=off"  # OpenBLAS 0.3.31's ARMV8SVE kernels, in numpy 2.4, give NaN for some a.T @ a under QEMU 7.2
 GLIBC = range(17, 37)  # of the wheels that others publish for AArch64

@@ -13,7 +13,7 @@ from typing import Any
 
 import nmpconv
 from nmpconv.api import keywords, project
-from nmpconv.api.project import Gate, Measured, Project, Target
+from nmpconv.api.project import Gate, Measurements, Project, ProjectTarget
 from nmpconv.base.files import read_file, read_text, write_file
 from nmpconv.base.progress import Progress, silent
 from nmpconv.conversion.options import FLAGS
@@ -33,7 +33,7 @@ class Built:
     path: Path
     sha256: str
     fresh: bool
-    measured: Measured
+    measured: Measurements
     gates: tuple[Gate, ...]
     warnings: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class _Plan:
     """digest: of all that the target depends on. kept: what is known of its file; None: it is to be made. board: that
     its instructions are to be counted on; '' for none."""
 
-    target: Target
+    target: ProjectTarget
     file: Path
     facts: Path
     digest: str
@@ -89,7 +89,7 @@ class _Plan:
 class _Known:
     """Of a file: what was measured, and what its conversion warned of."""
 
-    measured: Measured
+    measured: Measurements
     warnings: tuple[str, ...]
 
 
@@ -129,14 +129,14 @@ def _weights(model: Path) -> list[Path]:
     return external_files(model)
 
 
-def _plan(found: Project, target: Target, digest: str, force: bool) -> _Plan:
+def _plan(found: Project, target: ProjectTarget, digest: str, force: bool) -> _Plan:
     file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
     kept = None if force else _kept(file, facts, digest)
     known = kept is not None and kept.measured.instructions is not None
     return _Plan(target, file, facts, digest, kept, "" if known else _board(found, target))
 
 
-def _board(found: Project, target: Target) -> str:
+def _board(found: Project, target: ProjectTarget) -> str:
     """The simulated board that a gate needs; it is there."""
     if "max_instructions" not in target.gates:
         return ""
@@ -150,12 +150,12 @@ def _board(found: Project, target: Target) -> str:
     return board
 
 
-def _machine(target: Target) -> str:
+def _machine(target: ProjectTarget) -> str:
     """Of `nmpconv.runtime.targets`; '' where none is named."""
     return str(target.options.get("target") or "").lower()
 
 
-def _check(found: Project, target: Target) -> None:
+def _check(found: Project, target: ProjectTarget) -> None:
     from nmpconv.api.conversion import convert  # with it onnx and onnxruntime
 
     allowed = [name for name, flag in FLAGS.items() if flag.project]
@@ -197,7 +197,7 @@ def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
         known = json.loads(read_text(facts, "list of facts"))
         same = (known["schema"], known["digest"]) == (SCHEMA, digest)
         if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
-            measured, warnings = Measured(**known["measured"]), known["warnings"]
+            measured, warnings = Measurements(**known["measured"]), known["warnings"]
             numbers = all(value is None or type(value) in (int, float) for value in asdict(measured).values())
             if numbers and isinstance(warnings, list) and all(isinstance(text, str) for text in warnings):
                 return _Known(measured, tuple(warnings))
@@ -206,7 +206,7 @@ def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
     return None
 
 
-def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Known:
+def _make(found: Project, target: ProjectTarget, file: Path, progress: Progress) -> _Known:
     from nmpconv.api.conversion import convert
     from nmpconv.api.evaluation import evaluate
     from nmpconv.runtime import targets
@@ -224,13 +224,15 @@ def _make(found: Project, target: Target, file: Path, progress: Progress) -> _Kn
     doubts: tuple[str, ...] = ()
     if found.test is None:
         held = converted.report.held_out
-        measured = Measured(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
+        measured = Measurements(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
     else:
         judged = evaluate(converted.data, _samples(found.test), reference=found.model, progress=progress)
         doubts = judged.warnings
         known = judged.top1 is not None and judged.reference_top1 is not None
         drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
-        measured = Measured(**sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop)
+        measured = Measurements(
+            **sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop
+        )
     converted.save(file)
     return _Known(measured, (*converted.report.warnings, *doubts))
 

@@ -52,13 +52,13 @@ GATES = {
     "max_flash": "flash",
     "max_instructions": "instructions",
 }
-"""What each gate bounds, of `Measured`."""
+"""What each gate bounds, of `Measurements`."""
 COUNTED = {"max_ram": units.BYTES, "max_flash": units.BYTES, "max_instructions": units.COUNT}
 OF_LABELS = ("min_top1", "max_drop")
 
 
 @dataclass(frozen=True)
-class Target:
+class ProjectTarget:
     """options: keywords of nmpconv.convert. gates: bounds by the names of `GATES`."""
 
     name: str
@@ -75,11 +75,11 @@ class Project:
     output: Path
     calibration: Mapping[str, Path]
     test: Mapping[str, Path] | None
-    targets: tuple[Target, ...]
+    targets: tuple[ProjectTarget, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """top1, agreement: %. drop: points of top-1 below the float model's. sqnr: dB. ram: bytes of a run. flash: bytes of
     the file. instructions: of a run on the target's simulated board, counted where a gate asks. None: not known."""
 
@@ -136,7 +136,7 @@ def read(path: Path) -> Project:
     return found
 
 
-def gates(target: Target, measured: Measured, path: Path) -> list[Gate]:
+def gates(target: ProjectTarget, measured: Measurements, path: Path) -> list[Gate]:
     """All of a target. Raises InputError for one about what was not measured."""
     found = []
     for name, allowed in target.gates.items():
@@ -147,12 +147,12 @@ def gates(target: Target, measured: Measured, path: Path) -> list[Gate]:
     return found
 
 
-def _unmeasured(gate: str, target: Target, path: Path) -> InputError:
+def _unmeasured(gate: str, target: ProjectTarget, path: Path) -> InputError:
     needed = "labels in [data] test" if gate in OF_LABELS else "[data] test, or enough images to hold some out"
     return InputError(f"the gate {gate} of {target.name!r} needs {needed}", where=str(path))
 
 
-def digest(project: Project, target: Target, package: str, weights: Sequence[Path]) -> str:
+def digest(project: Project, target: ProjectTarget, package: str, weights: Sequence[Path]) -> str:
     """Of all that the target's file and measurements depend on, wherever the project lies. package: of the code that
     makes them. weights: files beside the model that hold some of its tensors."""
     plain = {key: value for key, value in target.options.items() if key not in PATHS or not isinstance(value, str)}
@@ -173,7 +173,7 @@ def of_folder(folder: Path, *endings: str) -> str:
     return found.hexdigest()
 
 
-def _read_files(project: Project, target: Target, weights: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+def _read_files(project: Project, target: ProjectTarget, weights: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Each with what it is to the target: a file that moves to another folder may get another label."""
     yield "model", project.model
     yield from ((f"weights/{path.name}", path) for path in weights)
@@ -224,7 +224,7 @@ def _sources(data: Mapping[str, Any], name: str, path: Path) -> dict[str, Path]:
     return {"": path.parent / _text(data, name, path)}
 
 
-def _target(name: str, table: Any, shared: Mapping[str, Any], gates: Mapping[str, Any], path: Path) -> Target:
+def _target(name: str, table: Any, shared: Mapping[str, Any], gates: Mapping[str, Any], path: Path) -> ProjectTarget:
     no_file = Path(name).name != name or name in ("", ".", "..") or "\0" in name or len(name.encode()) > NAME_MAX
     if not isinstance(table, dict) or no_file:
         hint = f"[targets.NAME], a name that files can have, of at most {NAME_MAX} bytes"
@@ -238,7 +238,7 @@ def _target(name: str, table: Any, shared: Mapping[str, Any], gates: Mapping[str
     for key in PATHS:
         if isinstance(options.get(key), str):
             options[key] = str(path.parent / options[key])
-    return Target(name, options, bounds)
+    return ProjectTarget(name, options, bounds)
 
 
 def _bound(gate: str, value: Any, path: Path) -> float:

@@ -18,11 +18,11 @@ from threadpoolctl import threadpool_limits
 
 from nmpconv.base.progress import Progress
 from nmpconv.bisection.minimal_model import Small, smallest
-from nmpconv.bisection.ranking import TENSOR, WEIGHTS, Goal, Row, rank
+from nmpconv.bisection.ranking import TENSOR, WEIGHTS, RankedBy, Row, rank
 from nmpconv.bisection.reconversion import Rebuilt, rebuild
 from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion import recipes
-from nmpconv.conversion.candidates import Converted, Trial, Trials
+from nmpconv.conversion.candidates import CandidateEvaluator, EvaluatedCandidate, ValidationSet
 from nmpconv.conversion.decision import finisher
 from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.sensitivity import LEVERS, Lever, Proposal, measured, proposals
@@ -76,7 +76,7 @@ def bisect(
     metric: str | None,
     decoder: str | None,
     progress: Progress,
-) -> tuple[Bisected, Converted, list[Converted]]:
+) -> tuple[Bisected, EvaluatedCandidate, list[EvaluatedCandidate]]:
     """What was found, and the conversions that it was compared with: without any lever, and with each.
 
     path: of the file, for messages; content: its bytes. data: that it was calibrated with. Raises InputError where
@@ -105,7 +105,7 @@ def bisect(
     return whole, base, [made for _, made in pairs]
 
 
-def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> Goal:
+def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
     size, labels = rebuilt.known.size, rebuilt.known.labels
     at = spread(len(rebuilt.known.feeds), IMAGES)
 
@@ -117,16 +117,16 @@ def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> Goal:
 
     open_measure(metric, decoder, size)
     known = [None if labels is None else labels[i] for i in at]
-    return Goal(lambda: open_measure(metric, decoder, size), value, known)
+    return RankedBy(lambda: open_measure(metric, decoder, size), value, known)
 
 
-def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: Goal | None) -> Trials:
+def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: RankedBy | None) -> CandidateEvaluator:
     labels = rebuilt.known.labels
     known = None if labels is None else [labels[i] for i in spread(len(rebuilt.known.feeds), IMAGES)]
     metadata, target = rebuilt.file.metadata, rebuilt.options.target
     asked = None if goal is None else (goal.begin, "")
-    trial = Trial(images, known, rebuilt.fitter.images, finisher(rebuilt.options), metadata, target, asked)
-    return Trials(rebuilt.fitter, rebuilt.recipe, trial, None if goal is None else goal.value)
+    trial = ValidationSet(images, known, rebuilt.fitter.images, finisher(rebuilt.options), metadata, target, asked)
+    return CandidateEvaluator(rebuilt.fitter, rebuilt.recipe, trial, None if goal is None else goal.value)
 
 
 def _with_exponents(rebuilt: Rebuilt) -> Choices:
@@ -153,7 +153,9 @@ def _proposals(rebuilt: Rebuilt, rows: Sequence[Row]) -> list[Proposal]:
     return found
 
 
-def _noisy(trials: Trials, base: Converted, images: Sequence[Mapping], asked: Sequence[Proposal]) -> list[Proposal]:
+def _noisy(
+    trials: CandidateEvaluator, base: EvaluatedCandidate, images: Sequence[Mapping], asked: Sequence[Proposal]
+) -> list[Proposal]:
     """16 bits for the tensors that make most of the noise, as `convert` names them, where that is not asked already.
 
     In a file without a fault little is gained by what alone is float, since all else was fitted to its rounding: a

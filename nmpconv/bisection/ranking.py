@@ -45,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Goal:
+class RankedBy:
     """A metric: begun anew, and what its result comes to. labels: of the images."""
 
     begin: Callable[[], Measure]
@@ -62,7 +62,7 @@ class Ranking:
     metric: float | None
 
 
-def rank(rebuilt: Rebuilt, images: Feeds, goal: Goal | None, progress: Progress) -> Ranking:
+def rank(rebuilt: Rebuilt, images: Feeds, goal: RankedBy | None, progress: Progress) -> Ranking:
     """One pass of the images with all roundings, and one without each."""
     graph = rebuilt.floats
     groups = {group[0]: (group, found) for group in grid_groups(graph) if (found := rounded(graph, group))}
@@ -118,7 +118,7 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, d
     return found
 
 
-def _measured(graph: Graph, goal: Goal, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> float:
+def _measured(graph: Graph, goal: RankedBy, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> float:
     """Of the outputs of all images, float and not."""
     measure = goal.begin()
     shapes = [graph.source_shapes[name] for name in graph.outputs]

@@ -28,7 +28,7 @@ from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
-from nmpconv.file.reader import Model, Op, Tensor
+from nmpconv.file.reader import FileOp, FileTensor, Model
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Quant
 from nmpconv.ops import WEIGHTED
@@ -211,7 +211,7 @@ def _real(graph: Graph, name: str) -> np.ndarray:
     return _scaled(value.data, value.quant.exponents)
 
 
-def _stored(op: Op | None, i: int, file: Model, shape: tuple[int, ...]) -> np.ndarray | None:
+def _stored(op: FileOp | None, i: int, file: Model, shape: tuple[int, ...]) -> np.ndarray | None:
     """A constant of the file; None where channels are left out of it, or it is in parts."""
     tensor = None if op is None or i >= len(op.inputs) else file.tensors[op.inputs[i]]
     if tensor is None or tensor.data is None or tensor.data.shape != shape:
@@ -225,9 +225,9 @@ def _scaled(data: np.ndarray, exponents: tuple[int, ...]) -> np.ndarray:
     return np.ldexp(data.astype(np.float64), steps)
 
 
-def _activations(file: Model) -> dict[str, Tensor]:
+def _activations(file: Model) -> dict[str, FileTensor]:
     return {tensor.name: tensor for tensor in file.tensors if tensor.data is None}
 
 
-def _bits(tensor: Tensor) -> int:
+def _bits(tensor: FileTensor) -> int:
     return 8 * np.dtype(tensor.dtype).itemsize

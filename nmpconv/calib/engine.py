@@ -29,16 +29,16 @@ _TYPES = {
 }
 
 
-class Refused(InputError):
+class EngineRefused(InputError):
     """onnxruntime does not take a model: it is no valid one, or has an operator or a type that is not implemented."""
 
 
 def serialized(model: onnx.ModelProto, where: str = "") -> bytes:
-    """Refused from 2 GiB on. Who has no more need of the model can let it go before a session takes its own copies."""
+    """Raises EngineRefused from 2 GiB on. Release the model before a session takes its own copies."""
     try:
         return bytes(axes_from_the_front(model).SerializeToString())
     except Exception as error:  # protobuf's own
-        raise Refused(f"onnxruntime refuses the model: {error}", where=where) from error
+        raise EngineRefused(f"onnxruntime refuses the model: {error}", where=where) from error
 
 
 class Engine:
@@ -75,7 +75,7 @@ class Engine:
                 disabled_optimizers=["Pad_Fusion"],
             )
         except Exception as error:  # onnxruntime has no base class of its own
-            raise Refused(f"onnxruntime refuses the model: {error}", where=where) from error
+            raise EngineRefused(f"onnxruntime refuses the model: {error}", where=where) from error
         self._where = where
         self._inputs = {value.name: _TYPES.get(value.type) for value in self._session.get_inputs()}
 

@@ -13,7 +13,7 @@ from nmpconv.cli.memory_tables import show_memory
 from nmpconv.cli.report_tables import show_ram
 
 if TYPE_CHECKING:
-    from nmpconv.file.reader import Model, Op, Port, Tensor
+    from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
     from nmpconv.ir import Preprocess
 
 NAME = "inspect"
@@ -27,7 +27,7 @@ def command(
         bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
     ] = False,
     target: Annotated[
-        shared_flags.Target | None,
+        shared_flags.TargetChoice | None,
         typer.Option(help="Show RAM and instructions of a run there, and with --memory its scratch."),
     ] = None,
     json: shared_flags.Json = False,
@@ -83,7 +83,7 @@ def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _port_json(port: Port, model: Model) -> dict[str, Any]:
+def _port_json(port: FilePort, model: Model) -> dict[str, Any]:
     tensor = model.tensors[port.tensor]
     return {
         "name": port.name,
@@ -100,7 +100,7 @@ def _port_json(port: Port, model: Model) -> dict[str, Any]:
     }
 
 
-def _tensor_json(tensor: Tensor) -> dict[str, Any]:
+def _tensor_json(tensor: FileTensor) -> dict[str, Any]:
     return {
         "name": tensor.name,
         "dtype": tensor.dtype,
@@ -120,7 +120,7 @@ def _tensor_json(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-def _op_json(op: Op, model: Model) -> dict[str, Any]:
+def _op_json(op: FileOp, model: Model) -> dict[str, Any]:
     return {
         "kind": op.kind,
         "name": op.name,
@@ -179,7 +179,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     console.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
 
 
-def _port_row(port: Port, model: Model) -> list[str]:
+def _port_row(port: FilePort, model: Model) -> list[str]:
     tensor = model.tensors[port.tensor]
     fed = "pixel - 128" if port.pixels else ""
     if port.state is not None:
@@ -203,7 +203,7 @@ def _preprocess(found: Preprocess) -> str:
     return f"{found.channel_order}, {found.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
 
 
-def _op_row(index: int, op: Op, model: Model) -> list[str]:
+def _op_row(index: int, op: FileOp, model: Model) -> list[str]:
     out = model.tensors[op.outputs[0]] if op.outputs else None
     macs = console.scaled(op.macs) if op.macs else console.NOTHING
     return [
@@ -216,7 +216,7 @@ def _op_row(index: int, op: Op, model: Model) -> list[str]:
     ]
 
 
-def _tensor_row(tensor: Tensor, in_float: bool) -> list[str]:
+def _tensor_row(tensor: FileTensor, in_float: bool) -> list[str]:
     """in_float: there is a column for the exponents of the float model's numbers."""
     seen = console.NOTHING
     if tensor.observed_min is not None and tensor.observed_max is not None:
@@ -250,7 +250,7 @@ def _memory_rows(model: Model) -> list[list[str]]:
     return rows
 
 
-def _place(tensor: Tensor, arena: int, width: int = 32) -> str:
+def _place(tensor: FileTensor, arena: int, width: int = 32) -> str:
     """The tensor's part of the arena as a picture, '.' where others may lie."""
     start = round((tensor.offset or 0) / max(arena, 1) * width)
     length = max(round(tensor.nbytes / max(arena, 1) * width), 1)

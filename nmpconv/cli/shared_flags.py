@@ -67,14 +67,14 @@ MaxPixels = Annotated[
 ]
 
 
-class Target(str, Enum):
+class TargetChoice(str, Enum):
     HOST = "host"
     CORTEX_M4 = "cortex-m4"
     CORTEX_M55 = "cortex-m55"
     RV32 = "rv32"
 
 
-class Decoder(str, Enum):
+class DecoderChoice(str, Enum):
     NANODET = "nanodet"
     ULTRAFACE = "ultraface"
     YOLOV5 = "yolov5"
@@ -83,7 +83,7 @@ class Decoder(str, Enum):
     YUNET = "yunet"
 
 
-DecoderName = Annotated[Decoder | None, typer.Option(help="What the metric ap reads the outputs as.")]
+DecoderName = Annotated[DecoderChoice | None, typer.Option(help="What the metric ap reads the outputs as.")]
 
 
 def today(name: str) -> str:

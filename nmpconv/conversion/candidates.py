@@ -24,7 +24,7 @@ from nmpconv.conversion.validation import Score, effects, scored
 from nmpconv.errors import Unsupported
 from nmpconv.evaluation.float_reference import infer
 from nmpconv.evaluation.task_metrics import Measure
-from nmpconv.file.reader import Tensor
+from nmpconv.file.reader import FileTensor
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import FLOAT, Graph
 from nmpconv.ops import OPS
@@ -59,7 +59,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ValidationSet:
     """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
     on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
     activations. metric: of the goal, begun anew, and what it is called."""
@@ -85,7 +85,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Converted:
+class EvaluatedCandidate:
     """A candidate's figures, its float graph with grids, and the bytes of its file. effects: of each image on the
     figures' db, see `nmpconv.conversion.validation.effects`."""
 
@@ -95,11 +95,11 @@ class Converted:
     effects: np.ndarray
 
 
-class Trials:
+class CandidateEvaluator:
     """Converts candidates of one model by one recipe, and measures them. judged: what a metric's result comes to."""
 
     def __init__(
-        self, fitter: Fitter, recipe: Recipe, trial: Trial, judged: Callable[[Measure], float] | None = None
+        self, fitter: Fitter, recipe: Recipe, trial: ValidationSet, judged: Callable[[Measure], float] | None = None
     ) -> None:
         self.fitter, self.recipe, self.trial, self._judged = fitter, recipe, trial, judged
         self.heads = heads(fitter.graph)
@@ -111,7 +111,7 @@ class Trials:
         self.classes = self._wanted[self.heads[0]][0].size
         self.float_top1 = self.top1(self._wanted[self.heads[0]])
 
-    def convert(self, choices: Choices, wide: tuple[str, ...] = ()) -> Converted:
+    def convert(self, choices: Choices, wide: tuple[str, ...] = ()) -> EvaluatedCandidate:
         """By these choices. wide: what the candidate is called by."""
         fitter, trial = self.fitter.with_choices(choices), self.trial
         prepared, whole = fitter.fitted(self.recipe, trial.fitted)
@@ -128,11 +128,11 @@ class Trials:
         one = Candidate(
             *(wide, db, score.agreement, drop, ram, len(data), work(planned), steps), metric=metric, db_margin=sure
         )
-        return Converted(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count))
+        return EvaluatedCandidate(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count))
 
     def all(
         self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None
-    ) -> Generator[Converted | None]:
+    ) -> Generator[EvaluatedCandidate | None]:
         """Of each what `convert` makes of it, when it is taken; None of what does not fit a given RAM. workers: what
         converts them, maybe before they are taken."""
         return (workers or Here()).map(_converted, self, asked)
@@ -178,7 +178,7 @@ class Trials:
         return [x.reshape(graph.source_shapes[name]) for name, x in zip(graph.outputs, outputs, strict=True)]
 
 
-def _converted(trials: Trials, asked: tuple[Choices, tuple[str, ...]]) -> Converted | None:
+def _converted(trials: CandidateEvaluator, asked: tuple[Choices, tuple[str, ...]]) -> EvaluatedCandidate | None:
     with threadpool_limits(1):  # as a conversion has it
         try:
             return trials.convert(*asked)
@@ -186,7 +186,7 @@ def _converted(trials: Trials, asked: tuple[Choices, tuple[str, ...]]) -> Conver
             return None
 
 
-def _integers(x: np.ndarray, tensor: Tensor) -> np.ndarray:
+def _integers(x: np.ndarray, tensor: FileTensor) -> np.ndarray:
     return fixed_point.quantize(x, tensor.exponents[0], tensor.clip_min, tensor.clip_max).astype(tensor.dtype)
 
 

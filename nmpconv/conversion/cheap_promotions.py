@@ -15,7 +15,7 @@ from contextlib import closing
 
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
-from nmpconv.conversion.candidates import Candidate, Trials, assumed, narrow, widened, work
+from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, assumed, narrow, widened, work
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
@@ -27,7 +27,9 @@ GAIN = 1.0  # dB
 PLACE = "what is nearly free"
 
 
-def run(trials: Trials, ranged: Graph, workers: Workers | None = None) -> tuple[Candidate, Candidate] | None:
+def run(
+    trials: CandidateEvaluator, ranged: Graph, workers: Workers | None = None
+) -> tuple[Candidate, Candidate] | None:
     """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
     its grids. workers: what converts them."""
     is_cheap = _costs(trials.fitter)
@@ -56,7 +58,7 @@ def note(base: Candidate, wide: Candidate) -> str:
     return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
 
 
-def _loud(trials: Trials, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
+def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
     """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]

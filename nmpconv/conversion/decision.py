@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpconv.conversion import cheap_promotions, file_contents, mixed_precision, ram_plan
 from nmpconv.conversion.calibration import Calibrated
-from nmpconv.conversion.candidates import Candidate, Trial, Trials, widened
+from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.diagnostics import FEW_IMAGES
 from nmpconv.conversion.options import Options
@@ -61,7 +61,7 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
         return decision
     context.progress("widths", 0, 1)
     trial = held_out(context, calibrated)
-    trials = Trials(decision.fitter, decision.recipe, trial)
+    trials = CandidateEvaluator(decision.fitter, decision.recipe, trial)
     if promoted := cheap_promotions.run(trials, decision.prepared.ranged, context.workers):
         before, after = promoted
         decision = _promoted(decision, after, cheap_promotions.PLACE, trial, context.trace)
@@ -85,7 +85,7 @@ def search_widths(context: Context, calibrated: Calibrated, decision: Decision) 
     return replace(decision, warnings=search.warnings(taken), front=tuple(front))
 
 
-def _promoted(decision: Decision, candidate: Candidate, place: str, trial: Trial, trace: Trace) -> Decision:
+def _promoted(decision: Decision, candidate: Candidate, place: str, trial: ValidationSet, trace: Trace) -> Decision:
     """The decision with 16 bits for the tensors of a candidate. place: what decided so, for messages."""
     fitter = decision.fitter.with_choices(widened(decision.fitter.choices, candidate.wide, place))
     equalize = decision.recipe.equalize
@@ -99,7 +99,7 @@ def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> di
     return file_contents.metadata(context.model, context.options, decision.recipe, len(calibrated.feeds))
 
 
-def held_out(context: Context, calibrated: Calibrated) -> Trial:
+def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
     """Validation images: those that nothing is fitted on, or a third of the fitted ones where too few are left."""
     feeds, images = calibrated.feeds, calibrated.fitter.images
     if len(images) < HELD_OUT:
@@ -115,7 +115,7 @@ def held_out(context: Context, calibrated: Calibrated) -> Trial:
     else:
         held, measured, fitted = used[::3], images[::3], [image for i, image in enumerate(images) if i % 3]
     labels = None if calibrated.labels is None else [calibrated.labels[i] for i in held]
-    return Trial(measured, labels, fitted, finisher(context.options), target=context.options.target)
+    return ValidationSet(measured, labels, fitted, finisher(context.options), target=context.options.target)
 
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nmpconv.calib import parity
-from nmpconv.calib.engine import Refused
+from nmpconv.calib.engine import EngineRefused
 from nmpconv.calib.observers import TensorStats
 from nmpconv.calib.original_model import original
 from nmpconv.calib.parity import Parity
@@ -37,7 +37,7 @@ def compared(
     try:
         proto = read(model, *options.bound_inputs)
         found = parity.compare(original(proto, graph), graph, pairs)
-    except Refused as error:
+    except EngineRefused as error:
         return f"not compared with the ONNX model: {error.message}"
     if not found.holds:
         cut = f"; --outputs {','.join(found.before)} leaves that to the host" if found.before else ""

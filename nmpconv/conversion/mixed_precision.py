@@ -32,7 +32,7 @@ from nmpconv.base.files import read_text, write_file
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.noise_budget import budget as noise_budget
-from nmpconv.conversion.candidates import Candidate, Trial, Trials, assumed, narrow, widened, work
+from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, assumed, narrow, widened, work
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import InputError, UsageError, refusal
 from nmpconv.evaluation.task_metrics import AP, AP50, Measure, results
@@ -76,23 +76,23 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Limit:
+class CostLimit:
     """The most of a cost; relative: in parts of what the model takes at 8 bits, as 1.1."""
 
     most: float
     relative: bool
 
     @staticmethod
-    def of(text: str) -> tuple[str, Limit]:
+    def of(text: str) -> tuple[str, CostLimit]:
         """The name of the cost and the limit, of "ram=64k", "instructions=+10%" and so on."""
         name, equals, most = text.strip().lower().partition("=")
         if name not in BUDGETS or not equals:
             raise refusal(text, "instructions=+10%, ram=64k, ram=+20%, flash=200k and so on", "--budget")
         if more := re.fullmatch(r"\+(\d+(?:\.\d+)?)%", most):
-            return name, Limit(1 + float(more[1]) / 100, True)
+            return name, CostLimit(1 + float(more[1]) / 100, True)
         kind = units.COUNT if name == "instructions" else units.BYTES
         try:
-            return name, Limit(float(units.whole(most, kind, low=0)), False)
+            return name, CostLimit(float(units.whole(most, kind, low=0)), False)
         except UsageError as error:
             raise refusal(text, f"{error.allowed}, or +N% more than at 8 bits", "--budget") from None
 
@@ -101,14 +101,14 @@ class Objective(NamedTuple):
     """What a search is for: goal to reach, and most of each cost by its name."""
 
     goal: Goal | None
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, CostLimit]
 
 
 def objective(goal: str | None, budget: Sequence[str], target: str | None) -> Objective:
     """Reads --goal and --budget. target: machine of the conversion. Raises UsageError."""
     if goal is None and not budget:
         raise UsageError("--bits auto needs a goal or a budget", hint="--goal sqnr=30, --budget ram=+20%")
-    limits = [Limit.of(text) for text in budget]
+    limits = [CostLimit.of(text) for text in budget]
     if twice := [name for i, (name, _) in enumerate(limits) if name in dict(limits[:i])]:
         raise UsageError(f"two budgets of {twice[0]}", where="--budget")
     if "instructions" in dict(limits) and target not in MICROCONTROLLERS:
@@ -160,9 +160,9 @@ class Search:
 
     fitter: Fitter
     recipe: Recipe
-    trial: Trial
+    trial: ValidationSet
     goal: Goal | None
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, CostLimit]
     journal: Journal
     progress: Progress
     workers: Workers = field(default_factory=Here)
@@ -313,7 +313,7 @@ class Told:
 
     fitter: Fitter
     recipe: Recipe
-    trial: Trial
+    trial: ValidationSet
     goal: Goal | None
 
 
@@ -327,12 +327,14 @@ def measured(told: Told, piece: tuple[tuple[str, ...], bool]) -> dict:
 
 
 @lru_cache(maxsize=1)
-def _trials(told: Told, thread: int) -> Trials:
+def _trials(told: Told, thread: int) -> CandidateEvaluator:
     """thread: a net is one's."""
-    return Trials(told.fitter, told.recipe, told.trial, None if told.goal is None else partial(_judged, told.goal))
+    return CandidateEvaluator(
+        told.fitter, told.recipe, told.trial, None if told.goal is None else partial(_judged, told.goal)
+    )
 
 
-def _noise(trials: Trials, ranged: Graph) -> dict[str, float]:
+def _noise(trials: CandidateEvaluator, ranged: Graph) -> dict[str, float]:
     """Shares of the grids that could get 16 bits, by a name of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]

@@ -15,7 +15,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion import decision as decisions
 from nmpconv.conversion import diagnostics, file_contents, ram_plan, recipes, sensitivity
 from nmpconv.conversion.calibration import Calibrated, calibrate, import_model, import_without_data
-from nmpconv.conversion.candidates import Trials
+from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision, choose_recipe, promote_cheap_tensors, search_widths
 from nmpconv.conversion.options import Options
@@ -111,7 +111,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     if options.levers and len(fitter.images) >= HELD_OUT:
         trial = decisions.held_out(context, calibrated)
         trial = replace(trial, metadata=decisions.metadata(context, calibrated, decision))
-        trials, choices = Trials(decision.fitter, decision.recipe, trial), decision.fitter.choices
+        trials, choices = CandidateEvaluator(decision.fitter, decision.recipe, trial), decision.fitter.choices
         shares = report.noise.shares
         levers = sensitivity.helpful(trials, choices, shares, context.progress, context.workers)
         report = replace(report, levers=levers)

@@ -37,7 +37,7 @@ def choose(
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
-    trials = _Trials(fitter, progress, workers)
+    trials = _RecipeSearch(fitter, progress, workers)
     for tier in (recipes, *_plainer(recipes)):
         ranked, scores = list(tier), dict[Recipe, Score]()
         if len(fitter.images) >= HELD_OUT:
@@ -59,7 +59,7 @@ def choose(
     raise AssertionError("equalize none keeps every function")
 
 
-class _Trials:
+class _RecipeSearch:
     """Recipes, tried. notes: what was considered. An equalization that changes the float function is tried once."""
 
     def __init__(self, fitter: Fitter, progress: Progress, workers: Workers | None) -> None:

@@ -10,7 +10,7 @@ from nmpconv.base import confidence
 from nmpconv.base.progress import Progress
 from nmpconv.base.sqnr import gain
 from nmpconv.base.workers import Workers
-from nmpconv.conversion.candidates import Converted, Trials, narrow
+from nmpconv.conversion.candidates import CandidateEvaluator, EvaluatedCandidate, narrow
 from nmpconv.errors import Unsupported
 from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -65,7 +65,7 @@ class Lever:
 
 
 def helpful(
-    trials: Trials,
+    trials: CandidateEvaluator,
     choices: Choices,
     shares: Mapping[str, float],
     progress: Progress,
@@ -81,7 +81,7 @@ def helpful(
     return tuple(lever for lever, _ in measured(trials, choices, base, asked, progress, workers))
 
 
-def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> list[Proposal]:
+def proposals(trials: CandidateEvaluator, base: EvaluatedCandidate, shares: Mapping[str, float]) -> list[Proposal]:
     """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     named = {group[0]: narrow(graph, choices, base.ranged, group) for group in grid_groups(base.ranged)}
@@ -90,13 +90,13 @@ def proposals(trials: Trials, base: Converted, shares: Mapping[str, float]) -> l
 
 
 def measured(
-    trials: Trials,
+    trials: CandidateEvaluator,
     choices: Choices,
-    base: Converted,
+    base: EvaluatedCandidate,
     asked: Sequence[Proposal],
     progress: Progress,
     workers: Workers | None = None,
-) -> list[tuple[Lever, Converted]]:
+) -> list[tuple[Lever, EvaluatedCandidate]]:
     """Each alone over these choices, which ``base`` was converted by; what helps first, and the best of it. What does
     not fit is left out."""
     found = []

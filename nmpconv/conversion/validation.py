@@ -66,7 +66,7 @@ def tried(
     several; the scores are the same."""
     those = workers or Here()
     if those.count == 1 or len(recipes) == 1:
-        return _Trial(fitter, recipes, progress).tried()
+        return _RecipeScores(fitter, recipes, progress).tried()
     by_mode = [[recipe for recipe in recipes if recipe.equalize == mode] for mode in _longest_first(recipes)]
     # What recipes of an equalization have in common is made by each worker that gets one of them.
     pieces = by_mode if those.count <= len(by_mode) else [[recipe] for some in by_mode for recipe in reversed(some)]
@@ -83,7 +83,7 @@ def _tried_apart(fitter: Fitter, recipes: Sequence[Recipe]) -> Tried:
     """In a process of its own, which computes sums as a conversion does, and rows of the images that it fits alone."""
     with threadpool_limits(1):
         fitter.rows(parted(fitter.images)[0])
-        return _Trial(fitter, recipes, lambda done, total: None).tried()
+        return _RecipeScores(fitter, recipes, lambda done, total: None).tried()
 
 
 def _longest_first(recipes: Sequence[Recipe]) -> list[str]:
@@ -97,7 +97,7 @@ def _in_order(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score], unequal
     return able, {mode: unequal[mode] for mode in modes if mode in unequal}
 
 
-class _Trial:
+class _RecipeScores:
     """Recipes of a fitter, fitted on two of three images and measured on the third."""
 
     def __init__(self, fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from nmpconv.base.progress import Progress, silent
 from nmpconv.device import protocol
-from nmpconv.device.link import WAIT_MAX, WINDOW, Link, Refused
-from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, Frame, Hello, Loaded, Status, Type
+from nmpconv.device.link import WAIT_MAX, WINDOW, Link, RequestRefused
+from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, AgentStatus, Frame, Hello, Loaded, Type
 from nmpconv.device.transport import Transport
 from nmpconv.errors import DeviceError
 
@@ -47,7 +47,7 @@ class Run:
 
 
 class Device:
-    """A device that answered. Raises DeviceError, Refused (a ModelError's or a DeviceError's code).
+    """A device that answered. Raises DeviceError, RequestRefused (a ModelError's or a DeviceError's code).
 
     wait: seconds that a line which is gone is waited for.
     """
@@ -95,8 +95,8 @@ class Device:
                 raise DeviceError(how_far, where=error.where, hint=error.hint) from None
             try:
                 found = protocol.loaded(self._link.ask(Type.LOAD, protocol.numbers(crc), quiet=self._load_seconds()))
-            except Refused as refused:
-                if refused.refusal.status not in (Status.INCOMPLETE, Status.DIGEST):
+            except RequestRefused as refused:
+                if refused.refusal.status not in (AgentStatus.INCOMPLETE, AgentStatus.DIGEST):
                     raise
                 continue
             if found is None:
@@ -172,7 +172,7 @@ class Device:
         for _ in range(RECOVERIES):
             try:
                 return self._link.ask(kind, payload, patience=self._patience)
-            except Refused as refused:
+            except RequestRefused as refused:
                 if not refused.forgot or self._keeps:
                     raise
             self.reload()
@@ -256,9 +256,9 @@ class Device:
         why = protocol.refusal(frame.payload)
         if why is None:
             raise self._nonsense(Type.DATA)
-        if why.status in (Status.INCOMPLETE, Status.RANGE):
+        if why.status in (AgentStatus.INCOMPLETE, AgentStatus.RANGE):
             return True
-        raise Refused(why, self.name)
+        raise RequestRefused(why, self.name)
 
     def _nonsense(self, kind: Type) -> DeviceError:
         return DeviceError(f"the answer to {kind.name} makes no sense", where=self.name, hint="other firmware?")

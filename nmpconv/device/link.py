@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nmpconv import errors
 from nmpconv.base.progress import Progress, silent
 from nmpconv.device import protocol
-from nmpconv.device.protocol import Frame, Parser, Refusal, Status, Type
+from nmpconv.device.protocol import AgentStatus, Frame, Parser, Refusal, Type
 from nmpconv.device.transport import LineGone, Transport
 from nmpconv.errors import DeviceError, ExitCode, NmpError
 
@@ -28,21 +28,21 @@ REOPEN_PAUSE = 0.1  # between tries
 Request = tuple[Type, bytes]
 
 _HINTS: dict[int, str] = {
-    Status.ARENA: "convert the model with fewer bits or for a smaller input",
-    Status.UNKNOWN_OP: "build and flash the firmware of this nmpconv: nmpconv device build ...",
-    Status.NOT_BUILT: "build the firmware with this op: make firmware BOARD=..., without OPS or with the op in it",
-    Status.NOT_LOADED: "the device was reset meanwhile: start again",
+    AgentStatus.ARENA: "convert the model with fewer bits or for a smaller input",
+    AgentStatus.UNKNOWN_OP: "build and flash the firmware of this nmpconv: nmpconv device build ...",
+    AgentStatus.NOT_BUILT: "build the firmware with this op: make firmware BOARD=..., without OPS or with the op in it",
+    AgentStatus.NOT_LOADED: "the device was reset meanwhile: start again",
 }
 
 
-class Refused(NmpError):
+class RequestRefused(NmpError):
     """The device's own answer to a request that it does not carry out."""
 
     def __init__(self, refusal: Refusal, where: str) -> None:
         self.refusal = refusal
         memory = _memory(refusal)
         self.status = errors.Status(refusal.status).in_c if refusal.status in set(errors.Status) else ""
-        self.code = ExitCode.MODEL if memory or refusal.status < Status.REQUEST else ExitCode.DEVICE
+        self.code = ExitCode.MODEL if memory or refusal.status < AgentStatus.REQUEST else ExitCode.DEVICE
         place = f", op {refusal.op}" if refusal.op >= 0 else ""
         place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""
         numbers = memory or f"found {refusal.found}, allowed {refusal.allowed}"
@@ -55,14 +55,16 @@ class Refused(NmpError):
     @property
     def forgot(self) -> bool:
         """The device was reset meanwhile: once it has model and inputs again, it will do as it is asked."""
-        return self.refusal.status in (Status.NOT_LOADED, Status.DIGEST, Status.INPUT)
+        return self.refusal.status in (AgentStatus.NOT_LOADED, AgentStatus.DIGEST, AgentStatus.INPUT)
 
 
 def _memory(refusal: Refusal) -> str:
     """What is needed and what there is, where it is about memory."""
-    if refusal.status == Status.ARENA:  # the interpreter found an arena, and it may not be smaller than the model needs
+    if (
+        refusal.status == AgentStatus.ARENA
+    ):  # the interpreter found an arena, and it may not be smaller than the model needs
         return f"needs {refusal.allowed} bytes, has {refusal.found}"
-    return f"needs {refusal.found} bytes, has {refusal.allowed}" if refusal.status == Status.MEMORY else ""
+    return f"needs {refusal.found} bytes, has {refusal.allowed}" if refusal.status == AgentStatus.MEMORY else ""
 
 
 def _name(request: int) -> str:
@@ -182,7 +184,7 @@ class Link:
         quiet: float | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[bytes]:
-        """The answers to requests that do not depend on each other. Raises Refused, DeviceError."""
+        """The answers to requests that do not depend on each other. Raises RequestRefused, DeviceError."""
         answers: list[bytes] = [b""] * len(requests)
         waiting = deque(range(len(requests)))
         flying: dict[int, _Flight] = {}
@@ -203,7 +205,7 @@ class Link:
                     if op > step and (seconds := patience(op)) is not None:
                         step, quiet, self.heard = op, seconds, time.monotonic()
                 elif frame.type == protocol.REFUSED and (why := protocol.refusal(frame.payload)):
-                    raise Refused(why, self.line.name)
+                    raise RequestRefused(why, self.line.name)
                 elif frame.type == flight.frame.type | protocol.REPLY:
                     answers[flight.index] = frame.payload
                     self.heard = time.monotonic()

@@ -41,7 +41,7 @@ PROGRESS = 0xFE
 REFUSED = 0xFF
 
 
-class Status(IntEnum):
+class AgentStatus(IntEnum):
     """Statuses of the link itself; those below 60 are the interpreter's, of which some are named here."""
 
     ARENA = 21

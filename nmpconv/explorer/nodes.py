@@ -16,7 +16,7 @@ from model_explorer.graph_builder import Graph, GraphNode, IncomingEdge, KeyValu
 
 from nmpconv.base.files import read_text
 from nmpconv.errors import NmpError
-from nmpconv.file.reader import Model, Op, Port, Tensor
+from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
 from nmpconv.runtime.interpreter import load
 
 SHOWN = 16  # elements of a constant, where nobody says how many
@@ -62,7 +62,7 @@ def _file(model: Model) -> Facts:
     }
 
 
-def _input(number: int, port: Port, model: Model) -> GraphNode:
+def _input(number: int, port: FilePort, model: Model) -> GraphNode:
     state = "" if port.state is None else f"{model.outputs[port.state].name} of the call before, first {port.start}"
     facts: dict[str, object] = {**_port(port), "pixels - 128": port.pixels, "state": state}
     if port.preprocess is not None:
@@ -71,16 +71,16 @@ def _input(number: int, port: Port, model: Model) -> GraphNode:
     return GraphNode(f"input{number}", "input", "", attrs=_attributes(facts), outputsMetadata=outputs)
 
 
-def _output(number: int, port: Port, model: Model, makers: Mapping[int, tuple[str, str]]) -> GraphNode:
+def _output(number: int, port: FilePort, model: Model, makers: Mapping[int, tuple[str, str]]) -> GraphNode:
     edges = _edges([port.tensor], makers)
     return GraphNode(f"output{number}", "output", "", attrs=_attributes(_port(port)), incomingEdges=edges)
 
 
-def _port(port: Port) -> Facts:
+def _port(port: FilePort) -> Facts:
     return {"name": port.name, "shape in the ONNX model": port.source_shape}
 
 
-def _op(number: int, op: Op, model: Model, makers: Mapping[int, tuple[str, str]], measured: Facts) -> GraphNode:
+def _op(number: int, op: FileOp, model: Model, makers: Mapping[int, tuple[str, str]], measured: Facts) -> GraphNode:
     facts: dict[str, object] = {"name": op.name, "number": number, "MACs": op.macs or "", **op.params, **measured}
     return GraphNode(
         f"op{number}",
@@ -93,7 +93,7 @@ def _op(number: int, op: Op, model: Model, makers: Mapping[int, tuple[str, str]]
     )
 
 
-def _constant(number: int, tensor: Tensor, namespace: str, shown: int) -> GraphNode:
+def _constant(number: int, tensor: FileTensor, namespace: str, shown: int) -> GraphNode:
     assert tensor.data is not None
     values = tensor.data.ravel()[: shown if shown >= 0 else None].tolist()
     facts = {"name": tensor.name, **_statistics(tensor), "__value": values}
@@ -106,20 +106,20 @@ def _edges(tensors: Iterable[int], makers: Mapping[int, tuple[str, str]]) -> lis
     return [IncomingEdge(*makers[tensor], str(i)) for i, tensor in enumerate(tensors)]
 
 
-def _namespace(op: Op) -> str:
+def _namespace(op: FileOp) -> str:
     """The folders of a name such as /features/0/Conv."""
     return "/".join(part for part in op.name.split("/")[:-1] if part)
 
 
-def _called(number: int, tensor: Tensor) -> MetadataItem:
+def _called(number: int, tensor: FileTensor) -> MetadataItem:
     return MetadataItem(str(number), _attributes({"name": tensor.name}))
 
 
-def _item(number: int, tensor: Tensor) -> MetadataItem:
+def _item(number: int, tensor: FileTensor) -> MetadataItem:
     return MetadataItem(str(number), _attributes(_tensor(tensor)))
 
 
-def _tensor(tensor: Tensor) -> Facts:
+def _tensor(tensor: FileTensor) -> Facts:
     """tensor_shape is what Model Explorer writes beside an edge."""
     facts: dict[str, object] = {
         "tensor_shape": f"{tensor.dtype}{list(tensor.shape)}",
@@ -141,7 +141,7 @@ def _tensor(tensor: Tensor) -> Facts:
     return facts
 
 
-def _statistics(tensor: Tensor) -> Facts:
+def _statistics(tensor: FileTensor) -> Facts:
     """Of a constant: of its integers, and of the values that they stand for."""
     data = tensor.data
     assert data is not None

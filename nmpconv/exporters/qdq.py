@@ -30,7 +30,7 @@ from onnx import helper
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.errors import UnsupportedModel
-from nmpconv.file.reader import Model, Op, Port, Tensor
+from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
 from nmpconv.frontend.to_onnx import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
@@ -127,7 +127,7 @@ def _graph(model: Model) -> Graph:
     return replace(graph, nodes=tuple(_node(op, of(op.inputs), of(op.outputs), graph) for op in model.ops))
 
 
-def _node(op: Op, inputs: tuple[str, ...], outputs: tuple[str, ...], graph: Graph) -> Node:
+def _node(op: FileOp, inputs: tuple[str, ...], outputs: tuple[str, ...], graph: Graph) -> Node:
     node = Node(op.kind, op.name, inputs, outputs, OPS[op.kind].Params(**op.params))
     found = OPS[op.kind].restored(node, graph)
     if found is None:
@@ -153,7 +153,7 @@ def names_of(model: Model) -> list[str]:
     return found
 
 
-def _value(name: str, tensor: Tensor) -> Value:
+def _value(name: str, tensor: FileTensor) -> Value:
     bits = 8 * np.dtype(tensor.dtype).itemsize
     quant = Quant(bits, tensor.exponents, tensor.clip_min, tensor.clip_max, tensor.axis)
     if tensor.data is None:
@@ -184,7 +184,7 @@ class _Exporter(Exporter):
         self._integers: dict[str, str] = {}
         self._on_grid: dict[int, tuple[Sequence[int], int]] = {}  # case 2: by rank of a constant, exponents and bits
 
-    def open(self, port: Port, name: str) -> onnx.ValueInfoProto:
+    def open(self, port: FilePort, name: str) -> onnx.ValueInfoProto:
         """Case 6, and the rounding."""
         value, raw = self.graph[name], port.name
         if port.preprocess is not None and port.pixels:
@@ -198,7 +198,7 @@ class _Exporter(Exporter):
         self._round(name, raw)
         return self.info(Value(port.name, port.source_shape or value.shape))
 
-    def close(self, port: Port, name: str) -> onnx.ValueInfoProto:
+    def close(self, port: FilePort, name: str) -> onnx.ValueInfoProto:
         value = self.graph[name]
         shape = port.source_shape or value.shape
         if value.shifts is not None:

@@ -32,7 +32,7 @@ def dequantize(q: np.ndarray, exponent: int, shifts: Shifts | None) -> np.ndarra
 
 
 @dataclass(frozen=True)
-class Tensor:
+class FileTensor:
     """value = integer * 2^exponent. data: of constants; offset: of activations. observed_*: None when not observed.
 
     origin: what the value is less than that of the float model, observed_* being of the latter. float_exponents: of an
@@ -73,7 +73,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Op:
+class FileOp:
     """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors. live_end: see FORMAT.md."""
 
     kind: str
@@ -86,7 +86,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Port:
+class FilePort:
     """A graph input or output. pixels: raw pixels - 128 are fed. source_shape: in the ONNX model.
 
     state: the output, by index, whose integers the input holds in the next call; start: its integers in the first one.
@@ -107,10 +107,10 @@ class Model:
 
     version: tuple[int, int]
     name: str
-    tensors: tuple[Tensor, ...]
-    ops: tuple[Op, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    tensors: tuple[FileTensor, ...]
+    ops: tuple[FileOp, ...]
+    inputs: tuple[FilePort, ...]
+    outputs: tuple[FilePort, ...]
     arena_bytes: int
     labels: tuple[str, ...]
     metadata: dict[str, str]
@@ -190,7 +190,7 @@ def _model(root: Table, file_bytes: int) -> Model:
     )
 
 
-def _tensor(table: Table) -> Tensor:
+def _tensor(table: Table) -> FileTensor:
     name, shape = table["name"], _ints(table["shape"])
     dtype, data = _DTYPES[table["dtype"]], table["data"]
     if data is not None:
@@ -201,7 +201,7 @@ def _tensor(table: Table) -> Tensor:
     low, high = table["observed_min"], table["observed_max"]
     if method != "none" and data is None and not (isfinite(low) and isfinite(high) and low <= high):
         raise ModelError(f"tensor {name!r} was observed from {low} to {high}")
-    return Tensor(
+    return FileTensor(
         name=name,
         shape=shape,
         dtype=dtype,
@@ -220,16 +220,16 @@ def _tensor(table: Table) -> Tensor:
     )
 
 
-def _op(table: Table) -> Op:
+def _op(table: Table) -> FileOp:
     member, fields = table["params"]
     inputs, outputs = _ints(table["inputs"]), _ints(table["outputs"])
     lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
     params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
     kind = KINDS.get(member, member)
-    return Op(kind, table["name"], inputs, outputs, params, table["macs"], table["live_end"])
+    return FileOp(kind, table["name"], inputs, outputs, params, table["macs"], table["live_end"])
 
 
-def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
+def _port(table: Table, tensors: Sequence[FileTensor]) -> FilePort:
     name, shape = table["name"], _ints(table["source_shape"])
     size = prod(tensors[table["tensor"]].shape)
     if shape and (min(shape) < 1 or prod(shape) != size):
@@ -237,10 +237,10 @@ def _port(table: Table, tensors: Sequence[Tensor]) -> Port:
     channels = tensors[table["tensor"]].shape[-1:]  # NHWC
     preprocess = None if table["preprocess"] is None else _preprocess(table["preprocess"], name, channels)
     state = None if table["state"] == -1 else table["state"]
-    return Port(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"])
+    return FilePort(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"])
 
 
-def _check_origins(inputs: Sequence[Port], outputs: Sequence[Port], tensors: Sequence[Tensor]) -> None:
+def _check_origins(inputs: Sequence[FilePort], outputs: Sequence[FilePort], tensors: Sequence[FileTensor]) -> None:
     """States and their outputs have one."""
     for port in inputs:
         if port.state is not None:
@@ -273,7 +273,7 @@ def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
     return () if vector is None else tuple(vector.tolist())
 
 
-def _blobs(items: list[Table] | None, ports: Sequence[Port], tensors: Sequence[Tensor]) -> tuple[bytes, ...]:
+def _blobs(items: list[Table] | None, ports: Sequence[FilePort], tensors: Sequence[FileTensor]) -> tuple[bytes, ...]:
     """The bytes of one test vector for each port."""
     found = tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())
     wanted = [tensors[port.tensor].nbytes for port in ports]

@@ -10,7 +10,7 @@ import onnx
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import Tensor
+from nmpconv.frontend.node_check import TensorType
 
 ELEMENTS_MAX = 2**24  # of all results together, besides a multiple of what the file itself holds
 SHARE = 8  # the multiple: weights are reshaped, scaled and normalized in a few steps
@@ -63,7 +63,7 @@ class Budget:
         self._elements = ELEMENTS_MAX + SHARE * given
         self._work = WORK_MAX + SHARE * given
 
-    def take(self, node: OnnxNode, inputs: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    def take(self, node: OnnxNode, inputs: Mapping[str, TensorType], found: Mapping[str, TensorType]) -> None:
         """Unsupported for a node that `can_fold` and that costs more than is left.
 
         inputs, found: what is known of its inputs and results.
@@ -80,7 +80,7 @@ class Budget:
             raise Unsupported(f"computing its {made} constants takes too much", hint="fold the constants in the export")
 
 
-def _elements(node: OnnxNode, inputs: Mapping[str, Tensor], result: Tensor | None) -> int:
+def _elements(node: OnnxNode, inputs: Mapping[str, TensorType], result: TensorType | None) -> int:
     if result is not None and result.shape is not None:
         return prod(result.shape)
     if node.op_type in _VIEWS:
@@ -91,7 +91,7 @@ def _elements(node: OnnxNode, inputs: Mapping[str, Tensor], result: Tensor | Non
     raise Unsupported("it computes constants of a size that only their values tell", hint="fold the constants")
 
 
-def _terms(node: OnnxNode, inputs: Mapping[str, Tensor], made: int) -> int:
+def _terms(node: OnnxNode, inputs: Mapping[str, TensorType], made: int) -> int:
     """How many numbers make one number of the result."""
     shapes = [inputs[name].shape or () for name in node.inputs if name]
     if node.op_type == "MatMul":

@@ -8,10 +8,10 @@ from math import prod
 
 import onnx
 
-from nmpconv.frontend.node_check import Tensor
+from nmpconv.frontend.node_check import TensorType
 from nmpconv.frontend.toposort import subgraphs
 
-Known = Callable[[str], Tensor]
+Known = Callable[[str], TensorType]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _inner_macs(graph: onnx.GraphProto, tensor: Known) -> int:
         if node.op_type == "Constant":
             shapes[node.output[0]] = next((tuple(a.t.dims) for a in node.attribute if a.name == "value"), None)
 
-    def known(name: str) -> Tensor:
-        return Tensor(0, shapes[name]) if name in shapes else tensor(name)
+    def known(name: str) -> TensorType:
+        return TensorType(0, shapes[name]) if name in shapes else tensor(name)
 
     return sum(_macs(node, known) for node in graph.node)

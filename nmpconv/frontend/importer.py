@@ -17,7 +17,7 @@ from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import Tensor, check_size
+from nmpconv.frontend.node_check import TensorType, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.to_float32 import single_array
 from nmpconv.frontend.toposort import reads
@@ -77,17 +77,17 @@ class Importer:
     def knows(self, name: str) -> bool:
         return name in self.constants or name in self._value_of
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> TensorType:
         """What is known of an ONNX tensor."""
         if name in self.constants:
-            found = Tensor.of(self.constants[name])
+            found = TensorType.of(self.constants[name])
             return found._replace(element=self._elements.get(name) or found.element)
         value = self._value_of.get(name)
-        return Tensor(
+        return TensorType(
             self._elements.get(name, 0), self._wide.get(name) or (self._values[value].shape if value else None)
         )
 
-    def assume(self, node: onnx.NodeProto, found: Mapping[str, Tensor]) -> None:
+    def assume(self, node: onnx.NodeProto, found: Mapping[str, TensorType]) -> None:
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
         nodes after them can be checked.
 
@@ -96,7 +96,7 @@ class Importer:
         """
         like = next((self.tensor(name).element for name in node.input if name), 0)
         for name in node.output:
-            tensor = found.get(name, Tensor(like if self.knows(name) else 0, None))
+            tensor = found.get(name, TensorType(like if self.knows(name) else 0, None))
             self._elements[name] = tensor.element
             if name and not self.knows(name):
                 whole = tensor.shape is not None and all(size > 0 for size in tensor.shape)
@@ -104,7 +104,7 @@ class Importer:
                 if whole:
                     self._values[name] = Value(name, tensor.shape or ())
 
-    def try_fold(self, node: onnx.NodeProto, found: Mapping[str, Tensor], opset: int) -> bool:
+    def try_fold(self, node: onnx.NodeProto, found: Mapping[str, TensorType], opset: int) -> bool:
         """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
         if node.domain not in DEFAULT_DOMAINS:
             return False
@@ -116,7 +116,7 @@ class Importer:
         else:
             return False
         self._budget.take(
-            OnnxNode.of(node, opset), {name: Tensor.of(inputs[name]) for name in node.input if name}, found
+            OnnxNode.of(node, opset), {name: TensorType.of(inputs[name]) for name in node.input if name}, found
         )
         results = fold(node, inputs, opset)
         self.constants.update(results)
@@ -311,7 +311,7 @@ class Importer:
         shape = tuple(int(size) for size in OPS[op].infer(params, ins)[0])
         if len(shape) > RANK_MAX:
             raise Unsupported(f"it needs a tensor of {len(shape)} dimensions", hint=f"at most {RANK_MAX}")
-        check_size({output: Tensor(0, shape)})
+        check_size({output: TensorType(0, shape)})
         if any(abs(number) >= INT32 for number in _numbers(params)):
             raise Unsupported("its parameters are too large", hint="numbers below 2^31")
         if any(size < 1 for size in shape):

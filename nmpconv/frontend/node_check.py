@@ -25,14 +25,14 @@ SIZE_MAX = 2**28  # elements of an input or a result
 _SHOWN = 8  # numbers of an attribute in a message
 
 
-class Tensor(NamedTuple):
+class TensorType(NamedTuple):
     """element: of onnx.TensorProto.DataType, 0 if unknown. shape: None if unknown."""
 
     element: int
     shape: tuple[int, ...] | None
 
     @classmethod
-    def of(cls, array: np.ndarray) -> Tensor:
+    def of(cls, array: np.ndarray) -> TensorType:
         return cls(int(helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
 
     def __str__(self) -> str:
@@ -41,8 +41,8 @@ class Tensor(NamedTuple):
 
 
 def check(
-    node: onnx.NodeProto, inputs: Mapping[str, Tensor], constants: Mapping[str, np.ndarray], opset: int
-) -> dict[str, Tensor]:
+    node: onnx.NodeProto, inputs: Mapping[str, TensorType], constants: Mapping[str, np.ndarray], opset: int
+) -> dict[str, TensorType]:
     """What is found of the outputs. inputs: of all inputs' names; constants: of those that are known.
 
     Raises Invalid. Nothing is found of nodes outside of ONNX's own domain; of those that hold other nodes, the types
@@ -102,14 +102,14 @@ def check_form(node: onnx.NodeProto, opset: int) -> OpSchema | None:
     return schema
 
 
-def check_size(outputs: Mapping[str, Tensor]) -> None:
+def check_size(outputs: Mapping[str, TensorType]) -> None:
     """Unsupported where computing these, or only indices along an axis, would take more memory than there is."""
     for tensor in outputs.values():
         if tensor.shape is not None and prod(tensor.shape) > SIZE_MAX:
             raise Unsupported(f"its result of shape {list(tensor.shape)} is too large", hint=f"{SIZE_MAX} elements")
 
 
-def _declared(node: onnx.NodeProto) -> dict[str, Tensor]:
+def _declared(node: onnx.NodeProto) -> dict[str, TensorType]:
     """Types of the outputs of If, Loop and Scan: those of the last outputs of the graph inside, if it has them.
 
     A Loop's first inputs are a count and a condition, so its inputs tell nothing.
@@ -118,10 +118,10 @@ def _declared(node: onnx.NodeProto) -> dict[str, Tensor]:
     if not graphs:
         return {}
     inner = [value.type.tensor_type.elem_type for value in graphs[0].output][-len(node.output) :]
-    return {name: Tensor(element, None) for name, element in zip(node.output, inner, strict=False)}
+    return {name: TensorType(element, None) for name, element in zip(node.output, inner, strict=False)}
 
 
-def _check_types(schema: OpSchema, node: onnx.NodeProto, inputs: Mapping[str, Tensor]) -> None:
+def _check_types(schema: OpSchema, node: onnx.NodeProto, inputs: Mapping[str, TensorType]) -> None:
     """Inputs of one type variable have one type, which the op allows."""
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     bound: dict[str, tuple[str, int]] = {}
@@ -149,7 +149,7 @@ def _reason(error: Exception) -> str:
     return line.strip().rstrip(".")
 
 
-def _seen(node: onnx.NodeProto, inputs: Mapping[str, Tensor]) -> str:
+def _seen(node: onnx.NodeProto, inputs: Mapping[str, TensorType]) -> str:
     tensors = [f"{name}: {inputs[name]}" for name in node.input if name]
     return "; ".join(["found " + ", ".join(tensors), *map(_attribute, node.attribute)])
 
@@ -165,7 +165,7 @@ def _attribute(attribute: AttributeProto) -> str:
     return f"{attribute.name} = {value}"
 
 
-def _tensor(kind: onnx.TypeProto.Tensor) -> Tensor:
+def _tensor(kind: onnx.TypeProto.Tensor) -> TensorType:
     sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
     known = kind.HasField("shape") and all(size >= 0 for size in sizes)
-    return Tensor(kind.elem_type, tuple(sizes) if known else None)
+    return TensorType(kind.elem_type, tuple(sizes) if known else None)

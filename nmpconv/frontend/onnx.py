@@ -21,7 +21,7 @@ from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.input_values import FLAG, Shapes, Values
 from nmpconv.frontend.node import OnnxNode
-from nmpconv.frontend.node_check import SIZE_MAX, Tensor, check, check_form, check_size
+from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.toposort import label, reads, subgraphs
 from nmpconv.ir import Graph
@@ -256,7 +256,7 @@ class Walk:
         if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
             proto.domain, opset = "", OPSET_MAX
         kind = _kind(proto)
-        found: Mapping[str, Tensor] = {}
+        found: Mapping[str, TensorType] = {}
         try:
             found = self._checked(proto, opset)
             if kind == "If" and self.to.is_const(proto.input[0]):
@@ -275,14 +275,14 @@ class Walk:
             self.invalid.append((_name(proto), kind, f"it is malformed: {error}", ""))
         self.to.assume(proto, found)
 
-    def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, Tensor]:
+    def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, TensorType]:
         """What ONNX says of its outputs."""
         inputs = {name: self.to.tensor(name) for name in proto.input if name}
         found = check(proto, inputs, self.to.constants, opset)
         check_size(found)
         return found
 
-    def _step(self, proto: onnx.NodeProto, found: Mapping[str, Tensor], opset: int) -> None:
+    def _step(self, proto: onnx.NodeProto, found: Mapping[str, TensorType], opset: int) -> None:
         """Fold, expand or lower one node."""
         kind = _kind(proto)
         if self.to.try_fold(proto, found, opset):

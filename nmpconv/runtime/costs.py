@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpconv.file.reader import Model, Op, Tensor, read
+from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.effort import Sums
@@ -94,7 +94,7 @@ def counted(data: bytes, target: str) -> list[Counted]:
     return [_counted(op, model, target, left) for op, left in zip(model.ops, portable, strict=True)]
 
 
-def _counted(op: Op, model: Model, target: str, portable: bool) -> Counted:
+def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
     known = OPS[op.kind]
     params = known.Params(**op.params)
     inputs, outputs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
@@ -164,7 +164,7 @@ def _depthwise(sums: Sums, y: Value, lanes: int) -> dict[str, float]:
     }
 
 
-def _plain(op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
+def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
     """Of an op without weights. products: its own count, or the places of its window."""
     size = sum(value.size for value in outputs)
     places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
@@ -220,7 +220,7 @@ def _widths(values: Sequence[Value]) -> str:
     return "/".join(str(8 * np.dtype(value.dtype).itemsize) for value in values)
 
 
-def _value(tensor: Tensor) -> Value:
+def _value(tensor: FileTensor) -> Value:
     bits = 8 * np.dtype(tensor.dtype).itemsize
     quant = Quant(bits, tensor.exponents, tensor.clip_min, tensor.clip_max, tensor.axis)
     return Value(tensor.name, tensor.shape, tensor.dtype, tensor.data, quant=quant, offset=tensor.offset)

@@ -274,7 +274,7 @@ class Net:
             raise InputError(f"{len(inputs)} inputs were given, the model has {len(names)}: {', '.join(names)}")
         return list(inputs)
 
-    def _port(self, port: reader.Port) -> Port:
+    def _port(self, port: reader.FilePort) -> Port:
         tensor = self.model.tensors[port.tensor]
         labels = self.model.labels if len(self.model.labels) == np.prod(tensor.shape) else ()
         return Port(

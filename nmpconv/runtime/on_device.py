@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.base.progress import Progress, silent
 from nmpconv.device.client import RECOVERIES, Device, Upload
-from nmpconv.device.link import Refused
+from nmpconv.device.link import RequestRefused
 from nmpconv.device.protocol import Hello, Loaded
 from nmpconv.device.simulator import MACHINES, instructions_per_tick
 from nmpconv.errors import DeviceError, MismatchError
@@ -102,7 +102,7 @@ def run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     for _ in range(RECOVERIES):
         try:
             return _run(device, net, inputs)
-        except Refused as refused:
+        except RequestRefused as refused:
             if not refused.forgot:
                 raise
             if net.has_states:

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 from onnx_text import build
 
-from nmpconv.calib.engine import Refused
+from nmpconv.calib.engine import EngineRefused
 from nmpconv.cli import shared_flags
 from nmpconv.conversion import calibration, import_check
 from nmpconv.errors import ExitCode
@@ -123,7 +123,7 @@ def test_max_ram_of_a_microcontroller_is_all_of_a_run(cli) -> None:
 
 
 def test_targets_of_the_command_are_those_that_are_known() -> None:
-    assert tuple(target.value for target in shared_flags.Target) == targets.TARGETS
+    assert tuple(target.value for target in shared_flags.TargetChoice) == targets.TARGETS
 
 
 def test_dry_run_lists_every_odd_node(cli) -> None:
@@ -185,7 +185,7 @@ def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
     """It is converted all the same, and the report says that nothing was compared."""
 
     def refuse(*_: object) -> None:
-        raise Refused("onnxruntime refuses the model: NOT_IMPLEMENTED")
+        raise EngineRefused("onnxruntime refuses the model: NOT_IMPLEMENTED")
 
     monkeypatch.setattr(import_check.parity, "compare", refuse)
     plain = ("--equalize", "none", "--no-zero-points")  # what is not compared with another float graph either

@@ -10,7 +10,7 @@ from float_nets import RELU, feeds, in_bits, observed
 from nets import Net
 
 from nmpconv.conversion import cheap_promotions
-from nmpconv.conversion.candidates import Trial, Trials
+from nmpconv.conversion.candidates import CandidateEvaluator, ValidationSet
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import Unsupported
 from nmpconv.graph.trace import Trace
@@ -40,7 +40,7 @@ def found(graph: Graph, choices: Choices = NOTHING, finish: Callable[[Graph], Gr
     images = feeds(graph, 12)
     bits = in_bits(graph, 8, x=16, y=16)
     fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(), images, choices=choices)
-    trials = Trials(fitter, Recipe("none", False), Trial(images[::3], None, images, finish))
+    trials = CandidateEvaluator(fitter, Recipe("none", False), ValidationSet(images[::3], None, images, finish))
     prepared = fitter.prepare("none", images, Trace())
     return cheap_promotions.run(trials, prepared.ranged)
 

@@ -105,7 +105,7 @@ def made(place: Place) -> Callable[..., Result]:
     return lambda **options: once(tuple(sorted(options.items())))
 
 
-def parts(result: Result) -> tuple[reader.Model, dict[str, reader.Tensor], list[reader.Tensor]]:
+def parts(result: Result) -> tuple[reader.Model, dict[str, reader.FileTensor], list[reader.FileTensor]]:
     """The file, its activations by name, its weights."""
     found = reader.read(result.data)
     weights = [found.tensors[op.inputs[1]] for op in found.ops if op.kind in ("conv2d", "fully_connected")]

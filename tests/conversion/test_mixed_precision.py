@@ -12,8 +12,8 @@ import pytest
 from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
 from nets import Net
 
-from nmpconv.conversion.candidates import Candidate, Trial, Trials, widened, work
-from nmpconv.conversion.mixed_precision import Goal, Journal, Limit, Search
+from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened, work
+from nmpconv.conversion.mixed_precision import CostLimit, Goal, Journal, Search
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import InputError, UsageError
 from nmpconv.passes.quantize.exponents import Method
@@ -40,9 +40,9 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
 
     def made(goal: str | None = None, *budget: str, journal: Path | None = None, of: str = "net") -> Search:
         asked = None if goal is None else Goal.of(goal)
-        trial = Trial(images, [0] * len(images), images, lambda graph: graph)
-        monkeypatch.setattr(Trials, "top1", lambda self, scores: 100.0)
-        limits = dict(Limit.of(text) for text in budget)
+        trial = ValidationSet(images, [0] * len(images), images, lambda graph: graph)
+        monkeypatch.setattr(CandidateEvaluator, "top1", lambda self, scores: 100.0)
+        limits = dict(CostLimit.of(text) for text in budget)
         found = Search(fitter, Recipe("none", False), trial, asked, limits, Journal(journal, of), lambda *told: None)
         monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: measured(wide))
         return found
@@ -160,14 +160,14 @@ def test_goals_that_are_none(text: str) -> None:
 @pytest.mark.parametrize("text", ["ram", "ram=+3", "ram=3%", "instructions=1t", "time=+3%", "ram=-1", "flash=1kk"])
 def test_budgets_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="is not allowed; allowed: instructions="):
-        Limit.of(text)
+        CostLimit.of(text)
 
 
 def test_limits() -> None:
-    assert Limit.of("ram=64k") == ("ram", Limit(65536.0, False))
-    assert Limit.of("flash=1M") == ("flash", Limit(1048576.0, False))
-    assert Limit.of("instructions=+10%") == ("instructions", Limit(1.1, True))
-    assert Limit.of("instructions=5m") == ("instructions", Limit(5e6, False))
+    assert CostLimit.of("ram=64k") == ("ram", CostLimit(65536.0, False))
+    assert CostLimit.of("flash=1M") == ("flash", CostLimit(1048576.0, False))
+    assert CostLimit.of("instructions=+10%") == ("instructions", CostLimit(1.1, True))
+    assert CostLimit.of("instructions=5m") == ("instructions", CostLimit(5e6, False))
 
 
 def test_work_counts_bytes() -> None:

@@ -11,19 +11,19 @@ from nets import Net
 
 from nmpconv.bisection import NOTHING, _recipe
 from nmpconv.cli.report_tables import show_levers
-from nmpconv.conversion.candidates import Candidate, Converted
+from nmpconv.conversion.candidates import Candidate, EvaluatedCandidate
 from nmpconv.conversion.sensitivity import Lever, Proposal, measured
 from nmpconv.passes.quantize.overrides import Choices
 
 IMAGES = 34
 
 
-def converted(db: float, agreed: int, effects: np.ndarray) -> Converted:
+def converted(db: float, agreed: int, effects: np.ndarray) -> EvaluatedCandidate:
     figures = Candidate((), db, 100 * agreed / len(effects), None, 1000, 5000, 900, 700)
-    return Converted(figures, None, b"", effects)  # type: ignore[arg-type]
+    return EvaluatedCandidate(figures, None, b"", effects)  # type: ignore[arg-type]
 
 
-def levers(*made: Converted, base: Converted) -> list[Lever]:
+def levers(*made: EvaluatedCandidate, base: EvaluatedCandidate) -> list[Lever]:
     """As they come of conversions with 16 bits at one tensor each."""
     net = Net()
     net.input("x", 1, 4, 4, 3)

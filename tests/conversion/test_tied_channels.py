@@ -95,7 +95,7 @@ def test_a_layer_alone_has_the_least_noise_without_a_ceiling() -> None:
     for _ in range(50):
         reach, demand = rng.lognormal(0, 1, 16), rng.uniform(0.05, 1, 16)
         classes = shared_ceiling.Classes({"a": np.arange(16)}, {"a": reach}, np.ones(16, bool))
-        factor, layer = np.sqrt(demand / reach), shared_ceiling.Layer("a", demand)
+        factor, layer = np.sqrt(demand / reach), shared_ceiling.WeightedLayer("a", demand)
         assert np.array_equal(shared_ceiling.lowered([["a"]], [layer, layer], classes, factor), factor)
         assert np.array_equal(shared_ceiling.lowered([["a"]], [layer], classes, factor), factor)
 
@@ -103,7 +103,7 @@ def test_a_layer_alone_has_the_least_noise_without_a_ceiling() -> None:
 def test_channels_that_are_not_free_keep_their_factors() -> None:
     ids, reach = {"a": np.arange(2), "b": np.arange(2, 4)}, {"a": np.array([64.0, 1.0]), "b": np.array([1.0, 1.0])}
     one = np.ones(2)
-    layers = [shared_ceiling.Layer("a", one), shared_ceiling.Layer("b", one)]
+    layers = [shared_ceiling.WeightedLayer("a", one), shared_ceiling.WeightedLayer("b", one)]
     for free, expected in ((True, True), (False, False)):
         classes = shared_ceiling.Classes(ids, reach, np.array([free, True, True, True]))
         factor = 1 / np.sqrt(np.concatenate([reach["a"], reach["b"]]))

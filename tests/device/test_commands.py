@@ -19,7 +19,7 @@ from nmpconv.cli import main
 from nmpconv.device import client, firmware, link, protocol, simulator
 from nmpconv.device.client import Device
 from nmpconv.device.connect import opened
-from nmpconv.device.link import Refused
+from nmpconv.device.link import RequestRefused
 from nmpconv.device.transport import Program, Serial
 from nmpconv.errors import ExitCode
 from nmpconv.file.writer import to_bytes
@@ -95,7 +95,7 @@ def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_too_large_a_model_is_refused_with_numbers(agent: Path, line) -> None:
-    with pytest.raises(Refused, match=r"needs 20000000 bytes, has 167\d+; status 62") as refused:
+    with pytest.raises(RequestRefused, match=r"needs 20000000 bytes, has 167\d+; status 62") as refused:
         Device(line).load(bytes(20_000_000))
     assert refused.value.code == ExitCode.MODEL
 
@@ -106,14 +106,14 @@ def test_too_large_an_arena_is_refused_with_numbers(line) -> None:
     net.input("x", 1, 3_000_000)
     net.op("add", "x x", "y")
     graph = nets.placed(net.graph("y"))
-    with pytest.raises(Refused, match=r"needs 6\d+ bytes, has 4194304; status 21") as refused:
+    with pytest.raises(RequestRefused, match=r"needs 6\d+ bytes, has 4194304; status 21") as refused:
         Device(line).load(to_bytes(graph, {}))
     assert refused.value.code == ExitCode.MODEL
 
 
 def test_a_file_that_the_device_does_not_know_is_refused(line, model: bytes) -> None:
     harmed = model[:4] + b"NOPE" + model[8:]
-    with pytest.raises(Refused, match=r"status 1\)") as refused:
+    with pytest.raises(RequestRefused, match=r"status 1\)") as refused:
         Device(line).load(harmed)
     assert refused.value.code == ExitCode.MODEL
 

@@ -25,7 +25,7 @@ class Steering(lines.Old):
         if frame.type == Type.HELLO:
             plain = lines.hello(frame)
             return Frame(plain.type, plain.seq, plain.payload[: -len(b"v\0b\0c\0t\0")] + 4 * text)
-        numbers = bytes([frame.type, protocol.Status.REQUEST]) + bytes(24)
+        numbers = bytes([frame.type, protocol.AgentStatus.REQUEST]) + bytes(24)
         return Frame(protocol.REFUSED, frame.seq, numbers + text)
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from nmpconv.device import protocol
-from nmpconv.device.link import Link, Refused
+from nmpconv.device.link import Link, RequestRefused
 from nmpconv.device.protocol import Frame, Parser, Type
 from nmpconv.device.transport import Program
 from nmpconv.errors import ExitCode
@@ -47,7 +47,7 @@ def test_noise_does_not_stop_a_parser() -> None:
 def test_the_agent_reads_and_writes_the_same_frames(line: Program, size: int) -> None:
     """An unknown request is refused whatever its payload; HELLO with a payload is, too."""
     link = Link(line)
-    with pytest.raises(Refused, match="bytes of the request") as refused:
+    with pytest.raises(RequestRefused, match="bytes of the request") as refused:
         link.ask(Type.HELLO, b"\0" * size + b"\xff")
     assert refused.value.refusal.found == size + 1
     assert refused.value.code == ExitCode.DEVICE

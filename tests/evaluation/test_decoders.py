@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.cli.shared_flags import Decoder
+from nmpconv.cli.shared_flags import DecoderChoice
 from nmpconv.errors import InputError
 from nmpconv.evaluation.detection.boxes import CLASS, SCORE
 from nmpconv.evaluation.detection.decoders import DECODERS, YOLO_ANCHORS
@@ -177,4 +177,4 @@ def test_outputs_that_are_none(name: str, shapes: list[tuple[int, ...]], expecte
 
 
 def test_all_names_are_known_without_them():
-    assert list(DECODERS) == [one.value for one in Decoder]
+    assert list(DECODERS) == [one.value for one in DecoderChoice]

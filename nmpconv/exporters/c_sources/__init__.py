@@ -18,7 +18,7 @@ from pathlib import Path
 from nmpconv import __version__
 from nmpconv.base.files import interpreter, licence
 from nmpconv.file._schema import OP_TABLES
-from nmpconv.file.reader import Model, Op, Port, Tensor, read
+from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model, read
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.conv2d import is_depthwise
 from nmpconv.runtime.targets import MICROCONTROLLERS, most, needs, needs_portable
@@ -91,13 +91,13 @@ def _choices(data: bytes, model: Model) -> str:
     return f"/* Written by nmpconv bundle for one model; the defaults are below. */\n{lines}\n"
 
 
-def _is_depthwise(op: Op, model: Model) -> bool:
+def _is_depthwise(op: FileOp, model: Model) -> bool:
     """A depthwise conv2d with one result a channel."""
     x, y = (model.tensors[i] for i in (op.inputs[0], op.outputs[0]))
     return op.kind == "conv2d" and is_depthwise(op.params["groups"], x.shape, y.shape)
 
 
-def _overlap(a: Tensor, b: Tensor) -> bool:
+def _overlap(a: FileTensor, b: FileTensor) -> bool:
     """Whether two activations share bytes of the arena."""
     start, other = a.offset or 0, b.offset or 0
     return start < other + b.nbytes and other < start + a.nbytes
@@ -112,7 +112,7 @@ def _only_bits(dtypes: Sequence[str]) -> int:
     return {frozenset({"int8"}): 8, frozenset({"int16"}): 16}.get(frozenset(dtypes), 0)
 
 
-def _is_product(op: Op, model: Model) -> bool:
+def _is_product(op: FileOp, model: Model) -> bool:
     """The pixels of the input are the rows of a matrix product as they are."""
     p, w = op.params, model.tensors[op.inputs[1]]
     padding = p["pad_top"] + p["pad_bottom"] + p["pad_left"] + p["pad_right"]
@@ -159,12 +159,12 @@ def _header(model: Model, arena_bytes: int, tensors: bool) -> str:
     )
 
 
-def _ports(role: str, ports: Sequence[Port], model: Model) -> Iterator[str]:
+def _ports(role: str, ports: Sequence[FilePort], model: Model) -> Iterator[str]:
     for i, port in enumerate(ports):
         yield from _grid(f"{role}_{i}", port.name, model.tensors[port.tensor])
 
 
-def _grid(macro: str, name: str, tensor: Tensor) -> Iterator[str]:
+def _grid(macro: str, name: str, tensor: FileTensor) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
     exponents = tensor.float_exponents or tensor.exponents
     what = "integer * SCALE + OFFSET" if len(exponents) == 1 else "integer * 2^EXPONENTS[index along AXIS]"

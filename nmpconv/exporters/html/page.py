@@ -15,7 +15,7 @@ from nmpconv.exporters.html import charts
 from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
 from nmpconv.exporters.html.subject import Subject
 from nmpconv.file.memory_map import Memory
-from nmpconv.file.reader import Model, Op, Tensor
+from nmpconv.file.reader import FileOp, FileTensor, Model
 from nmpconv.ops import WEIGHTED
 
 BEST_DB, WORST_DB = 60.0, 10.0  # the ends of the colours of SQNR
@@ -63,11 +63,11 @@ def scaled(value: float) -> str:
     return f"{value:.3g} T"
 
 
-def exponents(tensor: Tensor) -> str:
+def exponents(tensor: FileTensor) -> str:
     return _span(tensor.exponents)
 
 
-def told_exponents(tensor: Tensor) -> str:
+def told_exponents(tensor: FileTensor) -> str:
     """With those of the float model's numbers, where they are others."""
     more = f" ({_span(tensor.float_exponents)} in the float model)" if tensor.float_exponents else ""
     return f"{exponents(tensor)}{more}"
@@ -186,11 +186,11 @@ def levers(subject: Subject) -> list[dict[str, Any]]:
     ]
 
 
-def shape(tensor: Tensor) -> str:
+def shape(tensor: FileTensor) -> str:
     return "×".join(map(str, tensor.shape)) or "scalar"
 
 
-def _bits(op: Op, model: Model) -> list[str]:
+def _bits(op: FileOp, model: Model) -> list[str]:
     weights = [op.inputs[1]] if op.kind in WEIGHTED else []
     found = [model.tensors[i].dtype.removeprefix("int") for i in (op.inputs[0], *weights, op.outputs[0])]
     return found

@@ -32,7 +32,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Link:
+class Overlap:
     """Buffers x and y, by index, that may share bytes in the one step where x ends and y begins: y begins not within
     (low, high) of x.
     """
@@ -53,7 +53,7 @@ def alive(buffers: Sequence[Buffer], step: int) -> int:
     return sum(b.bytes for b in buffers if b.first <= step <= b.last)
 
 
-def bound(buffers: Sequence[Buffer], links: Sequence[Link]) -> int:
+def bound(buffers: Sequence[Buffer], links: Sequence[Overlap]) -> int:
     """What is alive together, at worst: no arena is smaller."""
     # The most is alive when some buffer has just come.
     saved = {buffers[link.y].first: link.saved(buffers) for link in links}
@@ -69,7 +69,7 @@ def bound(buffers: Sequence[Buffer], links: Sequence[Link]) -> int:
     return most
 
 
-def place(buffers: Sequence[Buffer], links: Sequence[Link], room: int) -> list[int]:
+def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int) -> list[int]:
     """Offsets. No smaller arena than `room` is looked for."""
     indices = range(len(buffers))
     meets = _meets(buffers, links)
@@ -107,7 +107,7 @@ def _first_best(plans: Iterable[Plan], least: int) -> Plan:
     return best
 
 
-def _meets(buffers: Sequence[Buffer], links: Sequence[Link]) -> list[Meets]:
+def _meets(buffers: Sequence[Buffer], links: Sequence[Overlap]) -> list[Meets]:
     met: list[dict[int, tuple[int, int]]] = [{} for _ in buffers]
     open_: list[int] = []  # those that had come and were not gone when the last one came
     for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):

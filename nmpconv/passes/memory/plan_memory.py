@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX
-from nmpconv.passes.memory.placement import Buffer, Link, alive, bound, place
+from nmpconv.passes.memory.placement import Buffer, Overlap, alive, bound, place
 
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, BANDS_MAX)  # numbers of bands that are tried
 BAND_MACS = 6000  # that one more band costs
@@ -193,7 +193,7 @@ def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     }
 
 
-def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Link]:  # case 3
+def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
     """Where a buffer begins as another one ends, at one of these steps, whose output may share bytes with its input."""
     home = {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
     links = []
@@ -207,5 +207,5 @@ def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) ->
         x, y = home[below.name], home[out.name]
         if buffers[x].last == step == buffers[y].first:
             moved = buffers[x].offsets[below.name] - buffers[y].offsets[out.name]
-            links.append(Link(x, y, moved - distances[0], moved + distances[1]))
+            links.append(Overlap(x, y, moved - distances[0], moved + distances[1]))
     return links

@@ -53,7 +53,7 @@ class Balance:
         dense = np.zeros(channels.total, dtype=bool)
         narrow = np.zeros(channels.total, dtype=bool)
         reach = {name: _reach(stats[name], len(ids), fewest) for name, ids in channels.ids.items() if name in stats}
-        layers: list[shared_ceiling.Layer] = []
+        layers: list[shared_ceiling.WeightedLayer] = []
         for name, seen in reach.items():
             np.maximum.at(self._reach, channels.ids[name], seen)
             narrow[channels.ids[name]] |= bits[name] == fewest
@@ -66,7 +66,9 @@ class Balance:
                 continue
             ids = channels.ids[node.inputs[0]]
             ends = living[node.inputs[0]], living[node.outputs[0]]
-            layers.append(shared_ceiling.Layer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node), *ends)))
+            layers.append(
+                shared_ceiling.WeightedLayer(node.inputs[0], _demand(graph, node.inputs[1], groups_of(node), *ends))
+            )
             np.maximum.at(demand, ids, layers[-1].demand)
             dense[ids] = True
         able = ~channels.frozen & narrow

@@ -23,7 +23,7 @@ STEPS, LOWEST = 8, 4  # ceilings in a factor of two, and how many such factors d
 WORTH_DB = 1.0
 
 
-class Layer(NamedTuple):
+class WeightedLayer(NamedTuple):
     """x: the tensor that it reads. demand [C]: what each channel claims of the weights' ranges, at most 1."""
 
     x: str
@@ -40,7 +40,7 @@ class Classes(NamedTuple):
 
 
 def lowered(
-    groups: Sequence[Sequence[str]], layers: Sequence[Layer], classes: Classes, factor: np.ndarray
+    groups: Sequence[Sequence[str]], layers: Sequence[WeightedLayer], classes: Classes, factor: np.ndarray
 ) -> np.ndarray:
     """The factors [n] of all classes, those of `vector` before. groups: tensors that share a grid."""
     for group in groups:
@@ -51,7 +51,9 @@ def lowered(
     return factor
 
 
-def _lowered(group: Sequence[str], readers: Sequence[Layer], classes: Classes, factor: np.ndarray) -> np.ndarray:
+def _lowered(
+    group: Sequence[str], readers: Sequence[WeightedLayer], classes: Classes, factor: np.ndarray
+) -> np.ndarray:
     reach = np.zeros(len(factor))
     for name in group:
         np.maximum.at(reach, classes.ids[name], classes.reach[name])
@@ -70,7 +72,7 @@ def _below(ceiling: float, reach: np.ndarray, free: np.ndarray, factor: np.ndarr
     return found
 
 
-def _noise(ceiling: float, layer: Layer, classes: Classes, factor: np.ndarray) -> float:
+def _noise(ceiling: float, layer: WeightedLayer, classes: Classes, factor: np.ndarray) -> float:
     """Case 2."""
     f, r = factor[classes.ids[layer.x]], classes.reach[layer.x]
     claimed = layer.demand / f
