@@ -3,6 +3,7 @@
 1. QLinearX of integers with scales and zero points: DequantizeLinear, X, QuantizeLinear.
 2. DynamicQuantizeLinear, whose grid is that of each input: nothing. Its integers are the reals, on a grid of scale 1.
 3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
+   MatMulNBits, whose weights are packed and have a grid for each block: MatMul.
 4. Outputs of the model that are quantized integers: the same numbers as reals, on a grid of scale 1.
 
 5. Quant and BipolarQuant of QONNX: QuantizeLinear, Clip, DequantizeLinear; constants are rounded. Where the grid is one
@@ -52,6 +53,7 @@ _OTHERS = {
     "QLinearConv": "_conv",
     "com.microsoft.DynamicQuantizeMatMul": "_dynamic_matmul",
     "com.microsoft.MatMulIntegerToFloat": "_matmul_to_float",
+    "com.microsoft.MatMulNBits": "_matmul_of_blocks",
     "com.microsoft.QGemm": "_gemm",
     "com.microsoft.QLinearConcat": "_concat",
 }
@@ -216,6 +218,27 @@ class _Writer:
         az, bz, bias = (*more, "", "", "")[:3]
         self._scaled(self._less_zero(a, az), self._less_zero(b, bz, -1), [as_, bs], bias)
 
+    def _matmul_of_blocks(self, node: onnx.NodeProto) -> None:
+        """Weights [N,blocks,bytes]: integers of 2, 4 or 8 bits, the first in a byte's low bits."""
+        x, packed, scales, *more = node.input
+        zeros, order, bias = (*more, "", "", "")[:3]
+        given = self._attributes()
+        columns, size, bits = given["N"], given["block_size"], given.get("bits", 4)
+        if order or bits not in (2, 4, 8) or size < 1:
+            raise ValueError("g_idx, a block of no elements, or other bits than 2, 4 and 8")
+        blocks = -(-given["K"] // size)
+        q = _unpacked(self._array(packed).reshape(columns, -1), bits)[:, : blocks * size]
+        zero = np.full((columns, blocks), 2.0 ** (bits - 1))
+        if zeros:
+            array = self._array(zeros).reshape(columns, -1)
+            zero = (_unpacked(array, bits) if array.dtype == np.uint8 else array.astype(np.float64))[:, :blocks]
+        scale = self._array(scales).astype(np.float64).reshape(columns, blocks, 1)
+        real = (q.reshape(columns, blocks, size) - zero[..., np.newaxis]) * scale
+        weights = self._const(real.reshape(columns, -1)[:, : given["K"]].T.astype(np.float32))
+        y = self._add("MatMul", [x, weights], output="" if bias else node.output[0])
+        if bias:
+            self._add("Add", [y, bias], output=node.output[0])
+
     def _dynamic_matmul(self, node: onnx.NodeProto) -> None:
         a, b, bs, *more = node.input
         bz, bias = (*more, "", "")[:2]
@@ -354,6 +377,12 @@ class _Writer:
             name = f"{stem}_{n}"
         self._names.add(name)
         return name
+
+
+def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+    """[rows, bytes] as [rows, numbers], the first number in a byte's low bits."""
+    shifts = np.arange(0, 8, bits)
+    return ((data[..., np.newaxis] >> shifts) & (2**bits - 1)).reshape(len(data), -1).astype(np.float64)
 
 
 def _moved(node: onnx.NodeProto) -> list[str]:

@@ -22,6 +22,7 @@ from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.input_values import FLAG, Shapes, Values
 from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form, check_size
+from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.toposort import label, reads, subgraphs
 from nmpconv.ir import Graph
@@ -293,11 +294,10 @@ class Walk:
         elif (op := OP_OF_ONNX.get(kind)) is not None:
             self.to.lower(node, op)
         else:
-            optimized = kind.startswith("com.microsoft")
-            why, hint = NOT_FIXED.get(kind, ("nmpconv has no such op", ""))
+            why, hint = NOT_FIXED.get(kind) or unknown(proto)
             if kind == "If" and (deciding := self._deciding(proto.input[0])):
                 hint = f"where it is the same in every run: {' '.join(f'{FLAG} {name}=NUMBER' for name in deciding)}"
-            raise Unsupported(why, hint="an export without onnxruntime's optimizer" if optimized else hint)
+            raise Unsupported(why, hint=hint)
 
     def _deciding(self, name: str) -> list[str]:
         """The inputs of one element that a tensor depends on; none where it depends on others, too."""

@@ -1,0 +1,40 @@
+"""What to do about an operator that nmpconv does not have, by who writes such operators."""
+
+from __future__ import annotations
+
+import onnx
+
+from nmpconv.frontend.read import DEFAULT_DOMAINS
+
+_QCDQ = "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)"
+_OPTIMIZED = "an export without onnxruntime's optimizer"
+_HINTS = {
+    **dict.fromkeys(("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"), _OPTIMIZED),
+    **dict.fromkeys(("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"), _QCDQ),
+    "ai.onnx.ml": "a cut before it: tables, trees and texts are for the host",
+}
+# Of onnxruntime's domain, but not by its optimizer.
+_BLOCKS = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
+_EXPORTED = (
+    "ComplexMul",
+    "ComplexMulConj",
+    "CropAndResize",
+    "Inverse",
+    "Irfft",
+    "Rfft",
+    "Tokenizer",
+    "WordConvEmbedding",
+)
+
+
+def unknown(node: onnx.NodeProto) -> tuple[str, str]:
+    """Why a node cannot be converted for which there is no op, and what to do about it, "" where that is not known."""
+    if node.domain in DEFAULT_DOMAINS:
+        if not onnx.defs.has(node.op_type):
+            return "ONNX has no such operator", "another exporter, or another version of it: this one left its own"
+        return "nmpconv has no such op", ""
+    if node.domain == "com.microsoft" and node.op_type in _BLOCKS:
+        return "nmpconv has no such op", "the float model: nmpconv quantizes weights itself"
+    if node.domain == "com.microsoft" and node.op_type in _EXPORTED:
+        return "nmpconv has no such op", ""
+    return "nmpconv has no such op", _HINTS.get(node.domain, f"ONNX's own operators in place of those of {node.domain}")
