@@ -39,6 +39,18 @@ class Work:
         return f"{self.nodes[0]} of {self.nodes[1]} nodes and {share:.0f} % of the MACs"
 
 
+def of_branches(node: onnx.NodeProto, tensor: Known) -> tuple[int, int]:
+    """Multiply-accumulates of an If where all branches are computed, and of the largest path through them."""
+    found = [_paths(graph, tensor) for graph in subgraphs(node)]
+    return sum(both for both, _ in found), max((most for _, most in found), default=0)
+
+
+def _paths(graph: onnx.GraphProto, tensor: Known) -> tuple[int, int]:
+    known = _inner(graph, tensor)
+    found = [of_branches(node, known) if node.op_type == "If" else (_macs(node, known),) * 2 for node in graph.node]
+    return sum(both for both, _ in found), sum(most for _, most in found)
+
+
 def _macs(node: onnx.NodeProto, tensor: Known) -> int:
     """Multiply-accumulates of convolutions and matrix products; each weight counts once where the result's shape is not
     known. Of graphs inside of a node, the largest, once."""
@@ -61,7 +73,12 @@ def _macs(node: onnx.NodeProto, tensor: Known) -> int:
 
 
 def _inner_macs(graph: onnx.GraphProto, tensor: Known) -> int:
-    """Work of a graph inside of a node; of what it makes itself, only constants have a known shape."""
+    known = _inner(graph, tensor)
+    return sum(_macs(node, known) for node in graph.node)
+
+
+def _inner(graph: onnx.GraphProto, tensor: Known) -> Known:
+    """What is known in a graph inside of a node; of what it makes itself, only constants have a known shape."""
     shapes: dict[str, tuple[int, ...] | None] = {name: None for node in graph.node for name in node.output}
     shapes |= {value.name: None for value in graph.input}
     shapes |= {constant.name: tuple(constant.dims) for constant in graph.initializer}
@@ -72,4 +89,4 @@ def _inner_macs(graph: onnx.GraphProto, tensor: Known) -> int:
     def known(name: str) -> TensorType:
         return TensorType(0, shapes[name]) if name in shapes else tensor(name)
 
-    return sum(_macs(node, known) for node in graph.node)
+    return known

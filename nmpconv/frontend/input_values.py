@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from nmpconv.errors import InputError, NmpError, UsageError
 from nmpconv.frontend.bind import INTEGERS, bind, is_real, type_name
 from nmpconv.frontend.fold import fold
-from nmpconv.frontend.toposort import label, subgraphs
+from nmpconv.frontend.toposort import label, rename, subgraphs
 
 Number = bool | int | float
 Values = Mapping[str, Sequence[Number]]  # by input name: one number for all elements, or all of them, row by row
@@ -167,7 +167,7 @@ def _inline(graph: onnx.GraphProto, place: int, branch: onnx.GraphProto) -> None
         taken.add(new)
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in branch.node]
     for node in nodes:
-        _rename(node, renames)
+        rename(node, renames)
     for value, name in zip(branch.output, outer.output, strict=True):
         if name and renames.get(value.name, value.name) != name:
             nodes.append(helper.make_node("Identity", [renames.get(value.name, value.name)], [name], outer.name))
@@ -188,17 +188,3 @@ def _inner_names(nodes: Sequence[onnx.NodeProto]) -> set[str]:
             found |= {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
             found |= {name for sub in graph.node for name in sub.output} | _inner_names(graph.node)
     return found
-
-
-def _rename(node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
-    """Names of tensors that a node and graphs inside of it use, in place; a graph's own ones hide those outside."""
-    node.input[:] = [renames.get(name, name) for name in node.input]
-    node.output[:] = [renames.get(name, name) for name in node.output]
-    for graph in subgraphs(node):
-        inner = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
-        inner |= {name for sub in graph.node for name in sub.output}
-        seen = {name: new for name, new in renames.items() if name not in inner}
-        for sub in graph.node:
-            _rename(sub, seen)
-        for value in graph.output:
-            value.name = seen.get(value.name, value.name)

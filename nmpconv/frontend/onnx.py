@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
-from nmpconv.frontend.cut_work import Work
+from nmpconv.frontend.cut_work import Work, of_branches
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
@@ -24,7 +24,7 @@ from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form, check_size
 from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
-from nmpconv.frontend.toposort import label, reads, subgraphs
+from nmpconv.frontend.toposort import label, reads, rename, subgraphs
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.aligned import TERMS_MAX
@@ -35,6 +35,7 @@ OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx
 OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[normalization.NORMALIZE]
 
 AUTO = ("auto",)  # outputs: the model's own, or those that can be had
+BOTH_MAX = 2  # times the work of the larger branch, that an If on data may take
 CUTS_MAX = 4  # tries to find them
 STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file; a constant's element is a byte at least
 # No op of a fixed plan of memory: (why, what to do).
@@ -262,6 +263,8 @@ class Walk:
             found = self._checked(proto, opset)
             if kind == "If" and self.to.is_const(proto.input[0]):
                 return self._branch(proto)
+            if kind == "If" and self._is_cheap(proto):
+                return self._both(proto)
             self._step(proto, found, self.opset)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
@@ -298,6 +301,38 @@ class Walk:
             if kind == "If" and (deciding := self._deciding(proto.input[0])):
                 hint = f"where it is the same in every run: {' '.join(f'{FLAG} {name}=NUMBER' for name in deciding)}"
             raise Unsupported(why, hint=hint)
+
+    def _is_cheap(self, proto: onnx.NodeProto) -> bool:
+        """Says that computing all branches of an If is at most BOTH_MAX times the work, and that data decide."""
+        both, most = of_branches(proto, self.to.tensor)
+        return self.opset >= 9 and both <= BOTH_MAX * max(most, 1) and not self._deciding(proto.input[0])
+
+    def _both(self, proto: onnx.NodeProto) -> None:
+        """An If on data: both branches are computed, and Where chooses."""
+        if prod(self.to[proto.input[0]].shape) != 1:
+            raise Unsupported(f"its condition has the shape {list(self.to[proto.input[0]].shape)}", hint="one element")
+        graphs = {attribute.name: attribute.g for attribute in proto.attribute}
+        sides = [self._inlined(graphs[name], proto) for name in ("then_branch", "else_branch")]
+        for then, other, output in zip(*sides, proto.output, strict=True):
+            shapes = [self.to.tensor(name).shape for name in (then, other)]
+            if None not in shapes and shapes[0] != shapes[1]:
+                first, second = (list(shape or ()) for shape in shapes)
+                raise Unsupported(f"its branches make {first} and {second}", hint="one shape")
+            self._node(helper.make_node("Where", [proto.input[0], then, other], [output], _name(proto)))
+
+    def _inlined(self, graph: onnx.GraphProto, outer: onnx.NodeProto) -> list[str]:
+        """Converts the nodes of a graph inside of a node, under new names, and returns those of its outputs."""
+        inner = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
+        names = {name: self.to.new_name(f"{_name(outer)}.{name}") for name in inner if name}
+        self.to.define({names[tensor.name]: self._array(tensor) for tensor in graph.initializer})
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
+        for node in nodes:
+            node.name = _name(node)
+            rename(node, names)
+        self.to.note_readers(nodes)
+        for node in nodes:
+            self._node(node)
+        return [names.get(value.name, value.name) for value in graph.output]
 
     def _deciding(self, name: str) -> list[str]:
         """The inputs of one element that a tensor depends on; none where it depends on others, too."""

@@ -6,7 +6,7 @@ onnxruntime sorts by itself, and exporters rely on that: what a converter to flo
 from __future__ import annotations
 
 import heapq
-from collections.abc import MutableSequence
+from collections.abc import Mapping, MutableSequence
 
 import onnx
 
@@ -22,6 +22,20 @@ def reads(node: onnx.NodeProto) -> list[str]:
     inner = [name for graph in subgraphs(node) for sub in graph.node for name in reads(sub)]
     returned = [value.name for graph in subgraphs(node) for value in graph.output]
     return [name for name in (*node.input, *inner, *returned) if name]
+
+
+def rename(node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
+    """Names of tensors that a node and graphs inside of it use, in place; a graph's own ones hide those outside."""
+    node.input[:] = [renames.get(name, name) for name in node.input]
+    node.output[:] = [renames.get(name, name) for name in node.output]
+    for graph in subgraphs(node):
+        inner = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
+        inner |= {name for sub in graph.node for name in sub.output}
+        seen = {name: new for name, new in renames.items() if name not in inner}
+        for sub in graph.node:
+            rename(sub, seen)
+        for value in graph.output:
+            value.name = seen.get(value.name, value.name)
 
 
 def label(node: onnx.NodeProto) -> str:

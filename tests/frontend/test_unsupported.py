@@ -233,12 +233,12 @@ def test_an_input_that_is_no_numbers(tmp_path):
 
 
 def _conditional() -> onnx.NodeProto:
-    """An If on data whose branches read tensors of the graph around them."""
+    """An If on data whose branches read tensors of the graph around them, one by what cannot be converted."""
     branches = {
         f"{kind}_branch": helper.make_graph(
-            [helper.make_node("Relu", [source], [kind])], kind, [], [helper.make_tensor_value_info(kind, 1, None)]
+            [helper.make_node(op, [source], [kind])], kind, [], [helper.make_tensor_value_info(kind, 1, None)]
         )
-        for kind, source in (("then", "left"), ("else", "right"))
+        for kind, source, op in (("then", "left", "Relu"), ("else", "right", "Unique"))
     }
     return helper.make_node("If", ["c"], ["y"], "choice", **branches)
 
@@ -271,7 +271,7 @@ def _tail(nodes: list[onnx.NodeProto], *outputs: str) -> onnx.ModelProto:
                 _conditional(),
             ],
             ("y",),
-            [("choice", "If", "what it runs depends on the data", "")],
+            [("else", "Unique", "the shape of its result depends on data", "")],
             "m,right,left",
             "2 of 6",
             id="if",
