@@ -136,6 +136,11 @@ class Importer:
         self._reserved.add(name)
         return name
 
+    def release(self, name: str) -> np.ndarray:
+        """The array of a constant, whose name is free from here on."""
+        self._reserved.add(name)
+        return self.constants.pop(name)
+
     def stand_for(self, output: str, element: int, name: str) -> None:
         """Let an ONNX tensor of this element type have the numbers of another one."""
         self.alias(output, name)
@@ -180,9 +185,8 @@ class Importer:
                 renames[value] = output
         for output in outputs:
             if output in self._integers:
-                raise InputError(
-                    f"output '{output}' is of integers", where=self._path, hint="cut after DequantizeLinear"
-                )
+                why = f"output '{output}' is of integers"
+                raise InputError(why, where=self._path, hint="cut after DequantizeLinear")
         graph = finished(name, tuple(self.input_shapes), tuple(outputs), self._nodes, self._values, renames)
         return replace(graph, given={renames.get(value, value): grid for value, grid in self._given.items()})
 

@@ -178,8 +178,25 @@ class Walk:
         """Fills the graph, and the rows of nodes that cannot be in it. Raises InvalidModel."""
         for node in self.nodes:
             self._node(node)
+        for name in self.outputs:
+            if self.to.is_const(name) and self.to.constants[name].dtype.kind in "fiu" and self.to.constants[name].size:
+                self._constant(name)
         if self.invalid:
             raise InvalidModel(self.invalid, where=self.path, hint="another exporter, or another version of it")
+
+    def _constant(self, output: str) -> None:
+        """An output that depends on no input: 0 times an element of one, and the constant added."""
+        x = next(iter(self.to.input_shapes))
+        node = OnnxNode(output, "Constant", (), (output,), {}, OPSET_MAX)
+        body = Body(node, self.to, self._written)
+        data = self.to.release(output)
+        try:
+            first = body("Slice", body("Reshape", x, np.array([-1])), np.array([0]), np.array([1]))
+            real = body("Cast", first, to=onnx.TensorProto.FLOAT)
+            nothing = body("Reshape", body("Mul", real, 0.0), np.ones(data.ndim, np.int64))
+            body("Add", nothing, data.astype(np.float32), output=output)
+        except Unsupported as error:
+            self.rows.append((output, "Constant", error.message, error.hint))
 
     def cut(self) -> list[str]:
         """The tensors that can be converted and that a node which cannot, or one after it, reads: outputs instead.

@@ -11,7 +11,7 @@ _OPTIMIZED = "an export without onnxruntime's optimizer"
 _HINTS = {
     **dict.fromkeys(("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"), _OPTIMIZED),
     **dict.fromkeys(("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"), _QCDQ),
-    "ai.onnx.ml": "a cut before it: tables, trees and texts are for the host",
+    "ai.onnx.ml": "a cut before it: trees, tables and texts are for the host",
 }
 # Of onnxruntime's domain, but not by its optimizer.
 _BLOCKS = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")

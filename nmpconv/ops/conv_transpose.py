@@ -56,7 +56,7 @@ class ConvTransposeParams:
 class ConvTranspose(Weighted):
     name = "conv_transpose"
     Params = ConvTransposeParams
-    restrictions = f"sums of at most {K_MAX} products, pads within the kernel's reach"
+    restrictions = f"sums of at most {K_MAX} products"
     spreads = True
     onnx = ("ConvTranspose",)
 

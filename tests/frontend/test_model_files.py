@@ -116,7 +116,10 @@ def test_nodes_without_a_name_have_that_of_their_result(path):
 
 
 def test_constant_output(path):
+    """A number is one; truth about what no integer is, as infinity, is refused."""
     build("(float[1,4] x) => (y, s) { y = Relu(x) s = Shape(x) }", 13, path)
+    assert load(path).outputs == ("y", "s")
+    build("(float[1,4] x) => (y, s) { y = Relu(x) s = IsInf(x) }", 13, path)
     assert refusal(load, path) == (InputError, f"{path}: output 's' does not depend on the input")
 
 

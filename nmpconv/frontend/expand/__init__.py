@@ -41,6 +41,7 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
 _FORMS = (
     known_booleans.FORMS,
     filters.FORMS,
+    functions.FORMS,
     indices.FORMS,
     masks.FORMS,
     pads.FORMS,

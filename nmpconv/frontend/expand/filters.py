@@ -73,6 +73,38 @@ def conv_transpose(node: OnnxNode, body: Body) -> None:
     body("Conv", x, w, *([b] if b else []), group=groups, dilations=dilations, output=node.outputs[0])
 
 
+def _cuts(node: OnnxNode, to: Importer) -> list[tuple[int, int]]:
+    """For each axis how much of the result pads cut off at both ends beyond what the kernel adds."""
+    kernel = to.array(node.input(1), "weight").shape[2:]
+    size = to[node.input(0)].shape[2:]
+    if not kernel or len(kernel) != len(size):
+        return []
+    return [(max(-low, 0), max(-high, 0)) for low, high in transposed_padding(node, size, kernel)]
+
+
+def _is_cut(node: OnnxNode, to: Importer) -> bool:
+    return any(map(any, _cuts(node, to)))
+
+
+def cut(node: OnnxNode, body: Body) -> None:
+    """Pads that the kernel reaches; a Slice takes the rest of what they cut off."""
+    cuts = _cuts(node, body.to)
+    size, kernel = body.shape(node.input(0))[2:], body.shape(node.input(1))[2:]
+    rank, dilation = len(kernel), node.sides("dilations", 1, len(kernel))
+    around = transposed_padding(node, size, kernel)
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    pads = [max(r - max(side[i], 0), 0) for i in (0, 1) for r, side in zip(reach, around, strict=True)]
+    more = [max(high - r, 0) for r, (_, high) in zip(reach, around, strict=True)]
+    kept = {name: node.attributes[name] for name in ("strides", "dilations", "group") if name in node.attributes}
+    y = body("ConvTranspose", *node.inputs, pads=pads, output_padding=more, **kept)
+    shape = body.shape(y)[2:]
+    ends = [length - high for length, (_, high) in zip(shape, cuts, strict=True)]
+    if any(end <= low for end, (low, _) in zip(ends, cuts, strict=True)):
+        raise Invalid(f"pads that leave nothing of {list(shape)}")
+    starts = np.array([low for low, _ in cuts])
+    body("Slice", y, starts, np.array(ends), np.arange(2, 2 + rank), output=node.outputs[0])
+
+
 def _spread(body: Body, x: str, axis: int, length: int, stride: int) -> str:
     """With stride - 1 zeros between what is side by side along an axis."""
     if stride == 1 or length == 1:
@@ -140,5 +172,5 @@ def col2im(node: OnnxNode, body: Body) -> None:
 ALWAYS = {"Col2Im": col2im}
 FORMS = {
     "Conv": ((_is_computed, conv), (_has_computed_bias, with_sum)),
-    "ConvTranspose": ((_is_computed, conv_transpose), (_has_computed_bias, with_sum)),
+    "ConvTranspose": ((_is_computed, conv_transpose), (_has_computed_bias, with_sum), (_is_cut, cut)),
 }

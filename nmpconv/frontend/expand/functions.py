@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from onnx import TensorProto
 
-from nmpconv.errors import Unsupported
+from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.expand.powers import LEAST
+from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.node import OnnxNode
 
 
@@ -147,6 +149,62 @@ def cast_like(node: OnnxNode, body: Body) -> None:
     body("Cast", node.input(0), output=node.outputs[0], to=to)
 
 
+def _has_computed_bounds(node: OnnxNode, to: Importer) -> bool:
+    return any(name and not to.is_const(name) for name in node.inputs[1:])
+
+
+def clip(node: OnnxNode, body: Body) -> None:
+    """The larger of x and min, the smaller of that and max."""
+    bounds = [(kind, name) for kind, name in zip(("Max", "Min"), (node.input(1), node.input(2)), strict=True) if name]
+    x = node.input(0)
+    for kind, name in bounds:
+        if math.prod(body.shape(name)) != 1:
+            raise Invalid(f"a bound '{name}' of shape {list(body.shape(name))}", hint="one number")
+        limit = body("Reshape", name, np.array([], np.int64)) if body.shape(name) else name
+        x = body(kind, x, limit, output=node.outputs[0] if (kind, name) == bounds[-1] else "")
+
+
+def reverse_sequence(node: OnnxNode, body: Body) -> None:
+    """The first elements along time, as many as the length of each row says, in reverse."""
+    x, lengths = node.input(0), body.to.integers(node.input(1), "lengths")
+    shape = body.shape(x)
+    batch, time = (
+        node.axis(node.integer(name, default), len(shape)) for name, default in (("batch_axis", 1), ("time_axis", 0))
+    )
+    if batch == time or len(lengths) != shape[batch] or not all(0 <= n <= shape[time] for n in lengths):
+        raise Invalid(f"lengths {list(lengths)} for x {list(shape)}", hint="one for each row, within the time")
+    places = np.arange(shape[time])
+    rows = np.array([np.where(places < n, n - 1 - places, places) for n in lengths])
+    if (rows == rows[0]).all():
+        body("Gather", x, rows[0], axis=time, output=node.outputs[0])
+        return
+    index = rows if batch < time else rows.T
+    wide = index.reshape([shape[axis] if axis in (batch, time) else 1 for axis in range(len(shape))])
+    body("GatherElements", x, np.ascontiguousarray(np.broadcast_to(wide, shape)), axis=time, output=node.outputs[0])
+
+
+def scaler(node: OnnxNode, body: Body) -> None:
+    """(x - offset) * scale. Source: ONNX, ai.onnx.ml Scaler-1."""
+    x = body("Cast", node.input(0), to=TensorProto.FLOAT)
+    offset, scale = (
+        np.asarray(node.attributes.get(name, plain), np.float32) for name, plain in (("offset", [0]), ("scale", [1]))
+    )
+    body("Mul", body("Sub", x, offset), scale, output=node.outputs[0])
+
+
+def normalizer(node: OnnxNode, body: Body) -> None:
+    """x divided by its largest element or its length. Source: ONNX, ai.onnx.ml Normalizer-1."""
+    x, norm = body("Cast", node.input(0), to=TensorProto.FLOAT), node.text("norm", "MAX")
+    axis = np.array([len(body.shape(x)) - 1])
+    if norm == "MAX":
+        body("Div", x, body("ReduceMax", x, axis, keepdims=1), output=node.outputs[0])
+    elif norm in ("L1", "L2"):
+        length = body(f"ReduceL{norm[1]}", x, axis, keepdims=1)
+        body("Div", x, body("Max", length, LEAST), output=node.outputs[0])
+    else:
+        raise Invalid(f"norm {norm}", hint="MAX, L1 or L2")
+
+
 ALWAYS = {
     "CastLike": cast_like,
     "Hardmax": hardmax,
@@ -157,9 +215,13 @@ ALWAYS = {
     "RMSNormalization": rms_norm,
     "ReduceLogSumExp": log_sum_exp,
     "ReduceProd": reduce_prod,
+    "ReverseSequence": reverse_sequence,
     "Shrink": shrink,
     "Sign": sign,
     "Swish": swish,
     "ThresholdedRelu": thresholded,
     "Trilu": trilu,
+    "ai.onnx.ml.Normalizer": normalizer,
+    "ai.onnx.ml.Scaler": scaler,
 }
+FORMS = {"Clip": ((_has_computed_bounds, clip),)}

@@ -1,0 +1,82 @@
+"""Forms that exporters write and that were refused once, beside onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_text import build, feeds
+from test_lowering import run
+
+import nmpconv
+from nmpconv.errors import InvalidModel
+from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
+
+HEADER = ', "ai.onnx.ml" : 3'
+IMAGE = "(float[1,4,9,8] x) => (y)"
+FORMS = [
+    (
+        "pads beyond the kernel",
+        f"{IMAGE} <float[4,2,2,2] w> {{ y = ConvTranspose<pads=[3,2,2,3],strides=[2,2]>(x, w) }}",
+    ),
+    ("beyond at one end", f"{IMAGE} <float[4,2,3,1] w> {{ y = ConvTranspose<pads=[0,2,4,1],strides=[1,3]>(x, w) }}"),
+    (
+        "beyond with a bias, groups, dilations and output_padding",
+        f"{IMAGE} <float[4,3,2,3] w, float[6] b> "
+        "{ y = ConvTranspose<pads=[4,1,3,6],strides=[3,2],dilations=[2,1],group=2,output_padding=[1,1]>(x, w, b) }",
+    ),
+    ("beyond in one dimension", "(float[1,4,9] x) => (y) <float[4,2,3] w> { y = ConvTranspose<pads=[4,3]>(x, w) }"),
+    ("a constant output", f"{IMAGE.replace('(y)', '(y, z)')} <float[2,3] c> {{ y = Relu(x) z = Neg(c) }}"),
+    ("a shape as an output", f"{IMAGE.replace('(y)', '(y, float z)')} {{ y = Relu(x) s = Size(x) z = Cast<to=1>(s) }}"),
+    ("a bound that is computed", f"{IMAGE} {{ m = ReduceMean<keepdims=0>(x) y = Clip(x, m) }}"),
+    ("both bounds computed", f"{IMAGE} {{ m = ReduceMean<keepdims=0>(x) a = Sigmoid(m) y = Clip(x, m, a) }}"),
+    ("another bound computed", f"{IMAGE} <float l={{-0.1}}> {{ m = ReduceMax<keepdims=0>(x) y = Clip(x, l, m) }}"),
+    (
+        "sequences of three lengths",
+        "(float[5,3,4] x) => (y) <int64[3] l = {2,5,0}> { y = ReverseSequence<batch_axis=1,time_axis=0>(x, l) }",
+    ),
+    (
+        "sequences, batch first",
+        "(float[3,5,4] x) => (y) <int64[3] l = {2,5,3}> { y = ReverseSequence<batch_axis=0,time_axis=1>(x, l) }",
+    ),
+    ("sequences of one length", "(float[5,1,4] x) => (y) <int64[1] l = {4}> { y = ReverseSequence(x, l) }"),
+    ("Scaler", "(float[1,3] x) => (y) { y = ai.onnx.ml.Scaler<offset=[1.0,2.0,3.0],scale=[0.5,1.0,2.0]>(x) }"),
+    ("Scaler of one number", "(float[1,3] x) => (y) { y = ai.onnx.ml.Scaler<offset=[1.5],scale=[0.5]>(x) }"),
+    *(
+        (f"Normalizer {norm}", f'(float[1,6] x) => (y) {{ y = ai.onnx.ml.Normalizer<norm="{norm}">(x) }}')
+        for norm in ("L1", "L2", "MAX")
+    ),
+]
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in FORMS])
+def test_it_is_the_models_function(text, tmp_path: Path):
+    model = build(text, 13, tmp_path / "m.onnx", HEADER)
+    graph = load(tmp_path / "m.onnx")
+    feed = feeds(graph)
+    for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
+        assert wanted.shape == got.shape
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_is_left_by_pads(tmp_path: Path):
+    build(f"{IMAGE} <float[4,2,2,2] w> {{ y = ConvTranspose<pads=[5,0,5,0]>(x, w) }}", 13, tmp_path / "m.onnx")
+    with pytest.raises(InvalidModel, match=r"nothing of \[8, 9\]"):
+        load(tmp_path / "m.onnx")
+
+
+def test_a_conversion_with_a_constant_output(tmp_path: Path):
+    """Anchors beside scores: the constant is in the file, compared with the model like any output."""
+    ports, constants = "(float[1,16] x) => (float[1,4] y, float[3,2] z)", "<float[16,4] w, float[3,2] c>"
+    text = f"{ports} {constants} {{ y = MatMul(x, w) z = Mul(c, c) }}"
+    model = build(text, 13, tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    samples = list(rng.normal(0, 1, (40, 1, 16)).astype(np.float32))
+    converted = nmpconv.convert(tmp_path / "m.onnx", samples)
+    net = converted.load()
+    assert isinstance(converted.report.float_db, float)
+    _, wanted = run(model, {"x": samples[0]})
+    for x in samples[:3]:
+        np.testing.assert_allclose(net.run_float(x)[1], wanted, atol=np.abs(wanted).max() * 2**-12)
