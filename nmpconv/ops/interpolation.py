@@ -89,6 +89,26 @@ def cubic(place: np.ndarray, size: int, a: float, exclude_outside: bool) -> np.n
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def antialiased(place: np.ndarray, size: int, scale: float, a: float | None, exclude_outside: bool) -> np.ndarray:
+    """Weights [out, size], float64, of a kernel that is as many times wider as the axis gets shorter.
+
+    a: of Keys' kernel; None for the linear one. Elements beyond the ends are those of the end, or left out.
+    """
+    shrink, half = min(scale, 1.0), 1 if a is None else 2
+    reach = int(np.ceil(half / shrink)) + 1
+    at = np.floor(place.astype(np.float64)).astype(np.int64)[:, np.newaxis] + np.arange(-reach, reach + 2)
+    d = np.abs(at - place.astype(np.float64)[:, np.newaxis]) * shrink
+    if a is None:
+        kernel = np.maximum(1 - d, 0)
+    else:
+        near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        kernel = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    kernel = np.where(exclude_outside & ((at < 0) | (at >= size)), 0.0, kernel)
+    weights = np.zeros((len(place), size))
+    np.add.at(weights, (np.arange(len(place))[:, np.newaxis], np.clip(at, 0, size - 1)), kernel)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def table(weights: np.ndarray) -> tuple[int, tuple[int, ...], tuple[float, ...]]:
     """(taps, first element of each output, taps weights of each in turn, in units of 2^-15) of weights [out, size]."""
     size = weights.shape[1]

@@ -14,7 +14,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather import take
-from nmpconv.ops.interpolation import WEIGHT_BITS, coordinates, cubic, linear, nearest, rounded, table
+from nmpconv.ops.interpolation import WEIGHT_BITS, antialiased, coordinates, cubic, linear, nearest, rounded, table
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.rules import rank
 from nmpconv.ops.traits import Limit, Origins, Rule
@@ -47,7 +47,7 @@ class Resize(Op):
     name = "resize"
     Params = ResizeParams
     clamps = True
-    restrictions = "linear and cubic over H and W; nearest over any axes; no antialias, no tf_crop_and_resize"
+    restrictions = "linear and cubic over H and W; nearest over any axes; no tf_crop_and_resize"
     onnx = ("Resize", "Upsample")
     homogeneous = True
     head = True
@@ -58,15 +58,15 @@ class Resize(Op):
         shape = to[x].shape
         sizes, scales = _target(node, to, shape)
         mode = node.text("mode", "nearest")
-        if node.integer("antialias", 0):
-            raise Unsupported("antialias", hint="antialias = 0")
+        if node.integer("antialias", 0) and mode == "nearest":
+            raise Invalid("antialias in mode nearest", hint="linear or cubic")
         if node.integer("exclude_outside", 0) and mode != "cubic":
             raise Invalid(f"exclude_outside in mode {mode}", hint="mode cubic")
         places = axis_places(node, shape, sizes, scales)
         if mode == "nearest":
             take(to, x, nearest_indices(node, shape, scales, places), node.outputs[0])
         elif mode in ("linear", "cubic"):
-            _lower_weighted(node, to, mode, places)
+            _lower_weighted(node, to, mode, places, scales)
         else:
             raise Unsupported(f"mode {mode}", hint="nearest, linear or cubic")
 
@@ -223,21 +223,26 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
     return sizes, factors
 
 
-def _lower_weighted(node: OnnxNode, to: Importer, mode: str, places: Sequence[np.ndarray | None]) -> None:
+def _lower_weighted(
+    node: OnnxNode, to: Importer, mode: str, places: Sequence[np.ndarray | None], scales: Sequence[float]
+) -> None:
     if any(place is not None for place in places[:2]):
         raise Unsupported(f"mode {mode} over the batch or the channels", hint="over H and W of [N,C,H,W]")
     x = to.nhwc(node.input(0))
     _, *plane, _ = to[x].shape
     found: dict[str, Any] = {}
     spatial = [None] * (4 - len(places)) + list(places[2:])
-    for (taps, first, weights), size, place in zip(_FIELDS, plane, spatial, strict=True):
+    shrunk = [1.0] * (4 - len(places)) + list(scales[2:])
+    a, outside = node.number("cubic_coeff_a", -0.75), bool(node.integer("exclude_outside", 0))
+    for (taps, first, weights), size, place, scale in zip(_FIELDS, plane, spatial, shrunk, strict=True):
         if place is None:
             matrix = np.eye(size)
+        elif node.integer("antialias", 0):
+            matrix = antialiased(place, size, scale, None if mode == "linear" else a, outside)
         elif mode == "linear":
             matrix = linear(place, size)
         else:
-            a = node.number("cubic_coeff_a", -0.75)
-            matrix = cubic(place, size, a, bool(node.integer("exclude_outside", 0)))
+            matrix = cubic(place, size, a, outside)
         found[taps], found[first], found[weights] = table(matrix)
     to.nchw(to.emit("resize", (x,), ResizeParams(**found)), node.outputs[0], like=node.input(0))
 

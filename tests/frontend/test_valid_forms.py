@@ -61,6 +61,56 @@ def test_it_is_the_models_function(text, tmp_path: Path):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+SIGNAL = "(float[1,16,3,1] x) => (y)"
+SPECTRA = [
+    (17, f"{SIGNAL} {{ y = DFT(x) }}"),
+    (17, f"{SIGNAL} {{ y = DFT<axis=2>(x) }}"),
+    (17, f"{SIGNAL} {{ y = DFT<onesided=1>(x) }}"),
+    (17, "(float[1,8,2] x) => (y) { y = DFT<inverse=1>(x) }"),
+    (17, f"{SIGNAL} <int64 n = {{12}}> {{ y = DFT(x, n) }}"),
+    (20, f"{SIGNAL} <int64 a = {{1}}> {{ y = DFT<onesided=1>(x, , a) }}"),
+    (17, "(float[1,64,1] x) => (y) <int64 s = {16}, float[16] w> { y = STFT(x, s, w) }"),
+    (17, "(float[1,70,1] x) => (y) <int64 s = {5}, float[12] w> { y = STFT<onesided=0>(x, s, w) }"),
+    (17, "(float[1,64,1] x) => (y) <int64 s = {10}, int64 n = {15}> { y = STFT(x, s, , n) }"),
+]
+
+
+@pytest.mark.parametrize(("opset", "text"), SPECTRA)
+def test_fourier_transforms(opset, text, tmp_path: Path):
+    model = build(text, opset, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    feed = feeds(graph)
+    [wanted], [got] = run(model, feed), run(to_onnx(graph, graph.outputs), feed)
+    assert wanted.shape == got.shape
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+PYTORCH = ',coordinate_transformation_mode="pytorch_half_pixel"'
+
+
+@pytest.mark.parametrize(
+    ("mode", "how"),
+    [("linear", ""), ("linear", PYTORCH), ("cubic", ""), ("cubic", PYTORCH), ("cubic", ",exclude_outside=1")],
+)
+@pytest.mark.parametrize("scales", ["0.5,0.5", "0.7,0.3", "1.6,0.25"])
+def test_antialias(mode, how, scales, tmp_path: Path):
+    """torchvision's resize, and torch's interpolate with antialias=True."""
+    text = f'{IMAGE} <float[4] s = {{1.0,1.0,{scales}}}> {{ y = Resize<mode="{mode}",antialias=1{how}>(x, , s) }}'
+    model = build(text, 18, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    feed = feeds(graph)
+    [wanted], [got] = run(model, feed), run(to_onnx(graph, graph.outputs), feed)
+    assert wanted.shape == got.shape
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_antialias_of_neighbours_is_invalid(tmp_path: Path):
+    text = f'{IMAGE} <float[4] s = {{1.0,1.0,0.5,0.5}}> {{ y = Resize<mode="nearest",antialias=1>(x, , s) }}'
+    build(text, 18, tmp_path / "m.onnx")
+    with pytest.raises(InvalidModel, match="antialias in mode nearest"):
+        load(tmp_path / "m.onnx")
+
+
 def test_nothing_is_left_by_pads(tmp_path: Path):
     build(f"{IMAGE} <float[4,2,2,2] w> {{ y = ConvTranspose<pads=[5,0,5,0]>(x, w) }}", 13, tmp_path / "m.onnx")
     with pytest.raises(InvalidModel, match=r"nothing of \[8, 9\]"):

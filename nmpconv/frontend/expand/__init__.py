@@ -20,6 +20,7 @@ from nmpconv.frontend.expand import (
     quantized,
     recurrent,
     schema,
+    spectra,
     volumes,
 )
 from nmpconv.frontend.importer import Importer
@@ -36,6 +37,7 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
     **schema.ALWAYS,
+    **spectra.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
 _FORMS = (
