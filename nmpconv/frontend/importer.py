@@ -53,6 +53,7 @@ class Importer:
     ) -> None:
         self.input_shapes = input_shapes
         self.constants = constants
+        self.sequences: dict[str, list[str]] = {}  # ONNX sequences, of names of ONNX tensors
         self._path = path
         self._readers: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # of an ONNX tensor: (op type, outputs)
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
@@ -83,9 +84,8 @@ class Importer:
             found = TensorType.of(self.constants[name])
             return found._replace(element=self._elements.get(name) or found.element)
         value = self._value_of.get(name)
-        return TensorType(
-            self._elements.get(name, 0), self._wide.get(name) or (self._values[value].shape if value else None)
-        )
+        shape = self._wide.get(name) or (self._values[value].shape if value else None)
+        return TensorType(self._elements.get(name, 0), shape)
 
     def assume(self, node: onnx.NodeProto, found: Mapping[str, TensorType]) -> None:
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the

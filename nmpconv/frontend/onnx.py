@@ -178,6 +178,9 @@ class Walk:
         """Fills the graph, and the rows of nodes that cannot be in it. Raises InvalidModel."""
         for node in self.nodes:
             self._node(node)
+        self.rows += [
+            (name, "output", "is a sequence", "its tensors") for name in self.outputs if name in self.to.sequences
+        ]
         for name in self.outputs:
             if self.to.is_const(name) and self.to.constants[name].dtype.kind in "fiu" and self.to.constants[name].size:
                 self._constant(name)

@@ -10,7 +10,7 @@ from onnx_text import build, feeds
 from test_lowering import run
 
 import nmpconv
-from nmpconv.errors import InvalidModel
+from nmpconv.errors import InvalidModel, UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.to_onnx import to_onnx
 
@@ -59,6 +59,40 @@ def test_it_is_the_models_function(text, tmp_path: Path):
     for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
         assert wanted.shape == got.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+ROWS = "(float[1,7,4] x) => (float[?,?,?] y) <int64 a = {-1}, int64 b = {0}"
+SEQUENCES = [
+    (f"{ROWS}, int64 k = {{3}}> {{ s = SplitToSequence<axis=1>(x, k) y = SequenceAt(s, a) }}"),
+    (
+        f"{ROWS}, int64[3] k = {{2,4,1}}> {{ s = SplitToSequence<axis=1>(x, k) t = SequenceErase(s, b) u = Tanh(x) "
+        "v = SequenceInsert(t, u) w = SequenceInsert(v, u, b) y = ConcatFromSequence<axis=1>(w) }"
+    ),
+    (f"{ROWS.replace('?,?,?', '?,?')}> {{ s = SplitToSequence<axis=1,keepdims=0>(x) y = SequenceAt(s, b) }}"),
+    (f"{ROWS}> {{ s = SplitToSequence<axis=2>(x) y = SequenceAt(s, a) }}"),
+    (
+        f"{ROWS.replace('?,?,?', '?,?,?,?')}> "
+        "{ u = Tanh(x) s = SequenceConstruct(x, u) y = ConcatFromSequence<axis=1,new_axis=1>(s) }"
+    ),
+    (f"{ROWS}> {{ s = SplitToSequence<axis=1>(x) n = SequenceLength(s) f = Cast<to=1>(n) y = Mul(x, f) }}"),
+]
+
+
+@pytest.mark.parametrize("text", SEQUENCES)
+def test_sequences(text, tmp_path: Path):
+    model = build(text, 17, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    feed = feeds(graph)
+    [wanted], [got] = run(model, feed), run(to_onnx(graph, graph.outputs), feed)
+    assert wanted.shape == got.shape
+    np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+def test_a_sequence_is_no_output(tmp_path: Path):
+    build(f"{ROWS}> {{ y = SplitToSequence<axis=1>(x) }}", 17, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "m.onnx")
+    assert caught.value.rows == [("y", "output", "is a sequence", "its tensors")]
 
 
 SIGNAL = "(float[1,16,3,1] x) => (y)"

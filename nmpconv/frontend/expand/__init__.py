@@ -20,6 +20,7 @@ from nmpconv.frontend.expand import (
     quantized,
     recurrent,
     schema,
+    sequences,
     spectra,
     volumes,
 )
@@ -37,6 +38,7 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
     **schema.ALWAYS,
+    **sequences.ALWAYS,
     **spectra.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
