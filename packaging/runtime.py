@@ -25,6 +25,8 @@ MODULES = (
     "base/__init__",
     "base/files",
     "base/fixed_point",
+    "base/quantities",
+    "base/summary",
     "ir",
     "runtime/__init__",
     "runtime/interpreter",

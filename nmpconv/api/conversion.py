@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
 from nmpconv.base.progress import silent
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.options import FLAGS, Keywords
 from nmpconv.conversion.report import Report
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from nmpconv.calib.observers import TensorStats
 
 
-@dataclass(frozen=True)
-class Converted:
+@dataclass(frozen=True, repr=False)
+class Converted(Summarized):
     """A conversion's result.
 
     data: the bytes of the .nmp file, also as bytes(converted). report: sizes, and what was measured. graph: the integer
@@ -43,6 +44,10 @@ class Converted:
 
     def __bytes__(self) -> bytes:
         return self.data
+
+    def summary(self) -> Summary:
+        found = replace(self.report.summary(), title="Converted")
+        return replace(found, verdict="sizes only, nothing was calibrated") if self.sketch else found
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the file, whole or not at all, and returns its path. Raises OutputError."""

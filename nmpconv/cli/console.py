@@ -27,7 +27,16 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-NOTHING = "-"
+from nmpconv.base.quantities import NOTHING as NOTHING
+from nmpconv.base.quantities import clean as clean
+from nmpconv.base.quantities import db as db
+from nmpconv.base.quantities import decibels as decibels
+from nmpconv.base.quantities import duration as duration
+from nmpconv.base.quantities import percent as percent
+from nmpconv.base.quantities import rate as rate
+from nmpconv.base.quantities import scaled as scaled
+from nmpconv.base.quantities import size as size
+
 LONG = 4000  # characters of a line of talk
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
 PACED = 60  # columns from which on a bar has room for how fast it goes
@@ -59,11 +68,6 @@ class _Console(Console):
 
 def _console(stream: TextIO) -> Console:
     return _Console(file=stream, highlight=False, force_terminal=decorated(stream))
-
-
-def clean(text: str) -> str:
-    """Names come from files: what is not printable is escaped, so that no file can steer a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(text: str) -> None:
@@ -278,20 +282,6 @@ def progress() -> Iterator[Reporter]:
         yield Reporter(bar)
 
 
-def size(count: int) -> str:
-    """Bytes: 812 B, 95.2 kB, 3.41 MB (powers of 1000)."""
-    return f"{count} B" if count < 1000 else f"{scaled(count)}B"
-
-
-def scaled(value: float) -> str:
-    """Three digits and a prefix: 812, 95.2 k, 3.41 M; a unit can follow."""
-    power = next((power for power in range(4) if value < 999.5 * 1000**power), 4)
-    value /= 1000**power
-    whole = power == 0 and value == int(value)
-    digits = 0 if whole or value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:.{digits}f} {' kMGT'[power].strip()}"
-
-
 def span(low: int, high: int) -> str:
     """-7, or -7..-3."""
     return str(low) if low == high else f"{low}..{high}"
@@ -304,32 +294,6 @@ def exponents(values: Sequence[int]) -> str:
 
 def shape(dims: Sequence[int]) -> str:
     return "x".join(map(str, dims)) or "scalar"
-
-
-def db(value: float | None) -> str:
-    """SQNR in dB; 'exact' where there is no error at all."""
-    return NOTHING if value is None or math.isnan(value) else "exact" if value == math.inf else f"{value:.1f}"
-
-
-def decibels(value: float | None) -> str:
-    """`db` with its unit, where it is a number."""
-    text = db(value)
-    return text if value is None or not math.isfinite(value) else f"{text} dB"
-
-
-def percent(fraction: float | None, digits: int = 2) -> str:
-    return NOTHING if fraction is None else f"{100 * fraction:.{digits}f} %"
-
-
-def rate(percents: float | None) -> str:
-    return NOTHING if percents is None else f"{percents:.2f} %"
-
-
-def duration(seconds: float) -> str:
-    """Three digits: 812 ns, 9.52 us, 34.1 ms, 2.40 s."""
-    units = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
-    unit, factor = next((found for found in units if seconds * found[1] >= 0.9995), units[-1])
-    return f"{scaled(seconds * factor).strip()} {unit}"
 
 
 def bar(fraction: float, width: int = FOLD) -> str:

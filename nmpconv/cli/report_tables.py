@@ -69,12 +69,7 @@ def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
 
 def _held_out(report: Report) -> str:
     """The SQNR above is of images that biases were fitted to; this is not."""
-    found = report.held_out
-    if found is None:
-        return ""
-    if found.words:
-        return f"{console.decibels(found.db)}, {found.words}, fitted without them"
-    return f"{console.decibels(found.db)}, fitted without these {found.images} images"
+    return "" if report.held_out is None else report.held_out.sentence
 
 
 def _costliest(report: Report) -> str:

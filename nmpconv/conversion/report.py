@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.base.sqnr import gain, sqnr_db
+from nmpconv.base.quantities import NOTHING, db, decibels, percent, scaled, size
+from nmpconv.base.sqnr import gain, mean_db, sqnr_db
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.base.thread_pool import each
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Evidence, Feeds
@@ -97,8 +99,8 @@ class Legalized:
         )
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Summarized):
     """Totals, and one Layer a node.
 
     sqnr_by_head: dB of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would
@@ -166,6 +168,47 @@ class Report:
         """
         fallen = [layer for layer in self.layers if layer.fall]
         return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
+
+    @property
+    def widths(self) -> str:
+        """Types of the outputs of layers: "int8", or "int8, int16 in 3 of 40 layers"."""
+        bits = [layer.bits[2] for layer in self.layers]
+        known = sorted(set(bits))
+        return ", ".join(
+            f"int{n}{f' in {bits.count(n)} of {len(bits)} layers' if i else ''}" for i, n in enumerate(known)
+        )
+
+    @property
+    def verdict(self) -> str:
+        """How near the float model the integers are, and how that is known."""
+        if self.held_out is not None:
+            return self.held_out.sentence
+        if self.sqnr_by_head:
+            return f"{decibels(mean_db(self.sqnr_by_head.values()))} on calibration images"
+        return "quality not measured"
+
+    def summary(self) -> Summary:
+        rows = [
+            (
+                layer.name,
+                layer.op,
+                "/".join(str(n) for n in layer.bits if n is not None),
+                scaled(layer.macs).strip() if layer.macs else NOTHING,
+                percent(layer.clipped),
+                db(layer.sqnr_isolated),
+                db(layer.sqnr_cumulative),
+            )
+            for layer in self.layers
+        ]
+        tiles = [
+            ("file", size(self.file_bytes) if self.file_bytes else ""),
+            ("activations", size(self.arena_bytes)),
+            ("work", f"{scaled(self.macs)}MAC"),
+            ("recipe", self.recipe),
+        ]
+        columns = ("layer", "op", ">bits", ">MACs", ">clipped", ">own dB", ">dB")
+        verdict = f"{self.widths}: {self.verdict}" if self.layers else self.verdict
+        return Summary("Report", verdict, tiles, "layers", columns, rows, self.warnings)
 
     def of_file(self, slim: Graph, step: Graph, planned: Graph) -> Report:
         """The same measurements, with the sizes of the graph that is written.

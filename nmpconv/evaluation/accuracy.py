@@ -15,7 +15,9 @@ import onnx
 from nmpconv.base import confidence
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
+from nmpconv.base.quantities import decibels, rate
 from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
@@ -34,8 +36,8 @@ RANKED = 5
 PIECE, PIECE_BYTES = 16, 1 << 24  # samples that a worker gets at a time, and of their outputs; sequences go whole
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarized):
     """Rates are percentages; None where labels, a reference or a ranked output are missing.
 
     top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
@@ -73,6 +75,22 @@ class Evaluation:
     @property
     def mean_sqnr_db(self) -> float | None:
         return mean_db(self.sqnr.values()) if self.sqnr else None
+
+    def summary(self) -> Summary:
+        counted = "" if self.agreed is None else confidence.counted(self.agreed, self.n, "samples agree")
+        whole = f"top-1 {rate(self.top1)}" if self.top1 is not None else ""
+        beside = f" (float {rate(self.reference_top1)})" if whole and self.reference_top1 is not None else ""
+        near = decibels(self.mean_sqnr_db) if self.mean_sqnr_db is not None else ""
+        named = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
+        parts = [part for part in (f"{whole}{beside}", counted, near, *named) if part]
+        tiles = [("samples" if self.sequences is None else "calls", str(self.n))]
+        fives = (("top-5", self.top5), ("float top-5", self.reference_top5))
+        tiles += [(name, rate(value)) for name, value in fives if value is not None]
+        rows = [(name, decibels(value), "") for name, value in self.sqnr.items()]
+        rows += [(name, "", rate(value)) for name, value in self.equal.items()]
+        verdict = ", ".join(parts) or "nothing to compare with: no labels, no reference"
+        columns = ("output", ">SQNR", ">equal")
+        return Summary("Evaluation", verdict, tiles, "outputs", columns, rows, self.warnings)
 
 
 def evaluate(

@@ -10,6 +10,8 @@ from itertools import cycle
 import numpy as np
 
 from nmpconv.base.progress import Progress, silent
+from nmpconv.base.quantities import NOTHING, duration, percent, scaled
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.runtime.interpreter import Net, OpTime
 
 SECONDS = 2.0  # that a measurement takes when nobody says how many runs
@@ -17,8 +19,8 @@ RUNS_MIN, RUNS_MAX = 10, 1000
 PROFILED = 20  # runs that the times of single ops are taken from, at most
 
 
-@dataclass(frozen=True)
-class Timing:
+@dataclass(frozen=True, repr=False)
+class Timing(Summarized):
     """latencies: seconds of each run, in order, without feeding inputs. ops: single ops, the median of some runs."""
 
     latencies: tuple[float, ...]
@@ -31,6 +33,22 @@ class Timing:
     def quantile(self, fraction: float) -> float:
         """0: the fastest run, 0.5: the median, 1: the slowest."""
         return float(np.quantile(self.latencies, fraction))
+
+    def summary(self) -> Summary:
+        whole = sum(op.seconds for op in self.ops) or 1.0
+        rows = [
+            (
+                op.name,
+                op.kind,
+                duration(op.seconds),
+                percent(op.seconds / whole, 1),
+                scaled(op.macs).strip() if op.macs else NOTHING,
+            )
+            for op in sorted(self.ops, key=lambda op: -op.seconds)
+        ]
+        tiles = [("fastest", duration(self.quantile(0))), ("slowest", duration(self.quantile(1)))]
+        verdict = f"{duration(self.quantile(0.5))}, the median of {len(self.latencies)} runs"
+        return Summary("Timing", verdict, tiles, "ops", ("op", "kind", ">time", ">share", ">MACs"), rows)
 
     def histogram(self, bins: int) -> list[tuple[float, float, int]]:
         """(from, to, runs) of slices, equal ones but for the last, which holds the slowest tenth."""

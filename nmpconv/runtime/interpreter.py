@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from nmpconv import _nmp
 from nmpconv.base import fixed_point
 from nmpconv.base.files import open_file
+from nmpconv.base.quantities import scaled, size
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
@@ -43,6 +45,11 @@ class Port:
     source_shape: tuple[int, ...]
     tensor: int
     shifts: Shifts | None = None
+
+    @property
+    def grid(self) -> str:
+        """The real value of integer 1; of pixels "", whose meaning is `preprocess`."""
+        return "" if self.pixels else f"2^{self.exponent}"
 
     def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
         """Integers of the port's shape, or of several samples [N, ...], as reals."""
@@ -116,7 +123,7 @@ def cpus() -> list[str]:
     return list(_nmp.cpus())
 
 
-class Net:
+class Net(Summarized):
     """A loaded model with its memory.
 
     Any number of Python threads may call it: each call waits until it has the net for itself, so `run` returns the
@@ -155,6 +162,29 @@ class Net:
         net.__dict__.update(self.__dict__, arena_bytes=self.arena_bytes - self._packed_bytes, _packed_bytes=0)
         net._net = _nmp.Net(self._net, _aligned(net.arena_bytes))
         return net
+
+    def summary(self) -> Summary:
+        ports = [("input", port) for port in self.inputs] + [("output", port) for port in self.outputs]
+        rows = [
+            (kind, port.name, "x".join(map(str, port.shape)), "uint8 pixels" if port.pixels else port.dtype, port.grid)
+            for kind, port in ports
+        ]
+        taken, given = (
+            " and ".join(row[1] + f" [{row[2]}]" for row in rows if row[0] == k) for k in ("input", "output")
+        )
+        ops = self.model.ops
+        tiles = [
+            ("file", size(self.model.file_bytes)),
+            ("arena", size(self.arena_bytes)),
+            ("work", f"{len(ops)} ops, {scaled(sum(op.macs for op in ops))}MAC"),
+            ("labels", str(len(self.model.labels) or "")),
+            ("CPU level", self.cpu),
+            ("threads", str(self.threads)),
+        ]
+        columns = ("", "name", "shape", "type", "value of 1")
+        return Summary(
+            f"Net {self.model.name}".rstrip(), f"{taken} to {given}", tiles, "inputs and outputs", columns, rows
+        )
 
     @property
     def data(self) -> bytes:

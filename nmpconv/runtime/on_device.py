@@ -10,6 +10,8 @@ from statistics import median
 import numpy as np
 
 from nmpconv.base.progress import Progress, silent
+from nmpconv.base.quantities import duration, scaled
+from nmpconv.base.summary import Summarized, Summary
 from nmpconv.device.client import RECOVERIES, Device, Upload
 from nmpconv.device.link import RequestRefused
 from nmpconv.device.protocol import Hello, Loaded
@@ -50,8 +52,8 @@ class Counter:
         return round(ticks * self.per_tick)
 
 
-@dataclass(frozen=True)
-class Measured:
+@dataclass(frozen=True, repr=False)
+class Measured(Summarized):
     """runs: ticks of each run. ops: ticks of each op in the last run. verified: how many inputs."""
 
     hello: Hello
@@ -69,6 +71,17 @@ class Measured:
     @property
     def median(self) -> float:
         return median(self.runs)
+
+    def summary(self) -> Summary:
+        def text(ticks: float) -> str:
+            if self.counter.seconds is not None:
+                return duration(ticks * self.counter.seconds)
+            return f"{scaled(self.counter.count(round(ticks))).strip()} {self.counter.unit}"
+
+        verdict = f"{text(self.median)}, the median of {len(self.runs)} runs on {self.hello.board}"
+        tiles = [("least", text(self.least)), ("most", text(max(self.runs))), ("verified inputs", str(self.verified))]
+        rows = [(str(i), text(ticks)) for i, ticks in enumerate(self.ops)]
+        return Summary("Measured", verdict, tiles, "ops", (">op", ">time"), rows)
 
 
 def counter(hello: Hello, name: str) -> Counter:

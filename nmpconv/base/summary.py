@@ -1,0 +1,82 @@
+"""First sight of a result in Python: one line in a console, a sentence, figures and a table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from nmpconv.base.quantities import NOTHING, clean
+
+ROWS_MAX = 200  # of a table in a notebook; the object has all
+LINE_MAX = 240  # characters of the line in a console
+BOX = "border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:4px 10px;margin:0 6px 6px 0;display:inline-block"
+SMALL = "opacity:.7;font-size:85%"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """title: of the kind of result. verdict: a sentence. tiles: named figures. columns, rows: a table of text, folded
+    away; a column whose name starts with '>' is aligned to the right, one without entries is left out.
+    warnings: for people.
+    """
+
+    title: str
+    verdict: str
+    tiles: Sequence[tuple[str, str]] = ()
+    table: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    warnings: Sequence[str] = ()
+
+    def line(self) -> str:
+        """The text of `repr`: at most LINE_MAX characters, none of which steers a terminal."""
+        tiles = ", ".join(f"{name} {value}" for name, value in self.tiles if value)
+        text = " ".join(clean("; ".join(filter(None, [f"{self.title}: {self.verdict}", tiles]))).split())
+        return f"<{text if len(text) <= LINE_MAX - 2 else text[: LINE_MAX - 5] + '...'}>"
+
+    def html(self) -> str:
+        """A fragment without scripts, styles of a page or anything from elsewhere; what files name is escaped."""
+        parts = [f"<p><b>{_text(self.title)}</b> {_text(self.verdict)}</p>"]
+        tiles = (
+            f'<span style="{BOX}"><span style="{SMALL}">{_text(name)}</span><br><b>{_text(value)}</b></span>'
+            for name, value in self.tiles
+            if value
+        )
+        parts += ["<p>", *tiles, "</p>"]
+        parts += [f"<p>warning: {_text(warning)}</p>" for warning in self.warnings]
+        if self.rows:
+            parts.append(f"<details><summary>{_text(self.table)} ({len(self.rows)})</summary>{self._table()}</details>")
+        return f"<div>{''.join(parts)}</div>"
+
+    def _table(self) -> str:
+        used = [i for i in range(len(self.columns)) if any(row[i] not in ("", NOTHING) for row in self.rows)]
+        ends = ["right" if self.columns[i].startswith(">") else "left" for i in used]
+        head = _row("th", ((self.columns[i].removeprefix(">"), end) for i, end in zip(used, ends, strict=True)))
+        shown = self.rows[:ROWS_MAX]
+        body = "".join(_row("td", ((row[i], end) for i, end in zip(used, ends, strict=True))) for row in shown)
+        left = len(self.rows) - len(shown)
+        return f"<table>{head}{body}</table>" + (f"<p>and {left} more</p>" if left else "")
+
+
+class Summarized:
+    """Objects that show themselves by a `Summary`; a dataclass among them is declared with repr=False."""
+
+    def summary(self) -> Summary:
+        """First sight of the object."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.summary().line()
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()
+
+
+def _row(tag: str, cells: Iterable[tuple[str, str]]) -> str:
+    filled = (f'<{tag} style="text-align:{end}">{_text(text)}</{tag}>' for text, end in cells)
+    return f"<tr>{''.join(filled)}</tr>"
+
+
+def _text(text: str) -> str:
+    return escape(clean(text))

@@ -1,0 +1,124 @@
+"""Results in a console are one line, and in a notebook a small fragment of HTML that holds nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import cli_files
+import pytest
+
+import nmpconv
+from nmpconv.base.summary import LINE_MAX, ROWS_MAX, Summary
+from nmpconv.device.client import Upload
+from nmpconv.device.protocol import Hello, Loaded
+from nmpconv.file.writer import to_bytes
+from nmpconv.runtime.on_device import Counter, Measured
+
+HELLO = Hello(1, 1, 1, 1_000_000, 1, 1, 1, "0.2.0", "a board", "cortex-m4", "cycles")
+WARNING = "labels look off by 1"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One object of each kind that is shown, by name."""
+    folder = tmp_path_factory.mktemp("shown")
+    images = cli_files.images(folder / "images")
+    model = cli_files.onnx_model()
+    converted = nmpconv.convert(model, images, mean=127.5, std=64)
+    return {
+        "Converted": converted,
+        "Report": converted.report,
+        "Net": converted.load(cpu="portable"),
+        "Evaluation": nmpconv.evaluate(converted, images / "labels.csv", reference=model),
+        "Timing": nmpconv.bench(converted, runs=2, warmup=0),
+        "Measured": Measured(
+            HELLO, Upload(1, 0, 1.0), Loaded(1, 1, 1, 1), Counter("cycles", 1.0, 1e-6), (7, 5), (3, 2), 1
+        ),
+        "sketch": nmpconv.convert(model, dry_run=True),
+    }
+
+
+class Fragment(HTMLParser):
+    """Tags of a fragment, which is well formed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert {name for name, _ in attrs} <= {"style"}
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+KINDS = ["Converted", "Report", "Net", "Evaluation", "Timing", "Measured", "sketch"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_result_is_a_line_and_a_small_fragment(kind: str, shown: dict[str, Any]) -> None:
+    line, html = repr(shown[kind]), shown[kind]._repr_html_()
+    assert len(line) <= LINE_MAX and line.isprintable()
+    assert line.startswith(f"<{'Converted' if kind == 'sketch' else kind}")
+    assert set(Fragment(html).tags) <= {
+        *("div", "p", "b", "span", "br", "details", "summary", "table", "tr", "th", "td"),
+    }
+    assert len(html) < 10_000
+    assert "url(" not in html
+
+
+def test_lines_say_what_is_asked_first(shown: dict[str, Any]) -> None:
+    converted, net = shown["Converted"], shown["Net"]
+    assert converted.report.held_out.sentence in repr(converted)
+    assert repr(converted).startswith("<Converted: int8, int16 in 4 of 5 layers: ")
+    assert f"file {len(converted.data) / 1000:.2f} kB" in repr(converted)
+    assert repr(net).startswith("<Net tiny: x [1x8x8x3] to y [1x3]; ")
+    assert "CPU level portable" in repr(net)
+    found = shown["Evaluation"]
+    assert f"top-1 {found.top1:.2f} % (float {found.reference_top1:.2f} %), {found.agreed} of 8" in repr(found)
+    assert "the median of 2 runs" in repr(shown["Timing"])
+    assert "6 us, the median of 2 runs on a board" in repr(shown["Measured"])
+    assert "nothing was calibrated" in repr(shown["sketch"])
+
+
+def test_a_fragment_has_all_layers(shown: dict[str, Any]) -> None:
+    html = shown["Converted"]._repr_html_()
+    for layer in shown["Converted"].report.layers:
+        assert f">{layer.name}</td>" in html
+
+
+def test_names_of_files_are_escaped() -> None:
+    """By HTML's rules, and what steers a terminal."""
+    evil = "<script>\x1b[2J\nx"
+    summary = Summary(evil, evil, [(evil, evil)], evil, [evil], [[evil]], [evil])
+    assert "script" not in Fragment(summary.html()).tags
+    assert "\x1b" not in summary.html() + summary.line()
+    assert "\n" not in summary.line()
+    graph = cli_files.nmp_graph(name="<i>\x1b", labels=("a", "b", "c"))
+    net = nmpconv.load(to_bytes(graph, {}, []))
+    assert "\x1b" not in repr(net) + net._repr_html_()
+    assert "i" not in Fragment(net._repr_html_()).tags
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    summary = Summary("Report", "good", columns=["name", ">n"], rows=[["a", str(i)] for i in range(ROWS_MAX + 5)])
+    html = summary.html()
+    assert len(re.findall("<tr>", html)) == ROWS_MAX + 1
+    assert "and 5 more" in html
+    assert len(Summary("x" * 1000, "y").line()) == LINE_MAX
+
+
+def test_empty_evaluations_say_what_is_missing(tmp_path: Path, shown: dict[str, Any]) -> None:
+    images = cli_files.images(tmp_path / "images")
+    (images / "labels.csv").unlink()
+    assert "no labels, no reference" in repr(nmpconv.evaluate(shown["Converted"], images))
