@@ -2,7 +2,8 @@
 
     converted = nmpconv.convert("model.onnx", "images/", mean=127.5, std=127.5)
     converted.save("model.nmp")
-    scores, = nmpconv.load("model.nmp").run_float(image)
+    net = nmpconv.load("model.nmp")
+    scores, = net(image)
 
 Importing the package takes no time: what a function needs is imported when it is first asked for.
 """

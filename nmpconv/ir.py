@@ -117,6 +117,19 @@ class Preprocess:
     crop: float = 1.0
     pad: int = 114
 
+    def to_model(self, pixels: np.ndarray) -> np.ndarray:
+        """Numbers of the ONNX model, [..., C] in its order of channels, of pixels [..., C], RGB or gray."""
+        lo, hi = self.range
+        ordered = pixels[..., ::-1] if self.channel_order == "bgr" else pixels
+        return (lo + ordered * ((hi - lo) / 255.0) - np.array(self.mean)) / np.array(self.std)
+
+    def to_pixels(self, numbers: np.ndarray) -> np.ndarray:
+        """Pixels, as reals, that `to_model` makes these numbers of."""
+        lo, hi = self.range
+        in_range = np.asarray(numbers, np.float64) * np.array(self.std) + np.array(self.mean)
+        ordered = (in_range - lo) * (255.0 / (hi - lo))
+        return ordered[..., ::-1] if self.channel_order == "bgr" else ordered
+
 
 @dataclass(frozen=True)
 class Shifts:

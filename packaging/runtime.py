@@ -25,11 +25,13 @@ MODULES = (
     "base/__init__",
     "base/files",
     "base/fixed_point",
+    "base/near_names",
     "base/quantities",
     "base/summary",
     "ir",
     "runtime/__init__",
     "runtime/interpreter",
+    "runtime/ports",
 )
 MODULES += ("file/__init__", "file/_schema", "file/flatbuffer", "file/reader")
 KEPT = re.compile(rf"nmpconv/(({'|'.join(MODULES)})\.py|py\.typed|_nmp\..*)$")
@@ -39,7 +41,7 @@ Runs `.nmp` files, which nmpconv makes from ONNX models, with the same bits ever
     import nmpconv
 
     net = nmpconv.load("model.nmp")
-    (scores,) = net.run_float(image)    # uint8 [H,W,C], or floats of the model's input
+    (scores,) = net(image)    # uint8 [H,W,C], or floats of the model's input
 
 This is nmpconv without the converter and the commands: install one or the other, not both.
 """

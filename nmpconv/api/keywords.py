@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from nmpconv.base import units
+from nmpconv.base.near_names import suggestion
 from nmpconv.base.type_check import allowed_instead
 from nmpconv.conversion import options as conversion_options
 from nmpconv.conversion.options import FLAGS
@@ -80,9 +80,7 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             today = {name: value for name, value in kwargs.items() if name not in older} | _today(kwargs, older)
             if unknown := [name for name in today if name not in signature.parameters]:
-                near = get_close_matches(unknown[0], signature.parameters, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"{function.__name__}() has no keyword {unknown[0]!r}{hint}")
+                raise _unknown(function, unknown[0], signature.parameters)
             today |= plain(called, today)
             check(called, today)
             return function(keywords(*args, **today))  # type: ignore[arg-type]
@@ -94,6 +92,11 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
         return called
 
     return wrap
+
+
+def _unknown(function: Callable[..., Any], name: str, known: Iterable[str]) -> TypeError:
+    near = suggestion(name, known)
+    return TypeError(f"{function.__name__}() has no keyword {name!r}{'; ' if near else ''}{near}")
 
 
 def plain(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
     results = []
     for sequence in sequences:
         net.reset()
-        results.append([net.run(sample) for sample in sequence])
+        results.append([list(net.run(sample)) for sample in sequence])
     return results
 
 

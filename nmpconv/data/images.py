@@ -195,8 +195,6 @@ def normalize(pixels: np.ndarray, preprocess: Preprocess) -> np.ndarray:
     Channels are put into the model's order first: ``mean`` and ``std`` are in the model's order. Then
     x = (lo + pixel * (hi - lo) / 255 - mean) / std, with (lo, hi) = ``range``.
     """
-    lo, hi = preprocess.range
-    ordered = pixels[..., ::-1] if preprocess.channel_order == "bgr" else pixels
-    x = (lo + ordered * ((hi - lo) / 255.0) - np.array(preprocess.mean)) / np.array(preprocess.std)
+    x = preprocess.to_model(pixels)
     x = x.transpose(2, 0, 1) if preprocess.layout == "nchw" else x
     return np.ascontiguousarray(x[np.newaxis], dtype=np.float32)

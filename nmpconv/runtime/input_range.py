@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.runtime.interpreter import Port
+from nmpconv.runtime.ports import Port
 
 SATURATED = 1.0  # % of an input's values beyond its range, from which on people are warned
 ASKED = "is the data prepared as the calibration data was?"

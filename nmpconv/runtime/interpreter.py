@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,46 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nmpconv import _nmp
-from nmpconv.base import fixed_point
 from nmpconv.base.files import open_file
 from nmpconv.base.quantities import scaled, size
 from nmpconv.base.summary import Summarized, Summary
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
-from nmpconv.ir import Preprocess, Shifts
+from nmpconv.runtime.ports import Outputs, Port, by_port, joined
 
 ALIGN = 64  # of the model's and the arena's memory
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
-
-    pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
-    tensor: its number in the file. shifts: by how many bits less the parts of an output are, see `dequantize`.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    exponent: int
-    lo: int
-    hi: int
-    preprocess: Preprocess | None
-    pixels: bool
-    labels: tuple[str, ...]
-    source_shape: tuple[int, ...]
-    tensor: int
-    shifts: Shifts | None = None
-
-    @property
-    def grid(self) -> str:
-        """The real value of integer 1; of pixels "", whose meaning is `preprocess`."""
-        return "" if self.pixels else f"2^{self.exponent}"
-
-    def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
-        """Integers of the port's shape, or of several samples [N, ...], as reals."""
-        return reader.dequantize(q, self.exponent, self.shifts)
 
 
 @dataclass(frozen=True)
@@ -204,6 +171,11 @@ class Net(Summarized):
         return self._net.threads() is not None
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of classes, () where the file has none; see also `Outputs.top`."""
+        return self.model.labels
+
+    @property
     def has_states(self) -> bool:
         """Whether a run depends on those before it."""
         return len(self.inputs) < len(self.model.inputs)
@@ -217,18 +189,27 @@ class Net(Summarized):
         states = [port for port in self.model.inputs if port.state is not None]
         return dict(zip((port.name for port in states), self._tensors([port.tensor for port in states]), strict=True))
 
-    def run(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[Any]]:
-        """Integer outputs of one inference; the states are those of the next one then. inputs: arrays in the order of
-        `inputs`, or one dict by name.
+    def run(self, /, *inputs: Any, **named: Any) -> Outputs:
+        """Integer outputs of one sample, in the shapes of the ports, or of a batch [n, ...]; of a net with states these
+        are those of the next call then, and a batch is refused.
 
-        Arrays of the port's dtype are taken as they are, uint8 pixels too; floats are rounded half up to the grid
-        and saturated. Dimensions of 1 may be left out, and an array of one dimension has the elements in their order.
-        Raises InputError for another dtype or another shape.
+        inputs: arrays in the order of `inputs`, or one dict by name; named: keywords instead. Arrays are those of
+        `Port.integers`: in the file's layout or the ONNX model's, as integers, pixels or floats. Raises InputError.
         """
-        given = zip(self._arrays(inputs), self.inputs, strict=True)
-        outputs = [np.empty(port.shape, port.dtype) for port in self.outputs]
-        self._net.run_each([_rows(_integers(x, port), 1) for x, port in given], [_rows(y, 1) for y in outputs], 0, 1)
-        return outputs
+        arrays = by_port(inputs, named, self.inputs)
+        rows = [port.integers(x) for x, port in zip(arrays, self.inputs, strict=True)]
+        counts = {len(x) for x in rows} or {1}
+        if len(counts) > 1:
+            found = ", ".join(f"{port.name}: {len(x)}" for x, port in zip(rows, self.inputs, strict=True))
+            raise InputError(f"the inputs have different numbers of samples ({found})")
+        (count,) = counts
+        if self.has_states and count != 1:
+            hint = "give the samples one by one"
+            raise InputError(f"a batch of {count}; a net with states takes one call after another", hint=hint)
+        outputs = [np.empty((count, *port.shape), port.dtype) for port in self.outputs]
+        if count:
+            self._net.run_each([_rows(x, count) for x in rows], [_rows(y, count) for y in outputs], 0, count)
+        return Outputs((joined(y, port) for y, port in zip(outputs, self.outputs, strict=True)), self.outputs)
 
     def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
         """Runs on some of many samples, of a net without states: what `run` returns for sample i goes to row i.
@@ -242,9 +223,12 @@ class Net(Summarized):
         tables = [_rows(x, len(x)) for x in arrays]
         self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
 
-    def run_float(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> list[NDArray[np.float64]]:
-        """The outputs of `run` as reals."""
-        return [port.dequantize(q) for q, port in zip(self.run(*inputs), self.outputs, strict=True)]
+    def run_float(self, /, *inputs: Any, **named: Any) -> Outputs:
+        """The outputs of `run` as reals; `net(x)` is the same."""
+        found = self.run(*inputs, **named)
+        return Outputs((port.dequantize(q) for q, port in zip(found, self.outputs, strict=True)), self.outputs)
+
+    __call__ = run_float
 
     def run_ops(self, first: int, last: int) -> None:
         """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
@@ -255,8 +239,11 @@ class Net(Summarized):
         self._net.run_ops(first, last)
 
     def set_input(self, i: int, array: ArrayLike) -> None:
-        """Writes input i, as `run` does."""
-        self._net.write(self._net.fed[i], _rows(_integers(array, self.inputs[i]), 1)[0])
+        """Writes input i of one sample, as `run` does."""
+        rows = self.inputs[i].integers(array)
+        if len(rows) != 1:
+            raise InputError(f"a batch of {len(rows)}; one sample is taken", where=self.inputs[i].name)
+        self._net.write(self._net.fed[i], _rows(rows, 1)[0])
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
@@ -292,17 +279,6 @@ class Net(Summarized):
         ops = self.model.ops[slice(*step)]
         kinds, macs = " + ".join(op.kind for op in ops), sum(op.macs for op in ops)
         return OpTime(step[0], len(ops), ops[-1].name, kinds, macs, seconds)
-
-    def _arrays(self, inputs: Sequence[Any]) -> list[Any]:
-        names = [port.name for port in self.inputs]
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-            given = inputs[0]
-            if set(given) != set(names):
-                raise InputError(f"inputs {sorted(given)} were given, the model has {names}")
-            return [given[name] for name in names]
-        if len(inputs) != len(names):
-            raise InputError(f"{len(inputs)} inputs were given, the model has {len(names)}: {', '.join(names)}")
-        return list(inputs)
 
     def _port(self, port: reader.FilePort) -> Port:
         tensor = self.model.tensors[port.tensor]
@@ -369,36 +345,9 @@ def _aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-def _integers(array: ArrayLike, port: Port) -> NDArray[Any]:
-    """The integers of an array that was handed in, in the port's shape."""
-    given = np.asarray(array)
-    if given.size != math.prod(port.shape) or (given.ndim > 1 and _long(given.shape) != _long(port.shape)):
-        raise InputError(
-            f"the array has shape {list(given.shape)}, {list(port.shape)} is needed",
-            where=port.name,
-            hint="channels are the last dimension" if sorted(_long(given.shape)) == sorted(_long(port.shape)) else "",
-        )
-    given = given.reshape(port.shape)
-    if given.dtype == port.dtype:
-        return given
-    if port.pixels and given.dtype == np.uint8:
-        return (given.astype(np.int16) - 128).astype(np.int8)
-    if given.dtype.kind == "f":
-        if not np.isfinite(given).all():
-            raise InputError("the array has values that are not finite", where=port.name)
-        return fixed_point.quantize(given, port.exponent, port.lo, port.hi).astype(port.dtype)
-    allowed = f"{port.dtype}, {'uint8 pixels or ' if port.pixels else ''}floats"
-    raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=port.name)
-
-
 def _rows(x: NDArray[Any], count: int) -> NDArray[np.uint8]:
     """The bytes of so many samples, a row each: of a contiguous array its own memory."""
     return np.ascontiguousarray(x).reshape(count, -1).view(np.uint8)
-
-
-def _long(shape: Sequence[int]) -> list[int]:
-    """The dimensions that order the elements."""
-    return [n for n in shape if n != 1]
 
 
 def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:

@@ -77,18 +77,24 @@ def test_inputs_of_other_types(net: interpreter.Net) -> None:
     pixels = (x.astype(np.int16) + 128).astype(np.uint8)
     np.testing.assert_array_equal(net.run(pixels)[0], wanted(x))
     np.testing.assert_array_equal(net.run(x.reshape(4, 4, 2))[0], wanted(x))
-    np.testing.assert_array_equal(net.run(x.astype(np.float32) + 0.25)[0], wanted(x))
-    half = np.full(x.shape, 2.5)
+    look = GRAPH.preprocess["x"]
+    np.testing.assert_array_equal(net.run(look.to_model(pixels).astype(np.float32))[0], wanted(x))
+    near = look.to_model(pixels.astype(np.float64) + 0.25)
+    np.testing.assert_array_equal(net.run(near)[0], wanted(x))
+    half = look.to_model(np.full(x.shape, 130.5))
     np.testing.assert_array_equal(net.run(half)[0], wanted(np.full(x.shape, 3, np.int8)))
-    np.testing.assert_array_equal(net.run(np.full(x.shape, 1e30))[0], wanted(np.full(x.shape, 127, np.int8)))
+    np.testing.assert_array_equal(net.run(look.to_model(half * 0 + 270))[0], wanted(np.full(x.shape, 127, np.int8)))
 
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ((np.zeros((1, 4, 4, 3), np.int8),), r"x: the array has shape \[1, 4, 4, 3\], \[1, 4, 4, 2\] is needed"),
-        ((np.zeros((2, 4, 4), np.uint8),), r"\[2, 4, 4\], .* is needed \(channels are the last dimension\)"),
-        ((np.zeros((1, 4, 4, 2), np.int16),), "x: the array is int16; int8, uint8 pixels or floats are taken"),
+        (
+            (np.zeros((1, 4, 4, 3), np.int8),),
+            r"x: the array has shape \[1, 4, 4, 3\], \[1, 4, 4, 2\] or \[1, 2",
+        ),
+        ((np.zeros((4, 2, 4), np.uint8),), r"\[4, 2, 4\], .* is needed \(or a batch of these, \[n, ...\]\)"),
+        ((np.zeros((1, 4, 4, 2), np.int16),), "x: the array is int16: the file's integers or the ONNX model's numbers"),
         ((np.full((1, 4, 4, 2), np.nan),), "x: the array has values that are not finite"),
         ((), "0 inputs were given, the model has 1: x"),
         (({"z": np.zeros(32, np.int8)},), r"inputs \['z'\] were given, the model has \['x'\]"),

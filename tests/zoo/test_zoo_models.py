@@ -11,7 +11,8 @@ from zoo_quick import HARNESS, converted
 from nmpconv.base import fixed_point
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.runtime.feed import Feed
-from nmpconv.runtime.interpreter import Port, cpus, load
+from nmpconv.runtime.interpreter import cpus, load
+from nmpconv.runtime.ports import Port
 
 pytestmark = pytest.mark.zoo
 

@@ -1,0 +1,227 @@
+"""Inputs and outputs of a net: arrays that inputs take, and arrays that outputs give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmpconv.base import fixed_point
+from nmpconv.base.near_names import suggestion
+from nmpconv.errors import InputError
+from nmpconv.file import reader
+from nmpconv.ir import Preprocess, Shifts
+
+BEYOND = 128  # how far from 0 to 255 a pixel may be that an augmentation moved
+TURNS = ((0, 2, 3, 1), (0, 3, 1, 2))  # from channels first to the file's channels last, and back
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
+
+    pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
+    source_shape: in the ONNX model. tensor: its number in the file. shifts: by how many bits less the parts of an
+    output are, see `dequantize`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    exponent: int
+    lo: int
+    hi: int
+    preprocess: Preprocess | None
+    pixels: bool
+    labels: tuple[str, ...]
+    source_shape: tuple[int, ...]
+    tensor: int
+    shifts: Shifts | None = None
+
+    @property
+    def grid(self) -> str:
+        """The real value of integer 1; of pixels "", whose meaning is `preprocess`."""
+        return "" if self.pixels else f"2^{self.exponent}"
+
+    def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
+        """Integers of the port's shape, or of several samples [N, ...], as reals."""
+        if self.shifts is not None and q.ndim > len(self.shape):
+            return np.array([self.dequantize(row) for row in q]).reshape(q.shape)
+        return reader.dequantize(q, self.exponent, self.shifts)
+
+    def integers(self, array: Any) -> NDArray[Any]:
+        """Integers [n, *shape] of one sample (n = 1) or of a batch.
+
+        array: a sample in the file's layout or the ONNX model's, dimensions of 1 left out or not; its elements in one
+        dimension, in the file's order; or a batch [n, ...] of these. Values: of the port's dtype the file's integers;
+        uint8 the pixels of an image; floats and truth values the ONNX model's numbers, rounded half up to the grid and
+        saturated; other integers where they mean the same either way. Raises InputError for anything else, and where
+        the shape fits two layouts.
+        """
+        if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
+            return array[np.newaxis]
+        given = as_array(array)
+        rows = given if self._is_batch(given.shape) else given[np.newaxis]
+        turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
+        if self._fits(rows.shape[1:]):
+            other = self.preprocess is not None and self.preprocess.layout == "nchw"
+            if turned and other and given.dtype != self.dtype:
+                raise InputError(
+                    f"the array's shape {list(given.shape)} fits [H,W,C] of the file and [C,H,W] of the ONNX model",
+                    where=self.name,
+                    hint="give x.ravel() of an array [H,W,C]: one dimension is taken in the file's order",
+                )
+        elif turned:
+            rows = turned[0]
+        else:
+            raise self._refused(given)
+        return self._values(rows.reshape(len(rows), *self.shape))
+
+    def _is_batch(self, shape: tuple[int, ...]) -> bool:
+        return math.prod(shape) != math.prod(self.shape) and len(shape) > 0
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        """Checks for the file's order of elements."""
+        return math.prod(shape) == math.prod(self.shape) and (len(shape) <= 1 or long(shape) == long(self.shape))
+
+    def _turns(self, rows: NDArray[Any]) -> list[tuple[int, ...]]:
+        """Permutations of a sample's dimensions that bring its channels to their place in the file and move elements.
+        There is one at most, or the shape fits as it is, too.
+        """
+        sample = rows.shape[1:]
+        if len(self.shape) != 4 or self.shape[0] != 1 or len(sample) not in (3, 4):
+            return []
+        whole = (1, *sample) if len(sample) == 3 else sample
+        found = [turn for turn in TURNS if tuple(whole[axis] for axis in turn) == self.shape]
+        found = [turn for turn in found if [n for n in turn if whole[n] != 1] != [n for n in range(4) if whole[n] != 1]]
+        if self.pixels:  # channels are last in the file
+            found = [turn for turn in found if turn == TURNS[0]]
+        return [turn if len(sample) == 4 else tuple(axis - 1 for axis in turn[1:]) for turn in found]
+
+    def _refused(self, given: NDArray[Any]) -> InputError:
+        shapes = dict.fromkeys([self.shape, self.source_shape or self.shape])
+        return InputError(
+            f"the array has shape {list(given.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
+            where=self.name,
+            hint="or a batch of these, [n, ...]",
+        )
+
+    def _values(self, given: NDArray[Any]) -> NDArray[Any]:
+        """Integers of values in the file's layout."""
+        kind = given.dtype.kind
+        if given.dtype == self.dtype:
+            return given
+        if self.pixels and given.dtype == np.uint8:
+            return (given.astype(np.int16) - 128).astype(np.int8)
+        if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels):
+            if not np.isfinite(given).all():
+                raise InputError("the array has values that are not finite", where=self.name)
+            if self.pixels and self.preprocess is not None:
+                given = self._pixels(given, self.preprocess) - 128
+            return fixed_point.quantize(given, self.exponent, self.lo, self.hi).astype(self.dtype)
+        if kind in "iu":
+            pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""
+            raise InputError(
+                f"the array is {given.dtype}: the file's integers or the ONNX model's numbers?",
+                where=self.name,
+                hint=f"give {pixels}{self.dtype} for the file's integers, floats for the ONNX model's numbers",
+            )
+        allowed = f"{self.dtype}, {'uint8 pixels, ' if self.pixels else ''}floats and truth values"
+        raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=self.name)
+
+    def _pixels(self, given: NDArray[Any], preprocess: Preprocess) -> NDArray[np.float64]:
+        """Pixels that become these numbers of the ONNX model's input, by preprocessing."""
+        found = preprocess.to_pixels(given)
+        if found.size and float(np.mean((found < -BEYOND) | (found > 255 + BEYOND))) > 0.5:
+            raise InputError(
+                f"the floats are {given.min():g} to {given.max():g}: most are no pixels with the model's mean and std",
+                where=self.name,
+                hint="give uint8 for pixels as they are, floats for (pixel - mean) / std",
+            )
+        return found
+
+
+class Outputs(list[NDArray[Any]]):
+    """Outputs of a run in the order of the ports, also by name: `outputs["scores"]`. ports: those of the arrays."""
+
+    def __init__(self, arrays: Iterable[NDArray[Any]], ports: Sequence[Port]) -> None:
+        super().__init__(arrays)
+        self.ports = tuple(ports)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[NDArray[Any]]: ...
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self._index(key) if isinstance(key, str) else key)
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        return dict(zip((port.name for port in self.ports), self, strict=True))
+
+    def top(self, count: int = 5, output: str | int = 0) -> list[Any]:
+        """The best classes of an output with a score a class: (label, score), best first, the label being a number
+        where the file has no names; of a batch such a list a sample. Raises InputError for an output of another shape.
+        """
+        at = self._index(output) if isinstance(output, str) else output
+        port, scores = self.ports[at], self[at]
+        classes = math.prod(port.shape)
+        if len(long(port.shape)) > 1:
+            raise InputError(f"its shape is {list(port.shape)}; a score a class is needed", where=port.name)
+        rows = scores.reshape(-1, classes)
+        labels: Sequence[Any] = port.labels or range(classes)
+        best = [[(labels[i], row[i].item()) for i in np.argsort(-row, kind="stable")[:count]] for row in rows]
+        return best[0] if scores.shape == port.shape else best
+
+    def _index(self, name: str) -> int:
+        names = [port.name for port in self.ports]
+        if name not in names:
+            raise KeyError("; ".join(filter(None, [f"no output {name!r}, but {names}", suggestion(name, names)])))
+        return names.index(name)
+
+
+def by_port(given: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:
+    """The array of each input. given: arrays in the order of the ports, or one dict by name; named: keywords instead.
+    Raises InputError."""
+    names = [port.name for port in ports]
+    if named and given:
+        raise InputError("inputs were given by position and by keyword", hint="give all of them in one way")
+    if len(given) == 1 and isinstance(given[0], Mapping):
+        named = given[0]
+    if named or (len(given) == 1 and isinstance(given[0], Mapping)):
+        if set(named) != set(names):
+            unknown = [str(name) for name in named if name not in names]
+            raise InputError(
+                f"inputs {list(named)} were given, the model has {names}",
+                hint=suggestion(unknown[0], names) if unknown else "",
+            )
+        return [named[name] for name in names]
+    if len(given) != len(names):
+        raise InputError(f"{len(given)} inputs were given, the model has {len(names)}: {', '.join(names)}")
+    return list(given)
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """A numpy array; tensors of torch may need gradients or lie on another device."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of several lengths
+        raise InputError(f"the input is no array: {error}") from None
+
+
+def joined(array: NDArray[Any], port: Port) -> NDArray[Any]:
+    """Outputs [n, *shape] of n samples as one array: of the port's shape for one, else with n as the batch."""
+    if len(array) == 1:
+        return array[0]
+    return array[:, 0] if port.shape[:1] == (1,) else array
+
+
+def long(shape: Sequence[int]) -> list[int]:
+    """The dimensions that order the elements."""
+    return [n for n in shape if n != 1]
