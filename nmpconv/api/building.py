@@ -43,6 +43,7 @@ class Built:
         return tuple(gate for gate in self.gates if not gate.met)
 
 
+@keywords.forgiving()
 def build(
     project_file: str | PathLike[str] | None = None,
     *,

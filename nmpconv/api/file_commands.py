@@ -121,6 +121,7 @@ def bench(
         return on_device.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 
+@forgiving()
 def bundle(
     model: NmpFile | None = None, *, output: str | PathLike[str] | None = None, tensors: bool = False
 ) -> dict[str, bytes]:

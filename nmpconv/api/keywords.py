@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from nmpconv.base import units
-from nmpconv.base.near_names import suggestion
+from nmpconv.base.near_names import check_keywords
 from nmpconv.base.type_check import allowed_instead
 from nmpconv.conversion import options as conversion_options
 from nmpconv.conversion.options import FLAGS
@@ -48,14 +48,18 @@ def kind_of(function: Callable[..., Any], name: str) -> Any:
 
 
 def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function whose keywords are read as flags are: under older names, too (older=today's), and see `plain`."""
+    """A function whose keywords are read as flags are: under older names, too (older=today's), and see `plain`. The
+    nearest name is suggested for a mistyped one."""
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
+        known = tuple(inspect.signature(function).parameters)
+
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             kwargs.update(_today(kwargs, older))
             for old in older.keys() & kwargs.keys():
                 del kwargs[old]
+            check_keywords(function, kwargs, known)
             kwargs.update(plain(function, kwargs))
             return function(*args, **kwargs)
 
@@ -79,8 +83,7 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
     def wrap(function: Callable[[K], T]) -> Callable[P, T]:
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             today = {name: value for name, value in kwargs.items() if name not in older} | _today(kwargs, older)
-            if unknown := [name for name in today if name not in signature.parameters]:
-                raise _unknown(function, unknown[0], signature.parameters)
+            check_keywords(function, today, signature.parameters)
             today |= plain(called, today)
             check(called, today)
             return function(keywords(*args, **today))  # type: ignore[arg-type]
@@ -92,11 +95,6 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
         return called
 
     return wrap
-
-
-def _unknown(function: Callable[..., Any], name: str, known: Iterable[str]) -> TypeError:
-    near = suggestion(name, known)
-    return TypeError(f"{function.__name__}() has no keyword {name!r}{'; ' if near else ''}{near}")
 
 
 def plain(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx
 
+from nmpconv.api.keywords import forgiving
 from nmpconv.data.images import guess_layout
 from nmpconv.frontend.read import read
 
@@ -43,6 +44,7 @@ class _Input:
     normalizes: bool
 
 
+@forgiving()
 def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = None) -> str:
     """The text of a project file for an ONNX model, with comments. It says of the model's inputs what can be guessed:
     which are images, in which layout, and whether the model normalizes pixels itself.

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nmpconv import _nmp
 from nmpconv.base.files import open_file
+from nmpconv.base.near_names import suggesting
 from nmpconv.base.quantities import scaled, size
 from nmpconv.base.summary import Summarized, Summary
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
@@ -37,6 +38,7 @@ class OpTime:
     seconds: float
 
 
+@suggesting
 def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
     """The net of a file or of its bytes, verified and ready to run.
 

@@ -132,6 +132,19 @@ def test_older_names_are_keywords_still() -> None:
         nmpconv.bench("model.nmp", data="images", input="images")  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("name", [*COMMANDS.values(), "load"])
+def test_mistyped_keywords_name_the_nearest(name: str) -> None:
+    """In every function, for each of its keywords."""
+    function = getattr(nmpconv, name)
+    for keyword in inspect.signature(function).parameters:
+        typed = keyword[1::-1] + keyword[2:] + "s"
+        with pytest.raises(TypeError, match=rf"{name}\(\) has no keyword '{typed}'(; did you mean '\w+'\?)?$") as error:
+            function(**{typed: 1})
+        assert len(keyword) < 4 or "did you mean" in str(error.value)
+    with pytest.raises(TypeError, match=r"has no keyword 'zzz'$"):
+        function(zzz=1)
+
+
 WRONG: dict[str, list[Any]] = {
     "method": [None, "best"],
     "goal": [30],
