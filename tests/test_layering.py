@@ -133,7 +133,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "bisection": {"onnx", "threadpoolctl"},
     "exporters": {"PIL", "jinja2", "markupsafe", "onnx"},
     "explorer": {"model_explorer"},
-    "api": {"onnx", "torch"},
+    "api": {"onnx", "rich", "torch", "tqdm"},
     "cli": {"rich", "typer"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}

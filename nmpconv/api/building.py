@@ -15,7 +15,7 @@ import nmpconv
 from nmpconv.api import keywords, project
 from nmpconv.api.project import Gate, Measurements, Project, ProjectTarget
 from nmpconv.base.files import read_file, read_text, write_file
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.conversion.options import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
@@ -49,7 +49,7 @@ def build(
     *,
     force: bool = False,
     outside: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> list[Built]:
     """Converts every target of a project file that is not up to date, measures it, and compares with its gates.
 
@@ -60,7 +60,9 @@ def build(
     InputError, UsageError, what `nmpconv.convert` raises, and DeviceError where instructions are to be counted and
     cannot be.
     """
+    keywords.check(build, {"force": force, "progress": progress})
     path = Path(project_file or ".")
+    progress = reporter(progress)
     found = project.read(project.find(path) if path.is_dir() else path)
     if not outside:
         _stay_inside(found)

@@ -15,7 +15,7 @@ from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
-from nmpconv.base.progress import silent
+from nmpconv.base.progress import reporter
 from nmpconv.base.summary import Summarized, Summary
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.options import FLAGS, Keywords
@@ -75,8 +75,8 @@ def convert(keywords: Keywords) -> Converted:
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
     dynamic dimensions by input. input_value: numbers of inputs that are the same in every run, by input: one for all
     elements, or an array; they become constants, and an If that they decide its branch. outputs: tensors to cut the
-    model at. progress: is called with (stage, done, total). journal: a file in which bits "auto" keeps what it has
-    measured, to go on after a kill; whoever gives it removes it. report: an HTML file to write, see
+    model at. progress: is called with (stage, done, total); True shows bars. journal: a file in which bits "auto" keeps
+    what it has measured, to go on after a kill; whoever gives it removes it. report: an HTML file to write, see
     `nmpconv.html_report`. levers: measure the 16 bits that would help most, which takes four more fits
     (`Report.levers`); None: where there is a report. workers: how many processes fit recipes, levers and candidates of
     bits "auto", or the address of a dask scheduler; the file is the same. The others are as `nmpconv convert --help`
@@ -85,7 +85,7 @@ def convert(keywords: Keywords) -> Converted:
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
     """
-    options, progress, report = forms.options(keywords), keywords.progress or silent, keywords.report
+    options, progress, report = forms.options(keywords), reporter(keywords.progress), keywords.report
     for name, flag in FLAGS.items():
         if flag.writes and (file := getattr(keywords, name)) is not None:
             check_output(file)

@@ -11,7 +11,7 @@ from nmpconv.api.file_argument import NmpFile, net_of, sources
 from nmpconv.api.keywords import FREE, check, forgiving
 from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.workers import opened
 from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
@@ -39,7 +39,7 @@ def evaluate(
     cpu: str | None = None,
     threads: int | None = None,
     workers: int | str | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Evaluation:
     """How good a converted model is on labelled data (top-1 and top-5 in percent), and against the float model
     (agreement in percent, SQNR in dB).
@@ -52,6 +52,7 @@ def evaluate(
     for what cannot be read, UsageError for sources that do not fit.
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
+    progress = reporter(progress)
     net, found = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
     options |= {

@@ -11,7 +11,7 @@ from typing import Literal, overload
 from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
 from nmpconv.api.keywords import check, forgiving
 from nmpconv.base.files import write_folder
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.conversion.option_types import Target
 from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
@@ -71,7 +71,7 @@ def bench(
     device: None = None,
     wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Timing: ...
 @overload
 def bench(
@@ -84,7 +84,7 @@ def bench(
     device: str,
     wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Measured: ...
 @forgiving(input="data")
 def bench(
@@ -97,7 +97,7 @@ def bench(
     device: str | None = None,
     wait: float = REOPEN_SECONDS,
     data: Data | Mapping[str, Data] | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Timing | Measured:
     """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
 
@@ -108,6 +108,8 @@ def bench(
     UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are others.
     """
     check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device, "wait": wait})
+    check(bench, {"progress": progress})
+    progress = reporter(progress)
     if device is None:
         net = net_of(model, cpu, threads)
         calls = None if data is None else given(net, sources(data))

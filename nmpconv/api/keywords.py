@@ -6,10 +6,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
+from nmpconv.api.progress_bars import bars
 from nmpconv.base import units
 from nmpconv.base.near_names import check_keywords
 from nmpconv.base.type_check import allowed_instead
@@ -61,7 +63,9 @@ def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 del kwargs[old]
             check_keywords(function, kwargs, known)
             kwargs.update(plain(function, kwargs))
-            return function(*args, **kwargs)
+            with bars() if kwargs.get("progress") is True else nullcontext() as shown:
+                kwargs.update({} if shown is None else {"progress": shown})
+                return function(*args, **kwargs)
 
         return called
 
@@ -86,7 +90,8 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
             check_keywords(function, today, signature.parameters)
             today |= plain(called, today)
             check(called, today)
-            return function(keywords(*args, **today))  # type: ignore[arg-type]
+            with bars() if today.get("progress") is True else nullcontext() as shown:
+                return function(keywords(*args, **(today if shown is None else {**today, "progress": shown})))  # type: ignore[arg-type]
 
         functools.update_wrapper(called, function)
         del called.__wrapped__  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.models import on_disk
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.data.samples import Data
 from nmpconv.exporters import html
 from nmpconv.exporters.html.charts import Bars, rebinned
@@ -35,7 +35,7 @@ def html_report(
     reference: str | Path | bytes | onnx.ModelProto | Any = None,
     limit: int = SAMPLES,
     time: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> str:
     """The report of a .nmp file, or of two and what differs between them, as one HTML file that needs no network.
 
@@ -45,6 +45,7 @@ def html_report(
     then do two reports of the same arguments differ. Raises ModelError, InputError, UsageError.
     """
     check(html_report, {"limit": limit, "time": time, "progress": progress})
+    progress = reporter(progress)
     given = files if isinstance(files, list | tuple) else [files]
     subjects = []
     with nullcontext() if reference is None else on_disk(reference) as path:

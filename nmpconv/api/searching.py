@@ -13,7 +13,7 @@ from nmpconv.api.file_commands import bench
 from nmpconv.api.keywords import FREE, check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.files import write_folder
-from nmpconv.base.progress import Progress, silent
+from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.bisection import Bisected
 from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
@@ -37,7 +37,7 @@ def bisect(
     decoder: Decoder | None = None,
     device: str | None = None,
     output: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress | bool = silent,
 ) -> Bisected:
     """Which tensors lose most: all of them by what is gained when each alone is float, and what helps, measured.
 
@@ -50,6 +50,7 @@ def bisect(
     DeviceError.
     """
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
+    progress = reporter(progress)
     content, found = data_of(file), sources(data)
     path = Path(file) if isinstance(file, str | Path) else Path("the file")
     told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric and named(metric), "decoder": decoder}

@@ -423,7 +423,7 @@ class Keywords(Options):
             command=False,
         ),
     )
-    progress: Progress | None = None
+    progress: Progress | bool | None = None
     preprocess: Mapping[str, Preprocess] | Preprocess | None = field(default=None, init=False)
 
 
