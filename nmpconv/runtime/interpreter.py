@@ -110,6 +110,7 @@ class Net(Summarized):
         data = model.data.toreadonly()
         where = "" if isinstance(source, bytes) else str(source)
         level = _level(cpu)
+        self._asked = (cpu, threads)
         self.threads = _threads(threads)
         try:
             found = _nmp.inspect(model, level, self.threads)
@@ -131,6 +132,15 @@ class Net(Summarized):
         net.__dict__.update(self.__dict__, arena_bytes=self.arena_bytes - self._packed_bytes, _packed_bytes=0)
         net._net = _nmp.Net(self._net, _aligned(net.arena_bytes))
         return net
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Net:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds the file, and cpu and threads as they were asked for; states are at their start."""
+        return _again, (type(self), self.data, *self._asked)
 
     def summary(self) -> Summary:
         ports = [("input", port) for port in self.inputs] + [("output", port) for port in self.outputs]
@@ -299,6 +309,10 @@ class Net(Summarized):
             port.tensor,
             tensor.shifts,
         )
+
+
+def _again(kind: type[Net], data: bytes, cpu: str | None, threads: int | None) -> Net:
+    return kind(data, cpu=cpu, threads=threads)
 
 
 def _level(asked: str | None) -> str | None:
