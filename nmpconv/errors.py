@@ -1,4 +1,4 @@
-"""What can go wrong, as values: what was found, what is allowed, where, and what to do about it.
+"""Errors, as values: what was found, what is allowed, where, and what to do about it.
 
 An error is raised once, where it is noticed, and formatted once, by the command line. Every class has
 the exit code of the process as ``code``; the table of codes is `ExitCode`.

@@ -22,7 +22,7 @@ ARENA_ALIGN = 16  # bytes, of every offset in the arena
 
 @dataclass(frozen=True)
 class Quant:
-    """How integers stand for reals: value = q * 2^exponent, q in [lo, hi].
+    """Mapping of integers to reals: value = q * 2^exponent, q in [lo, hi].
 
     exponents: one, or one per index of ``axis``. bits: 8, 16 or (biases, tables) 32.
     lo, hi:    the saturation range, within the type's; a fused activation narrows it.
@@ -94,7 +94,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Preprocess:
-    """What turns an image file into the model's float input: x = (pixel * scale - mean) / std, kept in the file.
+    """Transform of an image file into the model's float input: x = (pixel * scale - mean) / std, kept in the file.
 
     range: the pixels' range that mean and std refer to, (0, 255) or (0, 1).
     layout: of the ONNX input, "nchw" or "nhwc"; "auto" until its shape is known. channel_order: "rgb", "bgr" or "gray".
@@ -182,13 +182,13 @@ class Value:
 
     @property
     def factors(self) -> np.ndarray:
-        """What the float model's numbers were multiplied by, to broadcast over the tensor."""
+        """Factors that the float model's numbers were multiplied by, to broadcast over the tensor."""
         return np.ones(1) if self.shifts is None else self.shifts.factors(len(self.shape))
 
 
 @dataclass(frozen=True)
 class State:
-    """What an input of the graph holds: in the first call start in every element, in the next ones what an output was.
+    """Contents of an input of the graph: in the first call start in every element, in the next ones what an output was.
 
     The two have one shape and one grid.
     """

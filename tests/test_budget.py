@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,3 +126,31 @@ def test_samples_are_small() -> None:
         assert sum(path.stat().st_size for path in files) <= SAMPLE_BYTES, sample.name
         assert (sample / "model.onnx").stat().st_size <= MODEL_BYTES, sample.name
         assert {"README.md", "train.py", "run.sh", "model.onnx"} <= {path.name for path in files}
+
+
+def test_docstrings_say_the_thing_itself() -> None:
+    """A verb or a noun phrase comes first: no relative clause, no question."""
+    wrong = [
+        f"{path}: {text.split()[0]} ..."
+        for path, node in documented()
+        if (text := ast.get_docstring(node))
+        if opens_wrong(text)
+    ]
+    assert wrong == []
+
+
+def opens_wrong(text: str) -> bool:
+    return text.split()[0].strip(",.:") in {"What", "Of", "Whether", "That", "How"}
+
+
+def documented() -> Iterator[tuple[Path, ast.Module | ast.ClassDef | ast.FunctionDef]]:
+    for path in sorted((ROOT / "nmpconv").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                yield path.relative_to(ROOT), node
+
+
+def test_classes_have_names_of_their_own() -> None:
+    classes = [(node.name, path) for path, node in documented() if isinstance(node, ast.ClassDef)]
+    names = Counter(name for name, path in classes if path.name != "_schema.py")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -26,8 +26,8 @@ SCHEMA = 1  # of the facts that are kept beside a file
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a target. path: of its file. sha256: of the file's bytes. fresh: it was made now, or else it was
-    up to date. warnings: of its conversion."""
+    """Result of a target. path: of its file. sha256: of the file's bytes. fresh: it was made now, or else it was up to
+    date. warnings: of its conversion."""
 
     target: str
     path: Path
@@ -90,7 +90,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Known:
-    """Of a file: what was measured, and what its conversion warned of."""
+    """Facts of a file: what was measured, and what its conversion warned of."""
 
     measured: Measurements
     warnings: tuple[str, ...]
@@ -154,7 +154,7 @@ def _board(found: Project, target: ProjectTarget) -> str:
 
 
 def _machine(target: ProjectTarget) -> str:
-    """Of `nmpconv.runtime.targets`; '' where none is named."""
+    """Returns the machine, one of `nmpconv.runtime.targets`; '' where none is named."""
     return str(target.options.get("target") or "").lower()
 
 
@@ -193,7 +193,7 @@ def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
 
 
 def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
-    """What an earlier build measured, if its file is there and nothing that it depends on has changed."""
+    """Returns the measurements of an earlier build, if its file is there and nothing that it depends on has changed."""
     if not (file.is_file() and facts.is_file()):
         return None
     try:
@@ -241,7 +241,7 @@ def _make(found: Project, target: ProjectTarget, file: Path, progress: Progress)
 
 
 def _instructions(file: Path, board: str, progress: Progress) -> int:
-    """Of a run on the same data each time; a simulated board counts them exactly."""
+    """Counts the instructions of a run on the same data each time; a simulated board counts them exactly."""
     from nmpconv.api.file_commands import bench
 
     found = bench(file, device=f"sim:{board}", runs=1, progress=progress)

@@ -41,8 +41,8 @@ def evaluate(
     workers: int | str | None = None,
     progress: Progress | bool = silent,
 ) -> Evaluation:
-    """How good a converted model is on labelled data (top-1 and top-5 in percent), and against the float model
-    (agreement in percent, SQNR in dB).
+    """Measures a converted model on labelled data (top-1 and top-5 in percent), and against the float model (agreement
+    in percent, SQNR in dB).
 
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
     `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most

@@ -1,4 +1,4 @@
-"""What programs hand over in several forms: a .nmp file, and data for its inputs."""
+"""Arguments that come in several forms: a .nmp file, and data for its inputs."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ RUNS_ON_DEVICE = 3  # simulated boards count the same every time
 
 @dataclass(frozen=True)
 class Inspected:
-    """What a file holds.
+    """Contents of a file.
 
     model: tensors, ops, ports, metadata. ram: bytes that a run takes, by kind of machine. memory: the memory plan, with
     each op's scratch on the machine that was asked for or on the hungriest one; None where there is no op.
@@ -45,7 +45,7 @@ class Inspected:
 
 @forgiving()
 def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
-    """What a .nmp file holds, and what a run takes: on ``target``, or on every kind of machine.
+    """Lists the contents of a .nmp file, and the needs of a run: on ``target``, or on every kind of machine.
 
     Raises ModelError for a refused file, InputError for one that cannot be read.
     """
@@ -99,7 +99,7 @@ def bench(
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress | bool = silent,
 ) -> Timing | Measured:
-    """How long a model takes: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
+    """Measures the time of a run: on this machine (seconds, op by op), or on a device (its own ticks, op by op).
 
     runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
     PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. wait: seconds in

@@ -42,7 +42,7 @@ def _widths(keywords: Keywords) -> str:
 
 
 def _preprocess(look: Mapping[str, Any]) -> Preprocess | None:
-    """What was given over the defaults; None when nothing was."""
+    """Returns the given fields over the defaults; None when nothing was given."""
     found = {name: value for name, value in look.items() if value is not None}
     for name in ("mean", "std", "range"):
         if name in found:

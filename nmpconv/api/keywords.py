@@ -1,5 +1,5 @@
-"""What keywords may be: by their annotations, by bounds that flags share, under their older names, in any case and with
-units."""
+"""Keywords, read and checked: by their annotations, by bounds that flags share, under their older names, in any case
+and with units."""
 
 from __future__ import annotations
 

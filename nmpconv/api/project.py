@@ -153,8 +153,8 @@ def _unmeasured(gate: str, target: ProjectTarget, path: Path) -> InputError:
 
 
 def digest(project: Project, target: ProjectTarget, package: str, weights: Sequence[Path]) -> str:
-    """Of all that the target's file and measurements depend on, wherever the project lies. package: of the code that
-    makes them. weights: files beside the model that hold some of its tensors."""
+    """Digest of all that the target's file and measurements depend on, wherever the project lies. package: of the code
+    that makes them. weights: files beside the model that hold some of its tensors."""
     plain = {key: value for key, value in target.options.items() if key not in PATHS or not isinstance(value, str)}
     found = hashlib.sha256(json.dumps([package, plain], sort_keys=True).encode())
     for role, path in _read_files(project, target, weights):

@@ -144,7 +144,7 @@ def check_output(path: Path) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """What the operating system says, without its number."""
+    """Returns the operating system's message, without its number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -227,12 +227,12 @@ def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _prefix(path: Path) -> str:
-    """Of the temporary files and folders for a path; short, whatever its name is."""
+    """Prefix of the temporary files and folders for a path; short, whatever its name is."""
     return f".nmpconv-{hashlib.sha256(path.name.encode(errors='surrogateescape')).hexdigest()[:16]}-"
 
 
 def _lock(handle: int) -> bool:
-    """Whether nobody else had a lock on the open file; it is held until the file is closed."""
+    """Locks the open file until it is closed; False where somebody else has a lock."""
     if fcntl is None:
         return False
     try:

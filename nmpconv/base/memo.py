@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """What a function makes, made when it is asked for, and again after it was let go."""
+    """A thunk: computed on first call, recomputed after it was let go."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make, self._lock = make, Lock()

@@ -1,4 +1,4 @@
-"""How a long computation says how far it is."""
+"""Progress of a long computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How close quantized results are to float ones. No I/O."""
+"""SQNR of quantized results against float ones. No I/O."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def head(
     softmax: str = "softmax",
     moves: Collection[str] = ("reshape",),
 ) -> T:
-    """What a final Softmax turns into an output, with or without reshapes behind it; else the output itself.
+    """Returns the input of the final Softmax that makes an output, with or without reshapes behind it; else the output
+    itself.
 
     maker: the op that makes a tensor and its first input, None for an input of the graph. softmax, moves: names of ops.
     """

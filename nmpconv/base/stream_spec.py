@@ -1,4 +1,4 @@
-"""How a stream is written down: `convert --stream`, and the files that it makes."""
+"""Text form of a stream: `convert --stream`, and the files that it makes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Here:
 
 
 class Processes:
-    """Of this machine. They begin with nothing of this process, so threads of its libraries do no harm.
+    """Processes of this machine. They begin with nothing of this process, so threads of its libraries do no harm.
 
     Each has a pipe of its own and one piece at a time, so a process that is lost takes no other's piece with it, and
     nothing is written to one that does not read. (An executor of Python 3.10 or 3.11 may then wait for ever.)
@@ -183,7 +183,7 @@ def _loaded(path: Path) -> Any:
 
 
 class Cluster:
-    """What a scheduler of dask has, which gives the pieces of a lost process to others."""
+    """Workers of a dask scheduler, which gives the pieces of a lost process to others."""
 
     def __init__(self, address: str) -> None:
         try:

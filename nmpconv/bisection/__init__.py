@@ -77,7 +77,7 @@ def bisect(
     decoder: str | None,
     progress: Progress,
 ) -> tuple[Bisected, EvaluatedCandidate, list[EvaluatedCandidate]]:
-    """What was found, and the conversions that it was compared with: without any lever, and with each.
+    """Returns the ranking, and the conversions that it was compared with: without any lever, and with each.
 
     path: of the file, for messages; content: its bytes. data: that it was calibrated with. Raises InputError where
     model or data are not those of the file.
@@ -130,7 +130,7 @@ def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: RankedBy | None) 
 
 
 def _with_exponents(rebuilt: Rebuilt) -> Choices:
-    """What the file was converted by, with the exponents that are others than would be chosen."""
+    """Returns the choices of the file, with the exponents that differ from those that would be chosen."""
     graph, rows = rebuilt.fitter.graph, dict(rebuilt.fitter.choices.tensors)
     known = {value.name for value in graph.activations()}
     for name in rebuilt.moved:

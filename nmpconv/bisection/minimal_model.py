@@ -145,7 +145,7 @@ def _stacked(samples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _loss(part: _Part, row: Row) -> tuple[float, dict[str, bytes]]:
-    """How many dB the part has less with the tensor as the file has it than with 16 bits, and recipes for both."""
+    """Returns how many dB the part loses with the tensor as the file has it, against 16 bits, and recipes for both."""
     key = "bits" if row.table == TENSOR else "weight_bits"
     kept: dict[str, Any] = {key: row.bits}
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:

@@ -93,7 +93,7 @@ def rank(rebuilt: Rebuilt, images: Feeds, goal: RankedBy | None, progress: Progr
 
 
 def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """What a row says of a switch besides its gains."""
+    """Returns the facts of a switch besides its gains."""
     graph, makers = rebuilt.floats, rebuilt.floats.producers()
     known, moved = {value.name for value in rebuilt.fitter.graph.activations()}, rebuilt.moved
     found: dict[str, dict[str, Any]] = {}
@@ -119,7 +119,7 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, d
 
 
 def _measured(graph: Graph, goal: RankedBy, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> float:
-    """Of the outputs of all images, float and not."""
+    """Measures the outputs of all images, float and not."""
     measure = goal.begin()
     shapes = [graph.source_shapes[name] for name in graph.outputs]
     for i, label in enumerate(goal.labels):

@@ -1,4 +1,5 @@
-"""What a file was made of: the conversion again, as far as the file tells it, with the file's own grids and integers.
+"""Repeats a conversion from the metadata of its file: the conversion again, as far as the file tells it, with the
+file's own grids and integers.
 
 A conversion is deterministic, so the same model, data and choices give the float graph that the file's integers stand
 for, with the numbers that equalization gave it. The file has the choices, but for what a recipe says beyond bits,
@@ -62,7 +63,7 @@ class Rebuilt:
         return {name: more for name, more in found.items() if more}
 
     def cut(self, name: str) -> bool:
-        """Whether an activation saturates elsewhere than a conversion would make it, on the same grid."""
+        """Checks whether an activation saturates elsewhere than a conversion would make it, on the same grid."""
         ours, theirs = self.floats[name].quant, self.chosen[name].quant
         if ours is None or theirs is None or (ours.bits, ours.exponents) != (theirs.bits, theirs.exponents):
             return False
@@ -106,7 +107,7 @@ def rebuild(
 
 
 def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Options, Recipe, int]:
-    """How the file was converted: the options, the recipe, and by how many samples."""
+    """Reads from a file's metadata how it was converted: the options, the recipe, and by how many samples."""
     digest = file.metadata.get("source_sha256")
     if digest != hashlib.sha256(read_file(model)).hexdigest():
         raise InputError(
@@ -144,7 +145,7 @@ def _options(told: Mapping[str, Any]) -> Options:
 
 
 def _widths(fitter: Fitter, file: Model) -> Choices:
-    """What a recipe says, without exponents, and the widths of the file where they are others."""
+    """Returns the choices of a recipe, without exponents, and the widths of the file where they differ."""
     tensors = {name: {k: s for k, s in row.items() if k != "exponent"} for name, row in fitter.choices.tensors.items()}
     ops: dict[str, Row] = dict(fitter.choices.ops)
     for name, tensor in _activations(file).items():

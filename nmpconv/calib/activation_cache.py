@@ -1,4 +1,4 @@
-"""What the passes need to know of the float model on some images: statistics, and rows of pre-activations."""
+"""Cache of the float model's activations on some images, for the passes: statistics, and rows of pre-activations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Evidence:
         return found
 
     def first(self, count: int) -> Evidence:
-        """What is known of the first images."""
+        """Returns the evidence of the first images."""
         inputs = {name: x[:count] for name, x in self.inputs.items()}
         return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
@@ -192,14 +192,14 @@ class _Picking:
         return f"{ROWS_OF}{self._sizes[name]}"
 
     def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Of each activation [R, C]; at: their positions."""
+        """Picks rows of each activation [R, C]; at: their positions."""
         found = self._engine.run({**feed, **{self._port(name): positions for name, positions in at.items()}})
         return [x if by_row else x.T for x, by_row in zip(found.values(), self._by_row.values(), strict=True)]
 
 
 def _planes(node: onnx.NodeProto | None) -> str:
-    """What a node transposes to have channels side by side; '' where it does not. A transposition only to read some
-    rows is not worth it."""
+    """Name of the tensor that a node transposes to have channels side by side; '' where it does not. A transposition
+    only to read some rows is not worth it."""
     if node is None or node.op_type != "Transpose" or list(node.attribute[0].ints) != PLANES_LAST:
         return ""
     return str(node.input[0])

@@ -31,7 +31,7 @@ Range = tuple[float, float]
 
 
 class Table(NamedTuple):
-    """What is applied next to values with these statistics. limits: the range in which it is wanted."""
+    """A function that is applied next to values with these statistics. limits: the range in which it is wanted."""
 
     function: Function
     stats: TensorStats
@@ -58,7 +58,7 @@ def smallest_exponent(lo: float, hi: float, bits: int) -> int:
 
 
 def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
-    """What the grid of a tensor is to hold: all that was seen, and at 16 bits room for what was not.
+    """Range that the grid of a tensor is to hold: all that was seen, and at 16 bits room for what was not.
 
     The room is twice what the channels are expected to reach on other samples; nobody needs any beyond the clamp.
     """
@@ -136,7 +136,7 @@ def best_sqnr_db(
     functions: Sequence[Function] = (),
     origin: float = 0.0,
 ) -> float:
-    """That of the best of these exponents."""
+    """Returns the SQNR of the best of these exponents."""
     rounded = stats if isinstance(stats, Rounded) else Rounded(stats)
     return _db(float(rounded.relative_errors(np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
 
@@ -184,7 +184,7 @@ def _bent(function: Function, lo: float, hi: float, allowed: float) -> Range:
 
 
 class Rounded:
-    """What rounding makes of values with these statistics. Who tries many grids keeps it: bins are prepared once.
+    """Rounding of values with these statistics. Who tries many grids keeps it: bins are prepared once.
 
     saturated: how often the square of an error of saturation counts.
     """
@@ -258,7 +258,8 @@ class Rounded:
 
 
 class _Bins(NamedTuple):
-    """Of a histogram, those in use [n]. ends: whether the next one does not begin at its end. power: of the values."""
+    """Bins of a histogram that are in use [n]. ends: whether the next one does not begin at its end. power: of the
+    values."""
 
     low: np.ndarray
     high: np.ndarray

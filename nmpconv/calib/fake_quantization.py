@@ -168,5 +168,5 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
 
 
 def _branch(nodes: Sequence[onnx.NodeProto]) -> onnx.GraphProto:
-    """Of an If: what the last node makes."""
+    """Branch of an If: what the last node makes."""
     return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])

@@ -1,4 +1,4 @@
-"""What a float model makes of samples, and what the rounding of float32 makes of that."""
+"""Outputs of a float model on samples, and the effect of float32 rounding on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIN_OPSET = 8  # of Min and Max with operands of two shapes
 
 
 class Known:
-    """What a float model makes of samples, and what the rounding of float32 makes of that: each is run once, when it is
+    """Outputs of a float model on samples, and the effect of float32 rounding on them: each is run once, when it is
     asked for. model: makes it, with ``names`` as outputs."""
 
     def __init__(

@@ -34,7 +34,7 @@ class Histogram:
 
     @classmethod
     def of(cls, x: np.ndarray, peak: float) -> Histogram:
-        """Of float32 values; peak: at least their largest magnitude."""
+        """Counts float32 values; peak: at least their largest magnitude."""
         if peak < TINY:
             return cls(None, x.size)
         exponent = int(np.frexp(peak)[1])
@@ -44,7 +44,7 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin; 0 while there are none."""
+        """Width of a bin; 0 while there are none."""
         return 0.0 if self.exponent is None else float(np.ldexp(1.0 / HALF, self.exponent))
 
     @property
@@ -67,7 +67,7 @@ class Histogram:
         return Histogram(max(have, exponent), self.zeros, counts)
 
     def merge(self, other: Histogram) -> Histogram:
-        """What both counted."""
+        """Adds the counts of both."""
         zeros = self.zeros + other.zeros
         exponents = [h.exponent for h in (self, other) if h.exponent is not None]
         if not exponents:
@@ -106,7 +106,7 @@ class Histogram:
         return self.edges(self.used), self.edges(self.used + 1), self.counts[self.used].astype(np.float64)
 
     def scaled(self, factor: float) -> Histogram:
-        """Of the values times a factor > 0, taking them as spread evenly within their bins."""
+        """Histogram of the values times a factor > 0, taking them as spread evenly within their bins."""
         if factor == 1 or not self.used.size:
             return self
         old = self.edges(np.arange(BINS + 1)) * factor
@@ -116,7 +116,7 @@ class Histogram:
         return Histogram(result.exponent, self.zeros, np.diff(np.rint(below).astype(np.int64)))
 
     def clipped(self, lo: float, hi: float) -> Histogram:
-        """Of the values clipped to [lo, hi], with a range that holds both ends."""
+        """Histogram of the values clipped to [lo, hi], with a range that holds both ends."""
         peak = max(abs(lo), abs(hi))
         wide = self.grown(int(np.frexp(peak)[1])) if peak >= TINY else self
         if wide.exponent is None:
@@ -127,7 +127,7 @@ class Histogram:
         return Histogram(wide.exponent, self.zeros, counts)
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Histogram:
-        """Of a function of the values, each taken as the middle of its bin."""
+        """Histogram of a function of the values, each taken as the middle of its bin."""
         low, high, counts = self.bins()
         middles, counts = np.append((low + high) / 2, 0.0), np.append(counts, self.zeros)
         y = np.asarray(function(middles[counts > 0]))

@@ -75,7 +75,7 @@ def extremes(x: np.ndarray) -> np.ndarray:
 
 
 def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
-    """How many x are in [i, i + 1) / scale, i from -bins / 2 [bins], and how many are 0. scale: a power of two."""
+    """Counts the x in [i, i + 1) / scale, i from -bins / 2 [bins], and those that are 0. scale: a power of two."""
     counts = np.empty(bins, np.int64)
     return counts, _nmp.bins(_floats(x).reshape(-1), scale, counts)
 

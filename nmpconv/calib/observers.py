@@ -1,4 +1,5 @@
-"""What is kept of every tensor while samples stream by: mergeable, of a size that does not depend on their number."""
+"""Statistics of every tensor, gathered while samples stream by: mergeable, of a size that does not depend on their
+number."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class TensorStats:
 
     @classmethod
     def of(cls, x: np.ndarray) -> TensorStats:
-        """Of one sample's tensor, float32 [..., C]."""
+        """Statistics of one sample's tensor, float32 [..., C]."""
         rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
         if not rows.size:
             return cls()
@@ -91,12 +92,12 @@ class TensorStats:
 
     @property
     def is_finite(self) -> bool:
-        """Whether no value was NaN or infinite."""
+        """Checks that no value was NaN or infinite."""
         return not self.count or bool(np.isfinite(self.min) and np.isfinite(self.max))
 
     @classmethod
     def merged(cls, first: TensorStats | None, other: TensorStats) -> TensorStats:
-        """Of the samples of both, which stay as they are."""
+        """Statistics of the samples of both, which stay as they are."""
         stats = cls()
         for one in (first, other):
             if one is not None:
@@ -138,7 +139,7 @@ class TensorStats:
         self.samples += other.samples
 
     def reach(self) -> np.ndarray:
-        """How far each channel may go on samples that were not seen [C], or [1] where channels are not known.
+        """Largest magnitude expected of unseen samples, by channel [C], or [1] where channels are not known.
 
         A channel whose peak varies between samples exceeds the largest one so far more often, and by more; the more
         samples there were, the less. With n samples, and the peak's mean and standard deviation m and s, that is
@@ -161,7 +162,7 @@ class TensorStats:
 
     @property
     def room(self) -> float:
-        """How many times the largest magnitude so far other samples may reach, in the channel that goes farthest."""
+        """Factor by which other samples may exceed the largest magnitude so far, in the channel that goes farthest."""
         return float(self.reach().max()) / self.peak if self.peak > 0 else 1.0
 
     def clipped(self, low: float, high: float) -> TensorStats:
@@ -189,7 +190,7 @@ class TensorStats:
         return replace(self, min=float(low.min()), max=float(high.max()), channel_min=ends[0], channel_max=ends[1])
 
     def scaled(self, factor: float) -> TensorStats:
-        """Of the tensor times a factor > 0."""
+        """Statistics of the tensor times a factor > 0."""
         return TensorStats(
             self.min * factor,
             self.max * factor,
@@ -205,7 +206,7 @@ class TensorStats:
         )
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> TensorStats:
-        """Of a function that has its extremes at the ends of the range; of channels nothing is known."""
+        """Statistics of a function that has its extremes at the ends of the range; of channels nothing is known."""
         low, high, mean = (float(function(np.asarray(x))) for x in (self.min, self.max, self.mean))
         histogram = self.histogram.mapped(function)
         return TensorStats(min(low, high), max(low, high), self.count, mean, histogram, samples=self.samples)
@@ -226,7 +227,7 @@ def _joined(
 
 
 def _beyond(stats: TensorStats, low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether a channel goes beyond its limits by more than float32 makes of them."""
+    """Checks whether a channel goes beyond its limits by more than float32 makes of them."""
     room = NEAR * np.maximum(np.abs(low), np.abs(high))
     first, last = (
         np.asarray(end if seen is None else seen)

@@ -11,7 +11,7 @@ from nmpconv.calib.observers import TensorStats
 
 
 def less(stats: TensorStats, origin: float) -> TensorStats:
-    """Of x - origin. What is known by channel is left out."""
+    """Statistics of x - origin. What is known by channel is left out."""
     if origin == 0 or not stats.count:
         return stats
     low, high = stats.min - origin, stats.max - origin

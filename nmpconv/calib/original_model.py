@@ -151,7 +151,7 @@ def _subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 def _replace(field: object, items: Iterable[object]) -> None:
-    """What a repeated field holds."""
+    """Replaces the contents of a repeated field."""
     copies = list(items)
     del field[:]  # type: ignore[attr-defined]
     field.extend(copies)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Whether two float models are one function: a model of the user, a float graph, what a pass made of it.
+"""Checks that two float models are one function: a model of the user, a float graph, what a pass made of it.
 
 The noise of the second, the difference to the first one's results, may have a power of
 
@@ -45,7 +45,7 @@ Pair = tuple[Feed, Feed]
 
 @dataclass(frozen=True)
 class Parity:
-    """How close the second model comes at the tensor where the least is left of what is allowed.
+    """Agreement of the second model at the tensor where the least is left of what is allowed.
 
     db: of its signal to the difference; required: the least that is allowed; holds: whether that is so. parts: where it
     is not, and was traced, this is the tensor where the two begin to differ; its node in the first model, as text, and
@@ -165,7 +165,7 @@ class _Both:
         self._twins = _twins(graph, original_model.activations(model.graph))
 
     def saturating(self, outputs: Sequence[str]) -> list[str]:
-        """What a last function with a bounded result makes these outputs of, where the graph ends with it, too.
+        """Returns the inputs of a last function with a bounded result, where the graph ends with it, too.
 
         Names do not tell what that is in the graph: a pass may have moved data before the function, or after it.
         """
@@ -207,7 +207,7 @@ class _Both:
         return {name: replace(gap, noise=noise[name].error) for name, gap in gaps.items()}
 
     def after_jumps(self, names: Sequence[str]) -> dict[str, _Gap]:
-        """What case 3 makes of those of these tensors that it is about."""
+        """Applies case 3 to those of these tensors that it is about."""
         graph = self._model.graph
         jumped = original_model.behind_jumps(graph)
         late = [name for name in names if name in jumped]
@@ -277,7 +277,7 @@ class _Both:
         return [name for name in names if name in self._twins]
 
     def _inner(self, pair: Pair, names: Sequence[str]) -> Iterator[tuple[str, _Gap]]:
-        """Of one sample; tensors of other sizes are left out, their names mean something else."""
+        """Returns the tensors of one sample; tensors of other sizes are left out, their names mean something else."""
         if not names:
             return
         first, rounded, second = self._first(names), self._first(names, rounded=True), self._second(names)
@@ -314,7 +314,7 @@ class _Both:
 
 
 def _twins(graph: Graph, moving: Collection[str]) -> dict[str, str]:
-    """What stands for tensors of the first model in the graph: the elements of each, in some order.
+    """Maps tensors of the first model to those of the graph: the elements of each, in some order.
 
     moving: the tensors whose values depend on the inputs. One that is made by moving elements of another one of them
     only has that one's; a tensor whose name it took is called ``name.op``, as the importer does it.
@@ -336,7 +336,7 @@ def _twins(graph: Graph, moving: Collection[str]) -> dict[str, str]:
 
 
 def _operand_of_last(graph: Graph, output: str, function: str) -> str:
-    """What the graph makes an output of with this function, but for moves of data; '' where it does not."""
+    """Name of the operand of the graph's last function of this kind, but for moves of data; '' where there is none."""
     makers = {name: node for node in graph.nodes for name in node.outputs}
     node = makers.get(output)
     while node is not None and node.op in MOVES:

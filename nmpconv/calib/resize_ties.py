@@ -51,7 +51,7 @@ def _is_rounded(node: OnnxNode) -> bool:
 
 
 def _shapes(model: onnx.ModelProto) -> Shapes:
-    """Of the tensors whose shapes are known."""
+    """Returns the shapes of tensors where they are known."""
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     found = {}
     for value in (*graph.input, *graph.value_info, *graph.output):

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """What is wrong with the command line is raised as typer has it."""
+    """Runs a command; errors of the command line are raised as typer has them."""
     try:
         code = app(args=arguments, prog_name="nmpconv", standalone_mode=False)
     except SystemExit as end:  # of a pipe whose reader is gone
@@ -151,7 +151,7 @@ def _explain(error: Exception, json: bool) -> int:
 
 
 def _of_system(error: OSError | MemoryError) -> NmpError:
-    """What the operating system refused, where no part of nmpconv had a better word for it."""
+    """Error of an operating system's refusal, where no part of nmpconv had a better word for it."""
     if isinstance(error, MemoryError):
         hint = "a smaller model or a smaller --input-shape, fewer --workers, or a machine with more memory"
         return InputError(f"there is not enough memory{f': {error}' if str(error) else ''}", hint=hint)

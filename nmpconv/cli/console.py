@@ -1,4 +1,4 @@
-"""What a person sees: stdout is the result, stderr the talk; rich on a terminal, plain text in a pipe."""
+"""Terminal output: stdout is the result, stderr the talk; rich on a terminal, plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SCHEMA = 1  # of what --json prints: raised when a key goes or changes its sense
 
 
 class Talk:
-    """How much a command says on stderr; `main` starts every command with the defaults."""
+    """Verbosity of a command on stderr; `main` starts every command with the defaults."""
 
     quiet = False  # errors and warnings only
     verbose = False  # notes, and how long stages take
 
 
 def decorated(stream: TextIO) -> bool:
-    """Whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
+    """Checks whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
     return stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF
 
 
@@ -219,7 +219,7 @@ def _plain_table(title: str, names: list[str], right: list[bool], cells: list[li
 
 
 def columns() -> int | None:
-    """Of the terminal; None where stdout has no edge: in a pipe, in a file."""
+    """Width of the terminal; None where stdout has no edge: in a pipe, in a file."""
     return _console(sys.stdout).width if decorated(sys.stdout) else None
 
 

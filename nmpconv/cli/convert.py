@@ -87,7 +87,7 @@ def command(
 
 
 def _needs(data: bytes, target: str | None, *, sketch: bool) -> list[Needs]:
-    """Of one machine or of all. What a sketch's integers decide may come out otherwise: on this machine most."""
+    """Needs of one machine or of all. What a sketch's integers decide may come out otherwise: on this machine most."""
     from nmpconv.runtime import targets
 
     wanted = targets.TARGETS if target is None else (target,)

@@ -133,7 +133,7 @@ def info_of(parameter: Parameter) -> Any:
 
 
 def flag_of(parameter: Parameter) -> str:
-    """What a person calls a command's parameter: --its-name, or of an argument its metavar."""
+    """Name of a command's parameter for people: --its-name, or of an argument its metavar."""
     info = info_of(parameter)
     if isinstance(info, ArgumentInfo):
         return str(info.metavar or parameter.name)

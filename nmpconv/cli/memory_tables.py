@@ -1,4 +1,4 @@
-"""How the memory plan looks: tensor by step, then step by step."""
+"""Tables of the memory plan: tensor by step, then step by step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What is wrong with a command line, in the words of all other errors: typer says it in its own, click's and
-pydantic's, which differ from version to version.
-"""
+"""Errors of the command line, in the words of all other errors: typer says it in its own, click's and pydantic's, which
+differ from version to version."""
 
 from __future__ import annotations
 

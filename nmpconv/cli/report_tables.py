@@ -1,4 +1,4 @@
-"""How the report of a conversion looks."""
+"""Tables of a conversion's report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
 
 
 def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
-    """What the integers were chosen by, and how near the float model they are."""
+    """Describes the choice of the integers, and how near the float model they are."""
     heads = console.shortened(report.sqnr_by_head)
     return [
         ("recipe", report.recipe),
@@ -93,7 +93,7 @@ NAMED = 3  # tensors of a candidate; --json has all
 
 
 def show_front(front: Sequence[Candidate]) -> None:
-    """What no other candidate betters in all of RAM, instructions and SQNR."""
+    """Shows the candidates that no other one betters in all of RAM, instructions and SQNR."""
 
     def percent(value: float | None) -> str:
         return console.NOTHING if value is None else f"{value:.1f}"
@@ -123,7 +123,7 @@ def show_front(front: Sequence[Candidate]) -> None:
 
 
 def show_levers(levers: Sequence[Lever]) -> None:
-    """What was measured of each choice, alone: what helps, and what does not."""
+    """Shows the measurements of each choice, alone: what helps, and what does not."""
     columns = ("name", "what", ">gain dB", ">+/-", ">agreement", ">work", ">instructions", ">RAM", ">flash")
     for helps, heading in ((True, "What would help most"), (False, "What was tried, and gains no more than chance")):
         rows = [one for one in levers if one.helps is helps]
@@ -198,7 +198,7 @@ def _left_out(report: Report) -> str:
 
 
 def _legalized(report: Report) -> str:
-    """What power-of-two grids did to a model that was quantized before."""
+    """Describes the effect of power-of-two grids on a model that was quantized before."""
     rows = report.legalized
     if not rows:
         return ""

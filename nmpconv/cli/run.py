@@ -100,7 +100,7 @@ def command(
 
 
 def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
-    """What a sample, or a sequence of calls, gave. top: classes, 0 for a model without."""
+    """Result of a sample, or of a sequence of calls. top: classes, 0 for a model without."""
     found: dict[str, Any] = {"file": file}
     if top:
         found["top"] = _best(net, calls[-1], top)

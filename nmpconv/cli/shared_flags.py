@@ -1,4 +1,4 @@
-"""What several commands take, and flags whose text needs reading."""
+"""Flags of several commands, and flags whose text needs reading."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ DecoderName = Annotated[DecoderChoice | None, typer.Option(help="What the metric
 
 
 def today(name: str) -> str:
-    """What a flag is called now."""
+    """Today's name of a flag."""
     return OLDER.get(name, name)
 
 
@@ -130,7 +130,7 @@ def samples(values: Sequence[str]) -> Iterator[list[str]]:
 
 
 def stem(model: Path) -> str:
-    """What files that are made of it are called."""
+    """Stem of the names of files that are made of a model."""
     return "model" if model == STREAM else model.stem
 
 

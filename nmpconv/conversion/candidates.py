@@ -60,9 +60,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """What candidates are measured on. images, labels: that nothing is fitted to. fitted: those that biases are fitted
-    on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts; None: that of
-    activations. metric: of the goal, begun anew, and what it is called."""
+    """Images and labels that candidates are measured on. images, labels: that nothing is fitted to. fitted: those that
+    biases are fitted on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts;
+    None: that of activations. metric: of the goal, begun anew, and what it is called."""
 
     images: Feeds
     labels: Sequence[int] | None
@@ -73,7 +73,7 @@ class ValidationSet:
     metric: tuple[Callable[[], Measure], str] | None = None
 
     def fingerprint(self, recipe: bytes) -> str:
-        """Of all that a candidate's measurements depend on. recipe: the file, if there is one."""
+        """Digest of all that a candidate's measurements depend on. recipe: the file, if there is one."""
         called = self.metric[1] if self.metric else None
         facts = json.dumps([dict(self.metadata), self.labels, called, self.target], sort_keys=True).encode()
         digest = hashlib.sha256(facts + recipe)
@@ -133,8 +133,8 @@ class CandidateEvaluator:
     def all(
         self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None
     ) -> Generator[EvaluatedCandidate | None]:
-        """Of each what `convert` makes of it, when it is taken; None of what does not fit a given RAM. workers: what
-        converts them, maybe before they are taken."""
+        """Converts each by `convert`, when it is taken; None where it does not fit a given RAM. workers: what converts
+        them, maybe before they are taken."""
         return (workers or Here()).map(_converted, self, asked)
 
     def run(self, data: bytes) -> tuple[Score, float | None, float | None]:

@@ -53,7 +53,7 @@ def run(
 
 
 def note(base: Candidate, wide: Candidate) -> str:
-    """What was chosen, for the report."""
+    """Describes the choice, for the report."""
     gain, more = wide.db - base.db, 100 * (wide.work / base.work - 1)
     return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
 
@@ -68,7 +68,7 @@ def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., boo
 
 
 def _costs(fitter: Fitter) -> Callable[..., bool]:
-    """Whether grids cost next to nothing together, by their widths alone."""
+    """Returns a check whether grids cost next to nothing together, by their widths alone."""
     plain = assumed(fitter, ())
     ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
 

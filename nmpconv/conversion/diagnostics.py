@@ -1,4 +1,4 @@
-"""What a person should know before trusting a conversion, and what to try."""
+"""Warnings before a conversion is trusted, and advice."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def degenerate(images: Sequence[Mapping[str, np.ndarray]], pixels: Collection[st
 
 
 def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
-    """That mean and std are for images, where they are given and all samples are arrays. given: for any input."""
+    """Warns that mean and std are for images, where they are given and all samples are arrays. given: for any input."""
     plain = Preprocess()
     if given is None or any(one.preprocess is not None for one in samples.values()):
         return ()
@@ -122,7 +122,7 @@ def saturating(graph: Graph) -> tuple[str, ...]:
 
 
 def misnamed(graph: Graph) -> tuple[str, ...]:
-    """That there are more or fewer class names than scores, where all outputs are scores of classes."""
+    """Warns of more or fewer class names than scores, where all outputs are scores of classes."""
     outputs = [graph[name] for name in graph.outputs]
     count, sizes = len(graph.labels), {value.size for value in outputs}
     if not count or count in sizes or any(sum(dim > 1 for dim in value.shape) != 1 for value in outputs):
@@ -167,7 +167,7 @@ def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) ->
 
 
 def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
-    """What to feed instead of pixel - 128 where the model shall see normalized pixels."""
+    """Returns the input to feed instead of pixel - 128 where the model shall see normalized pixels."""
     return ((fed + 128.0 - np.array(mean)) / np.array(std) - 128.0).astype(np.float32)
 
 
@@ -198,8 +198,8 @@ def _flags(usual: Normalization) -> str:
 
 
 def information(logits: np.ndarray) -> float:
-    """What a classifier's results say about images, in nats: from 0, for the same result for all, to log(classes), for
-    sure results and all classes alike. logits: before the Softmax, [images, classes]."""
+    """Information that a classifier's results give about images, in nats: from 0, for the same result for all, to
+    log(classes), for sure results and all classes alike. logits: before the Softmax, [images, classes]."""
     with np.errstate(invalid="ignore"):  # no model is judged by results that overflow
         sure = np.exp(logits - logits.max(axis=1, keepdims=True))
         sure /= sure.sum(axis=1, keepdims=True)
@@ -208,12 +208,12 @@ def information(logits: np.ndarray) -> float:
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:
-    """Of the last axis, in nats."""
+    """Entropy of the last axis, in nats."""
     return -np.sum(shares * np.log(np.maximum(shares, np.finfo(float).tiny)), axis=-1)
 
 
 def unsure(logits: np.ndarray) -> tuple[str, ...]:
-    """That a classifier is unsure of its images, or (). logits: before the Softmax, [images, classes]."""
+    """Warns that a classifier is unsure of its images. logits: before the Softmax, [images, classes]."""
     sure = median(1 / np.exp(row - row.max()).sum() for row in logits)
     if sure >= max(UNSURE, CHANCE / logits.shape[1]):
         return ()

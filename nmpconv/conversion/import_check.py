@@ -1,4 +1,4 @@
-"""Whether the float graph is the function that the user's model is."""
+"""Checks that the imported float graph is equivalent to the ONNX model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compared(
     stats: Mapping[str, TensorStats],
     count: int,
 ) -> Parity | str:
-    """How close the float graph is to the user's model, or why that is not known.
+    """Compares the float graph with the user's model, or says why that is not possible.
 
     VerifyError where it is another function, InputError where the user's model cannot be run.
     """

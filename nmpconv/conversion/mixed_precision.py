@@ -61,7 +61,7 @@ class Goal:
 
     @staticmethod
     def of(text: str) -> Goal:
-        """Of "sqnr=30" and so on; UsageError for anything else."""
+        """Reads "sqnr=30" and so on; UsageError for anything else."""
         found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text.lower())
         if found is None:
             raise refusal(text, "sqnr=30, agreement=99, top1-drop=0.5, psnr=40, miou=95 or ap50=95", "--goal")
@@ -98,7 +98,7 @@ class CostLimit:
 
 
 class Objective(NamedTuple):
-    """What a search is for: goal to reach, and most of each cost by its name."""
+    """Objective of a search: goal to reach, and most of each cost by its name."""
 
     goal: Goal | None
     limits: Mapping[str, CostLimit]
@@ -118,7 +118,7 @@ def objective(goal: str | None, budget: Sequence[str], target: str | None) -> Ob
 
 
 class Journal:
-    """What was measured, in a file that is written whole after each candidate. None: nowhere.
+    """Measurements in a file that is written whole after each candidate. None: nowhere.
 
     of: what the measurements belong to; a journal of something else is begun anew.
     """
@@ -142,7 +142,7 @@ class Journal:
 
 
 def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
-    """What it has measured of this; ValueError and its like for what is no journal."""
+    """Returns the measurements of a journal; ValueError and its like for what is no journal."""
     if journal["of"] != of:
         return {}
     for row in journal["measured"].values():
@@ -224,7 +224,7 @@ class Search:
         return None
 
     def warnings(self, taken: Candidate) -> tuple[str, ...]:
-        """That the goal is not reached, and why."""
+        """Warns that the goal is not reached, and says why."""
         if self.goal is None or self._met(taken):
             return ()
         why = (
@@ -271,7 +271,7 @@ class Search:
         return tuple(chosen)
 
     def _cost(self, wide: Sequence[str], name: str) -> float:
-        """What this grid adds to RAM and to work, in parts of both; only to order grids by."""
+        """Cost of a grid in RAM and in work, in parts of both; only to order grids by."""
         before, after = (assumed(self.fitter, names) for names in (wide, (*wide, name)))
         ram, more = plan_memory.lower_bound(before), plan_memory.lower_bound(after)
         return 1e-3 + (more - ram) / ram + (work(after) - work(before)) / work(before)
@@ -318,7 +318,7 @@ class Told:
 
 
 def measured(told: Told, piece: tuple[tuple[str, ...], bool]) -> dict:
-    """What a journal has of a candidate: the tensors that get 16 bits; and whether shares are wanted."""
+    """Measures a candidate for the journal: the tensors that get 16 bits; and whether shares are wanted."""
     wide, shares = piece
     trials = _trials(told, get_ident())
     with threadpool_limits(1):  # as a conversion has it
@@ -353,6 +353,6 @@ def _judged(goal: Goal, measure: Measure) -> float:
 
 
 def _betters(a: Candidate, b: Candidate) -> bool:
-    """Whether a is at least as good in everything, and better in something."""
+    """Checks whether a is at least as good in everything, and better in something."""
     ours, theirs = ((one.ram, one.instructions, -one.db) for one in (a, b))
     return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs

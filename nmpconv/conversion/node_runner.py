@@ -64,7 +64,7 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def _parts(samples: int, work: int) -> list[range]:
-    """Of the samples; work: of all of them."""
+    """Parts of the samples; work: of all of them."""
     count = PARTS if work > MUCH else 1
     return [range(i * samples // count, (i + 1) * samples // count) for i in range(count)]
 

@@ -27,7 +27,7 @@ Resize = Literal["none", "shorter", "squash", "letterbox"]
 
 @dataclass(frozen=True)
 class Flag:
-    """How people give an option, and what keeps it.
+    """Form in which people give an option, and what keeps it.
 
     panel: of --help. low, high: least and most. counts: how many numbers there may be. spelling: of the flag, where it
     is not the field's name; "" for options without a flag. example: for messages. recorded: name in the file's
@@ -55,7 +55,7 @@ class Flag:
 
 
 def option_flag(option: Field[Any]) -> Flag | None:
-    """How people give an option; None for fields that only programs set."""
+    """Returns the flag of an option; None for fields that only programs set."""
     return option.metadata.get("flag")
 
 

@@ -74,7 +74,7 @@ class Recipe:
 
     @staticmethod
     def of(text: str) -> Recipe | None:
-        """What `str` made a text of; None of any other text."""
+        """Parses the text of `str`; None of any other text."""
         every = (Recipe(*one) for one in product(EQUALIZATIONS, (False, True), (False, True)))
         return next((recipe for recipe in every if str(recipe) == text), None)
 
@@ -84,7 +84,7 @@ class Recipe:
 
 
 class _Kept:
-    """What fitters of one model made and may be asked for again, by what it was made of; other processes begin without.
+    """Cache shared by the quantizers of one model; not pickled.
 
     Keys begin with equalization and zero points. integers: of prepared. guard: what the float graph makes of its
     images. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
@@ -171,7 +171,7 @@ class Fitter:
         return other
 
     def keep_only(self, recipe: Recipe) -> None:
-        """What was made by other recipes is not asked for again."""
+        """Releases what other recipes made."""
         self._kept.only(recipe)
         self._kept.rows = {key: rows for key, rows in self._kept.rows.items() if key == self._of(self.images)}
 
@@ -191,7 +191,7 @@ class Fitter:
         return prepared
 
     def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
-        """Of the images, only vector equalization depends on what they are."""
+        """Chooses grids; of the images, only vector equalization depends on what they are."""
         try:
             return self._ranged(mode, images, trace)
         except OutOfRange as error:
@@ -250,7 +250,8 @@ class Fitter:
         return trace(integer, "INT", "quantize")
 
     def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
-        """Of the float graph. others: with them come those of all of the fitter's images, which are asked for later."""
+        """Returns sampled rows of the float graph. others: with them come those of all of the fitter's images, which
+        are asked for later."""
         kept, key, every = self._kept, self._of(images), self._of(self.images)
         with kept.lock:
             if key not in kept.rows:
@@ -262,7 +263,8 @@ class Fitter:
             return kept.rows[key]
 
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
-        """Of a graph made of the float graph by these factors [C], and origins; what is new in it is run."""
+        """Returns the evidence of a graph made of the float graph by these factors [C], and origins; what is new in it
+        is run."""
         rows, inputs = self.rows(images) if len(images) else {}, self._inputs(images)
         asked = [node.outputs[0] for node in calibration.sampled_nodes(graph, WEIGHTED)]
         if len(images) and not all(name in rows for name in asked):
@@ -350,7 +352,7 @@ def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[
 
 
 def heads(graph: Graph) -> list[str]:
-    """What accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
+    """Tensors that accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
 
     Indices and truth, as the numbers that they are taken from have the accuracy; but where there is nothing else.
     """
@@ -360,7 +362,7 @@ def heads(graph: Graph) -> list[str]:
 
 
 def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
-    """Whether this is indices or truth, moved perhaps."""
+    """Checks whether this is indices or truth, moved perhaps."""
     while name in makers and OPS[makers[name][0]].grid == "same":
         name = makers[name][1]
     return name in makers and OPS[makers[name][0]].counted

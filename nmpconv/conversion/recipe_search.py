@@ -93,7 +93,7 @@ class _RecipeSearch:
 
 
 def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
-    """What follows where none of these keeps the function, one equalization after the other."""
+    """Returns the recipes that follow where none of these keeps the function, one equalization after the other."""
     modes = dict.fromkeys(recipe.equalize for recipe in recipes)
     plainer = [mode for mode in reversed(EQUALIZATIONS[: EQUALIZATIONS.index(next(iter(modes)))]) if mode not in modes]
     roundings = list(dict.fromkeys(recipe.gptq for recipe in recipes))

@@ -40,7 +40,7 @@ HEAD = """\
 
 
 class Allowed(NamedTuple):
-    """What the value of a key can be: in words, and as what reads it. The latter raises UsageError or ValueError."""
+    """Values that a key can have: in words, and as what reads it. The latter raises UsageError or ValueError."""
 
     words: str
     read: Callable[[Any], Any]
@@ -88,7 +88,7 @@ MOST = 2**53  # a number of bytes
 
 
 def _allowed(option: Field[Any], flag: Flag) -> Allowed:
-    """What an option can be in a recipe."""
+    """Returns the values that an option can have in a recipe."""
     (kind,) = kinds_of(str(option.type))
     if kind is bool:
         return TRUTH
@@ -233,7 +233,7 @@ def to_text(
     ops: Mapping[str, Any],
     choices: Choices,
 ) -> str:
-    """What was decided.
+    """Writes the decisions as a recipe.
 
     convert: fields of Options, without what is None. float_graph: names the tensors and ops; chosen: has their grids.
     free: the tensors that could have an origin. ops: what holds for all ops that choices do not name.

@@ -1,4 +1,4 @@
-"""What a conversion did to a model, layer by layer, in numbers."""
+"""Report of a conversion, layer by layer, in numbers."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Report(Summarized):
 
     @staticmethod
     def of(graph: Graph) -> Report:
-        """Of a planned graph, without measurements."""
+        """Report of a planned graph, without measurements."""
         layers = tuple(_layer(graph, node) for node in graph.nodes)
         quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
         return Report(
@@ -180,7 +180,7 @@ class Report(Summarized):
 
     @property
     def verdict(self) -> str:
-        """How near the float model the integers are, and how that is known."""
+        """States how near the float model the integers are, and how that is known."""
         if self.held_out is not None:
             return self.held_out.sentence
         if self.sqnr_by_head:
@@ -360,7 +360,7 @@ def _layer(graph: Graph, node: Node) -> Layer:
 
 
 def _lower_bound(graph: Graph) -> int:
-    """Of tensors apart, or where some overlap: of those."""
+    """Lower bound of RAM, of tensors apart, or where some overlap: of those."""
     apart = lower_bound(graph)
     return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)
 

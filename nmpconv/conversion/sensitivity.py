@@ -1,4 +1,4 @@
-"""What one choice about one tensor would bring, measured: the model is converted with it, and run."""
+"""Measured gain of one choice about one tensor: the model is converted with it, and run."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Lever:
 
     @property
     def words(self) -> str:
-        """What it does, for a person."""
+        """Describes the choice for a person."""
         bits = self.said.get("bits", self.said.get("weight_bits"))
         of = "weights" if self.table == "ops" else "tensor"
         return f"{of} at {bits} bits" if bits else f"{of} as chosen anew"
 
     @property
     def agreed(self) -> int | None:
-        """How many more images have the float model's best class."""
+        """Number of images that have the float model's best class, more than before."""
         return None if self.agreement is None else round(self.agreement * self.images / 100)
 
 
@@ -71,8 +71,8 @@ def helpful(
     progress: Progress,
     workers: Workers | None = None,
 ) -> tuple[Lever, ...]:
-    """What 16 bits would bring at the tensors that make most of the noise; the best first. shares: see `proposals`.
-    workers: what converts the model with each."""
+    """Measures the gain of 16 bits for the tensors that make most of the noise; the best first. shares: see
+    `proposals`. workers: what converts the model with each."""
     try:
         base = trials.convert(choices)
     except Unsupported:  # fitted to fewer images it does not fit a given RAM

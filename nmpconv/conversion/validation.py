@@ -157,7 +157,7 @@ class _RecipeScores:
 
 
 def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int) -> Score:
-    """Of these heads of all images, one after the other: of the float graph, and of an integer graph."""
+    """Scores these heads of all images, one after the other: of the float graph, and of an integer graph."""
     db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
     first = wanted[names[0]]
     ranked = sum(dim > 1 for dim in first.shape[1:]) == 1

@@ -165,7 +165,8 @@ def _libsndfile() -> Any:
 
 
 def ears(front: FrontEnd | None, shape: Sequence[int], axis: int | None) -> Ears:
-    """What makes an input of a WAV file: of ``shape`` (batch 1), but with all frames of the file along time.
+    """Returns the front end that makes an input of a WAV file: of ``shape`` (batch 1), but with all frames of the file
+    along time.
 
     axis: the one of time; None: the last one that leaves a frame's numbers to the others.
     """

@@ -1,4 +1,4 @@
-"""What feeds a model: folders, lists, arrays, iterables as one lazy, deterministic sequence."""
+"""Samples that feed a model: folders, lists, arrays, iterables as one lazy, deterministic sequence."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def graph_input(
 
 
 class Feeds(Sequence[dict[str, np.ndarray]]):
-    """What an engine runs on, one dict a sample: every input's samples side by side, read when asked for.
+    """Inputs of an engine, one dict a sample: every input's samples side by side, read when asked for.
 
     pixels: names of the inputs that take pixel - 128, [1,H,W,C]; () for the original ONNX model.
     """

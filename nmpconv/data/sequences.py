@@ -65,7 +65,7 @@ def open_frames(
 
 
 def _split(source: Source, shape: tuple[int, ...], axis: int | None, front: FrontEnd | None) -> list[Part]:
-    """Of files: a source for each sample."""
+    """Splits the samples of files: a source for each sample."""
     if source.image(0) is not None:
         return [(source, None)]
     labels = source.labels or [None] * len(source)
@@ -84,7 +84,7 @@ def _split(source: Source, shape: tuple[int, ...], axis: int | None, front: Fron
 
 
 def _given(data: Sequence[Any], input_name: str, shape: tuple[int, ...], axis: int | None) -> list[Part]:
-    """Of a program: a source for each sample."""
+    """Splits the samples of a program: a source for each sample."""
     found: list[Part] = []
     for i, item in enumerate(data):
         where = f"{WHERE}[{i}]"
@@ -148,6 +148,6 @@ def _is_picture(array: np.ndarray, shape: tuple[int, ...], preprocess: Preproces
 
 
 def _frames(source: Source, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Of one sample, all its frames."""
+    """Returns all frames of one sample."""
     arrays = [source.array(i) for i in range(len(source))]
     return [frame for array in arrays for frame in ([array] if is_one(array, shape) else array)]

@@ -69,12 +69,12 @@ class Items:
 
     @property
     def paths(self) -> list[Path]:
-        """Of the samples that are files."""
+        """Paths of the samples that are files."""
         return [sample for sample in self._samples if isinstance(sample, Path)]
 
     @property
     def is_sound(self) -> bool:
-        """Whether the samples are .wav files."""
+        """Checks whether the samples are .wav files."""
         return any(path.suffix.lower() == SOUND for path in self.paths)
 
     def where(self, i: int) -> str:
@@ -152,8 +152,8 @@ def files_of(path: Path) -> list[Path]:
 
 
 def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the model's
-    shape."""
+    """Checks whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the
+    model's shape."""
     picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
     return picture or array.shape in (shape, shape[1:])
 
@@ -183,7 +183,7 @@ def _folder(path: Path, ears: Ears = deaf) -> Items:
 
 
 def _labels(folder: Path, found: Sequence[Path]) -> tuple[list[int] | None, str]:
-    """Of the samples of a folder, and where they come from, or why there are none.
+    """Returns the labels of a folder's samples, and where they come from, or why there are none.
 
     1. Of `labels.csv` in it, where that names every sample. Where it does not, or cannot be used, that is said.
     2. The names of the samples' folders, where all are numbers: other names have no order to rely on.

@@ -1,4 +1,4 @@
-"""What can be asked of a device: load a model, run it, count, and look at its tensors."""
+"""Requests to a device: load a model, run it, count, and look at its tensors."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Device:
         return received
 
     def _lost(self, frame: Frame, flying: dict[int, tuple[int, float]]) -> bool:
-        """Whether the device says that it has no upload; other refusals are raised."""
+        """Checks whether the device says that it has no upload; other refusals are raised."""
         if frame.type != protocol.REFUSED or frame.seq not in flying:
             return False
         why = protocol.refusal(frame.payload)

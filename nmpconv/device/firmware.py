@@ -62,7 +62,8 @@ def _zig() -> str | None:
 
 
 def _home() -> Path:
-    """Of the installed package, or of the checkout that runs; of the current folder where that is read-only."""
+    """Firmware of the installed package, or of the checkout that runs; of the current folder where that is
+    read-only."""
     beside = interpreter().parent
     home = beside / "firmware" if (beside / "__init__.py").exists() else beside / "build" / "firmware"
     return home if os.access(beside, os.W_OK) else Path("build") / "firmware"

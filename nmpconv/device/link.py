@@ -59,7 +59,7 @@ class RequestRefused(NmpError):
 
 
 def _memory(refusal: Refusal) -> str:
-    """What is needed and what there is, where it is about memory."""
+    """Describes what is needed and what there is, where it is about memory."""
     if (
         refusal.status == AgentStatus.ARENA
     ):  # the interpreter found an arena, and it may not be smaller than the model needs

@@ -65,7 +65,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a device says about itself. ring: bytes that may be on their way to it. Rates in Hz, sizes in bytes."""
+    """Description of a device by itself. ring: bytes that may be on their way to it. Rates in Hz, sizes in bytes."""
 
     chunk: int
     ring: int
@@ -95,7 +95,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a model needs on the device."""
+    """Needs of a model on the device."""
 
     arena_bytes: int
     ops: int
@@ -153,7 +153,7 @@ def refusal(payload: bytes) -> Refusal | None:
 
 
 def _text(data: bytes) -> str:
-    """What a device says of itself, in one line."""
+    """Text that a device says of itself, in one line."""
     said = data.decode("utf-8", "replace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
 

@@ -65,7 +65,8 @@ def firmware(board: str) -> Path:
 
 
 def _folders() -> Iterator[Path]:
-    """Of an installed package that was built with its firmware, of the checkout that runs, of the current checkout."""
+    """Folders of an installed package that was built with its firmware, of the checkout that runs, of the current
+    checkout."""
     package = Path(__file__).resolve().parent.parent
     yield package / "firmware"
     yield package.parent / "build" / "firmware"
@@ -73,7 +74,7 @@ def _folders() -> Iterator[Path]:
 
 
 def missing(board: str) -> str:
-    """What keeps a board from being simulated here, and what to do about it; '' for nothing."""
+    """Reason why a board cannot be simulated here, and what to do about it; '' for none."""
     if lacking := _lacking(board):
         return ": ".join(lacking)
     try:

@@ -40,7 +40,7 @@ class Transport(Protocol):
     name: str
 
     def read(self, seconds: float) -> bytes:
-        """What has come, at once when there is something; b'' when nothing came in so many seconds."""
+        """Returns the bytes that have come, at once when there are any; b'' when none came in so many seconds."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -141,7 +141,7 @@ class Tcp:
 
 
 class Output:
-    """What a program prints, read by a thread: no system but POSIX can wait for a pipe with a limit of time."""
+    """Output of a program, read by a thread: no system but POSIX can wait for a pipe with a limit of time."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -160,7 +160,7 @@ def evaluate(
 
 
 def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
-    """What both models give for the samples, in their order. wanted: which of them are judged."""
+    """Runs both models on the samples, in their order. wanted: which of them are judged."""
     both = Both(net.data, net.cpu, net.threads, (), feed.look)
     if judge is not None:
         told = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
@@ -189,7 +189,7 @@ def _check(metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> N
 
 
 class _Hits:
-    """How often the right class was among the first k."""
+    """Counts how often the right class was among the first k."""
 
     def __init__(self) -> None:
         self._ranks: list[int] = []
@@ -297,7 +297,7 @@ def _weight(net: Net, tensor: int) -> float | np.ndarray:
 
 
 def _heads(net: Net) -> list[int]:
-    """What the float model is compared with at each output: tensors."""
+    """Tensors that the float model is compared with at each output: tensors."""
     makers = {out: (op.kind, op.inputs[0]) for op in net.model.ops for out in op.outputs}
     return [head(port.tensor, makers.get) for port in net.outputs]
 
@@ -308,7 +308,7 @@ def _onnx_heads(proto: onnx.ModelProto, outputs: Sequence[str]) -> list[str]:
 
 
 def is_counted(proto: onnx.ModelProto, output: str) -> bool:
-    """Whether the elements of an output are indices or truth: right or wrong, without a distance."""
+    """Checks whether the elements of an output are indices or truth: right or wrong, without a distance."""
     makers = {name: node for node in proto.graph.node for name in node.output}
     at = output
     while at in makers and makers[at].op_type in (*MOVES, "Cast", "Transpose"):

@@ -57,7 +57,7 @@ class Both:
 
 
 def ran(both: Both, calls: Sequence[Call]) -> list[Ran]:
-    """Of calls in their order, the first of which begins a sequence or goes on with the one before."""
+    """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
     net, model = _opened(both, get_ident())
     found = []
     for call in calls:
@@ -179,7 +179,7 @@ class _Windows:
 
 
 def _frames(net: Net, proto: onnx.ModelProto, name: str, axis: int) -> int:
-    """Of the window: as the model says, or whoever converted it; 0 where neither does."""
+    """Returns frames of the window: as the model says, or whoever converted it; 0 where neither does."""
     dims = next((value.type.tensor_type.shape.dim for value in proto.graph.input if value.name == name), ())
     if len(dims) > axis and dims[axis].dim_value > 0:
         return dims[axis].dim_value

@@ -1,5 +1,5 @@
-"""What `eval --metric` measures: a person's own function, or one by name. Of each sample, what the net gave and what
-the float model gave; layouts and shapes are those of the ONNX model's outputs.
+"""Metrics of `eval --metric`: a person's own function, or one by name. Of each sample, what the net gave and what the
+float model gave; layouts and shapes are those of the ONNX model's outputs.
 
     def error(outputs, label, reference):      # outputs: list of arrays; reference: list or None
         return float(abs(outputs[0] - reference[0]).max())
@@ -42,7 +42,7 @@ class Measure(Protocol):
 
 
 class Mean:
-    """Of what a function gives for each sample."""
+    """Mean of a function of each sample."""
 
     def __init__(self, function: Callable[[Arrays, Label, Arrays | None], Any], name: str) -> None:
         self._function, self._name = function, name
@@ -86,9 +86,9 @@ class Psnr:
 
 
 class MeanIou:
-    """Of the classes that the first output and the float model's give to each position, in %: intersection over union,
-    the mean over the classes that either gave. Scores lie along the axis with the fewest elements; integers are classes
-    already."""
+    """Mean IoU of the classes that the first output and the float model's give to each position, in %: intersection
+    over union, the mean over the classes that either gave. Scores lie along the axis with the fewest elements; integers
+    are classes already."""
 
     def __init__(self) -> None:
         self._both: dict[int, int] = {}
@@ -202,7 +202,7 @@ def _attribute(path: Path, name: str) -> Any:
 
 
 def _guarded(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """What a person's code raises is an InputError that says where."""
+    """Turns errors of a person's code into an InputError that says where."""
 
     def called(*arguments: Any) -> Any:
         try:

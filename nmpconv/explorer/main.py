@@ -13,7 +13,7 @@ from nmpconv.explorer import nodes
 
 
 class NmpAdapter(model_explorer.Adapter):  # type: ignore[misc]  # it has no types
-    """Of .nmp files."""
+    """Adapter of .nmp files."""
 
     metadata = model_explorer.AdapterMetadata(
         id="nmpconv",

@@ -44,7 +44,7 @@ def graph(path: Path, shown: int = SHOWN) -> Graph:
 
 
 def _makers(model: Model) -> dict[int, tuple[str, str]]:
-    """What each tensor comes from: the node, and which of its outputs."""
+    """Maps each tensor to the node that makes it: the node, and which of its outputs."""
     found = {port.tensor: (f"input{i}", "0") for i, port in enumerate(model.inputs)}
     found |= {tensor: (f"op{i}", str(n)) for i, op in enumerate(model.ops) for n, tensor in enumerate(op.outputs)}
     return found | {i: (f"constant{i}", "0") for i, t in enumerate(model.tensors) if t.data is not None}
@@ -142,7 +142,7 @@ def _tensor(tensor: FileTensor) -> Facts:
 
 
 def _statistics(tensor: FileTensor) -> Facts:
-    """Of a constant: of its integers, and of the values that they stand for."""
+    """Statistics of a constant: of its integers, and of the values that they stand for."""
     data = tensor.data
     assert data is not None
     shape = [1] * data.ndim

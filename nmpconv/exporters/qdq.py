@@ -95,7 +95,7 @@ class _Grid:
         return (q.astype(np.int64) + STORED[self.quant.bits][1]).astype(self.dtype)
 
     def real(self, q: int) -> float:
-        """What an integer of the file stands for."""
+        """Returns the real value of an integer of the file."""
         return math.ldexp(q + STORED[self.quant.bits][1] - self.zero, self.quant.exponent) + self.rest
 
 
@@ -141,7 +141,7 @@ def _has_table(node: Node) -> bool:
 
 
 def names_of(model: Model) -> list[str]:
-    """Of the tensors in an export: each once, and none of a port's. In a file they may be empty or the same."""
+    """Names of the tensors in an export: each once, and none of a port's. In a file they may be empty or the same."""
     taken = {port.name for port in (*model.inputs, *model.outputs)}
     found = []
     for i, tensor in enumerate(model.tensors):
@@ -327,7 +327,7 @@ class _Exporter(Exporter):
         self._dequantize(node.outputs[0], self.node("Gather", (self.const(y.stored(results)), index)))
 
     def _operands(self, grid: _Grid) -> tuple[str, str]:
-        """Of QuantizeLinear and DequantizeLinear."""
+        """Operands of QuantizeLinear and DequantizeLinear."""
         return self.const(grid.scale), self.const(np.array(grid.zero, grid.dtype))
 
     def _dequantize(self, name: str, integers: str) -> None:

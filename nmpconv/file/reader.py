@@ -26,7 +26,7 @@ _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
 
 
 def dequantize(q: np.ndarray, exponent: int, shifts: Shifts | None) -> np.ndarray:
-    """What integers [...] are in the float model: float64."""
+    """Returns the float model's numbers of integers [...]: float64."""
     real = fixed_point.dequantize(q, exponent)
     return real if shifts is None else real / shifts.factors(q.ndim)
 
@@ -68,7 +68,7 @@ class FileTensor:
         return Shifts(tuple(self.exponents[0] - e for e in self.float_exponents), self.float_axis)
 
     def dequantize(self, q: np.ndarray) -> np.ndarray:
-        """What an activation's integers, of its shape, are in the float model, origin apart: float64."""
+        """Returns the float model's numbers of an activation's integers, of its shape, origin apart: float64."""
         return dequantize(q, self.exponents[0], self.shifts)
 
 
@@ -124,9 +124,7 @@ class Model:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What the conversion was told, by the names of its options; {} where the file does not say. Anybody may have
-        written it.
-        """
+        """Options of the conversion, by their names; {} where the file does not say. Anybody may have written it."""
         try:
             found = json.loads(self.metadata.get("config", ""))
         except (ValueError, RecursionError):
@@ -155,7 +153,7 @@ def read(source: Path | str | bytes | memoryview, *, verified: bool = False) -> 
 
 
 class Names(NamedTuple):
-    """Of a file that is refused. ops: names and kinds."""
+    """Names of a file that is refused. ops: names and kinds."""
 
     tensors: list[str]
     ops: list[tuple[str, str]]

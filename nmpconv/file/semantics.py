@@ -1,4 +1,4 @@
-"""What the tables of a file mean, verified before anything of it is used: the second opinion beside the interpreter's.
+"""Verifies the meaning of a file's tables before anything of it is used: the second opinion beside the interpreter's.
 
 The twin of interpreter/src/core/model.c, states.c and plan_check.c: the same rules in the same order, each with the
 status of nmp.h, as FORMAT.md says under Verification. What an op has to be is said by itself (`ops.rules`).
@@ -31,7 +31,8 @@ Rules = Iterator[tuple[str, str, bool]]
 
 
 def verify(root: Table, file: bytes | memoryview, *, unknown: bool = False) -> None:
-    """Of a file whose structure is right (`flat.unpack`). Raises ModelError with the status of the first broken rule.
+    """Verifies a file whose structure is right (`flat.unpack`). Raises ModelError with the status of the first broken
+    rule.
 
     unknown: ops of a later version are taken as they are, for somebody to look at, and may not be run.
     """
@@ -75,7 +76,7 @@ class _Check:
                 _fail(status, f"{about}: {what}")
 
     def spend(self, steps: int) -> bool:
-        """Whether there were so many left."""
+        """Takes so many of the steps that are left; False where there were fewer."""
         enough = steps <= self.steps
         self.steps = self.steps - steps if enough else 0
         return enough
@@ -162,7 +163,7 @@ class _Check:
         self.nodes.append(node)
 
     def indices(self, table: Table) -> str:
-        """What is wrong with the tensors that it names."""
+        """Describes what is wrong with the tensors that it names."""
         outputs = table["outputs"].tolist()
         for tensor in table["inputs"].tolist():
             if not 0 <= tensor < len(self.values):

@@ -33,7 +33,7 @@ def bind(
 
 
 def is_real(value: onnx.ValueInfoProto) -> bool:
-    """Whether its numbers can be read as reals: floats, integers, and truth as 0 and 1."""
+    """Checks that its numbers can be read as reals: floats, integers, and truth as 0 and 1."""
     return value.type.tensor_type.elem_type in (*REALS, *INTEGERS, onnx.TensorProto.BOOL)
 
 

@@ -52,12 +52,12 @@ _BOUNDED = _names("BatchNormalization Compress Dropout NonZero Unique")
 
 
 def can_fold(node: onnx.NodeProto) -> bool:
-    """Whether the node may be computed on constants: it is a function of its inputs, and of known cost."""
+    """Checks whether the node may be computed on constants: it is a function of its inputs, and of known cost."""
     return node.op_type in _KNOWN
 
 
 class Budget:
-    """What the folding of constants may still cost in one import. given: elements of the file's constants."""
+    """Work that the folding of constants may still cost in one import. given: elements of the file's constants."""
 
     def __init__(self, given: int) -> None:
         self._elements = ELEMENTS_MAX + SHARE * given
@@ -92,7 +92,7 @@ def _elements(node: OnnxNode, inputs: Mapping[str, TensorType], result: TensorTy
 
 
 def _terms(node: OnnxNode, inputs: Mapping[str, TensorType], made: int) -> int:
-    """How many numbers make one number of the result."""
+    """Number of numbers that make one number of the result."""
     shapes = [inputs[name].shape or () for name in node.inputs if name]
     if node.op_type == "MatMul":
         return shapes[0][-1]

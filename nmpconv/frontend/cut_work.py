@@ -1,4 +1,4 @@
-"""How much of a model is left to the host when the graph is cut."""
+"""Share of a model that is left to the host when the graph is cut."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _inner_macs(graph: onnx.GraphProto, tensor: Known) -> int:
 
 
 def _inner(graph: onnx.GraphProto, tensor: Known) -> Known:
-    """What is known in a graph inside of a node; of what it makes itself, only constants have a known shape."""
+    """Returns the shapes that are known in a graph inside of a node; of what it makes itself, only those of
+    constants."""
     shapes: dict[str, tuple[int, ...] | None] = {name: None for node in graph.node for name in node.output}
     shapes |= {value.name: None for value in graph.input}
     shapes |= {constant.name: tuple(constant.dims) for constant in graph.initializer}

@@ -1,4 +1,5 @@
-"""What the ops' `lower` work with: names, shapes and constants of ONNX tensors on one side, the graph on the other."""
+"""Importer that the ops' `lower` work with: names, shapes and constants of ONNX tensors on one side, the graph on the
+other."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ class Importer:
         return name in self.constants or name in self._value_of
 
     def tensor(self, name: str) -> TensorType:
-        """What is known of an ONNX tensor."""
+        """Returns the type of an ONNX tensor as far as it is known."""
         if name in self.constants:
             found = TensorType.of(self.constants[name])
             return found._replace(element=self._elements.get(name) or found.element)
@@ -141,11 +142,6 @@ class Importer:
         self._reserved.add(name)
         return self.constants.pop(name)
 
-    def stand_for(self, output: str, element: int, name: str) -> None:
-        """Let an ONNX tensor of this element type have the numbers of another one."""
-        self.alias(output, name)
-        self._elements[output] = element
-
     def alias(self, output: str, name: str) -> None:
         """Let the ONNX tensor ``output`` be the one called ``name``, whatever that is."""
         if name in self.constants:
@@ -197,12 +193,12 @@ class Importer:
         return self._values[self.value(name)]
 
     def reach(self, value: str) -> Bounds:
-        """What the elements of a value of the graph lie between, as far as that is known."""
+        """Bounds of the elements of a value of the graph, as far as they are known."""
         data = self._values[value].data
         return self._bounds.get(value, ANY) if data is None else (float(data.min()), float(data.max()))
 
     def is_whole(self, value: str) -> bool:
-        """Whether a value of the graph is known to be of whole numbers that an index, or truth, became."""
+        """Checks whether a value of the graph is known to be of whole numbers that an index, or truth, became."""
         return value in self._whole
 
     def beyond(self, value: str, low: float, high: float) -> str | None:
@@ -223,11 +219,11 @@ class Importer:
         return name in self.constants
 
     def is_integer(self, name: str) -> bool:
-        """Whether an ONNX tensor has an integer type."""
+        """Checks whether an ONNX tensor has an integer type."""
         return self.tensor(name).element in INTEGERS
 
     def note_readers(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str] = ()) -> None:
-        """What reads each ONNX tensor: these nodes, and the world what is an output."""
+        """Notes the readers of each ONNX tensor: these nodes, and the world what is an output."""
         for node in nodes:
             for name in reads(node):
                 self._readers.setdefault(name, []).append((node.op_type, tuple(node.output)))
@@ -235,7 +231,8 @@ class Importer:
             self._readers.setdefault(name, []).append(("", ()))
 
     def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
-        """Whether ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of it."""
+        """Checks that ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of
+        it."""
         readers = self._readers.get(name, ())
         return bool(readers) and all(
             found == kind or (found in through and all(self.only_read_by(out, kind, through) for out in outputs))
@@ -243,7 +240,8 @@ class Importer:
         )
 
     def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
-        """Whether the result of such an op is an output of the model: what it reads is measured in place of it."""
+        """Checks whether the result of such an op is an output of the model: what it reads is measured in place of
+        it."""
         return any(
             any(reader == "" for reader, _ in self._readers.get(out, ()))
             if found == kind

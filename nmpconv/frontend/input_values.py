@@ -181,7 +181,7 @@ def _inline(graph: onnx.GraphProto, place: int, branch: onnx.GraphProto) -> None
 
 
 def _inner_names(nodes: Sequence[onnx.NodeProto]) -> set[str]:
-    """Of all that graphs inside of nodes make."""
+    """Names of all that graphs inside of nodes make."""
     found: set[str] = set()
     for node in nodes:
         for graph in subgraphs(node):

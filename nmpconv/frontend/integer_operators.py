@@ -126,7 +126,7 @@ class _Writer:
         self._node = onnx.NodeProto()
 
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
-        """What rewrites this node, if anything does."""
+        """Returns the function that rewrites this node, if any does."""
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
         if node.op_type == "DequantizeLinear" and node.input[0] in self._dynamic_reals:
             name = "_same"

@@ -76,7 +76,8 @@ class OnnxNode:
 
     @property
     def is_training(self) -> bool:
-        """Of a BatchNormalization: before opset 14 the outputs for running and batch statistics say so."""
+        """Checks the training mode of a BatchNormalization: before opset 14 the outputs for running and batch
+        statistics say so."""
         return bool(self.integer("training_mode", 0)) if self.opset >= 14 else len(self.outputs) > 1
 
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:

@@ -1,4 +1,4 @@
-"""What ONNX itself says of a single node: whether it is valid, and of what types and shapes its outputs are.
+"""Checks of single nodes by ONNX's own rules: whether it is valid, and of what types and shapes its outputs are.
 
 onnxruntime asks the same questions when it loads a model. What both leave open until the node runs (indices, sums of
 sizes) is for the ops' `lower`.
@@ -43,7 +43,8 @@ class TensorType(NamedTuple):
 def check(
     node: onnx.NodeProto, inputs: Mapping[str, TensorType], constants: Mapping[str, np.ndarray], opset: int
 ) -> dict[str, TensorType]:
-    """What is found of the outputs. inputs: of all inputs' names; constants: of those that are known.
+    """Checks a node, and returns the types of its outputs. inputs: of all inputs' names; constants: of those that are
+    known.
 
     Raises Invalid. Nothing is found of nodes outside of ONNX's own domain; of those that hold other nodes, the types
     that their graphs declare.
@@ -71,7 +72,7 @@ def check(
 
 
 def check_form(node: onnx.NodeProto, opset: int) -> OpSchema | None:
-    """What can be said without knowing its inputs: how many there are, and the attributes. Raises Invalid.
+    """Checks a node as far as that needs no inputs: how many there are, and the attributes. Raises Invalid.
 
     None where nothing more is known of the node.
     """

@@ -134,7 +134,7 @@ class _Finder:
         return None
 
     def _mean(self, name: str) -> tuple[str, tuple[int, ...]] | None:
-        """What a ReduceMean that keeps its axes is of, and the axes."""
+        """Returns the operand of a ReduceMean that keeps its axes, and the axes."""
         node = self._maker(name, "ReduceMean")
         if node is None:
             return None
@@ -159,7 +159,7 @@ class _Finder:
             yield b, a
 
     def _same(self, a: str, b: str) -> bool:
-        """Whether two tensors are one, or computed alike from the same."""
+        """Checks whether two tensors are one, or computed alike from the same."""
         first, second = self._makers.get(a), self._makers.get(b)
         if a == b or first is None or second is None:
             return a == b

@@ -263,7 +263,7 @@ class Walk:
             raise InputError(f"the data of tensor '{tensor.name}' is damaged: {error}", where=self.path) from error
 
     def _check_form(self, node: onnx.NodeProto) -> None:
-        """Of all nodes that count, before some become one."""
+        """Checks the form of all nodes that count, before some become one."""
         try:
             check_form(node, self.opset)
         except Invalid as error:
@@ -300,7 +300,7 @@ class Walk:
         self.to.assume(proto, found)
 
     def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, TensorType]:
-        """What ONNX says of its outputs."""
+        """Checks a node by ONNX's rules, and returns the types of its outputs."""
         inputs = {name: self.to.tensor(name) for name in proto.input if name}
         found = check(proto, inputs, self.to.constants, opset)
         check_size(found)

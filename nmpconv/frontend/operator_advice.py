@@ -1,4 +1,4 @@
-"""What to do about an operator that nmpconv does not have, by who writes such operators."""
+"""Advice about operators that nmpconv does not have, by who writes such operators."""
 
 from __future__ import annotations
 

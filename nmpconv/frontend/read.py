@@ -97,7 +97,7 @@ def opset(model: onnx.ModelProto, where: str) -> int:
 
 
 def _hint(data: bytes) -> str:
-    """What to do with bytes that are no ONNX model."""
+    """Advice for bytes that are no ONNX model."""
     known = (words for start, mark, words in OTHERS if data[start:].startswith(mark))
     return next(known, "export or download it again")
 

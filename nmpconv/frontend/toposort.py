@@ -49,7 +49,7 @@ def sort(model: onnx.ModelProto, where: str) -> None:
 
 
 def _sort(nodes: MutableSequence[onnx.NodeProto], where: str) -> None:
-    """Of all nodes that could be next, the first one of the file is: a file in order stays as it is."""
+    """Sorts nodes; among those that could be next, the first one of the file is: a file in order stays as it is."""
     for node in nodes:
         for graph in subgraphs(node):
             _sort(graph.node, where)

@@ -1,4 +1,4 @@
-"""What happens after every pass: the stage's rules are checked, and the text is written on request."""
+"""Trace of the passes: the stage's rules are checked, and the text is written on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is legal in each stage, as tables of rules. After every pass the rules of its stage are checked.
+"""Rules of each stage, as tables. After every pass the rules of its stage are checked.
 
 FLOAT    a well-formed graph of float32 values without grids.
 RANGED   every activation has its observed range and its grid; values are still float32.
@@ -74,7 +74,7 @@ def _states(graph: Graph) -> Broken:
 
 
 def _kind(value: Value) -> tuple[object, ...]:
-    """What a state and its output have in common, in every stage."""
+    """Properties that a state and its output have in common, in every stage."""
     quant = value.quant
     return (value.shape, value.dtype, value.origin, *(() if quant is None else (quant.bits, quant.exponents)))
 

@@ -13,7 +13,8 @@ WEIGHTED: dict[str, Weighted] = {op.name: op for op in ALL if isinstance(op, Wei
 
 
 def keeps_batch(graph: Graph, node: Node) -> bool:
-    """Whether axis 0 of all its activations has size 1 and is a batch to the op: samples can go through it at once."""
+    """Checks whether axis 0 of all its activations has size 1 and is a batch to the op: samples can go through it at
+    once."""
     active = [value for value in (*graph.ins(node), *graph.outs(node)) if not value.is_const]
     single = all(value.shape[:1] == (1,) for value in active)
     return single and OPS[node.op].keeps_batch(node.params, graph.ins(node), graph[node.outputs[0]])

@@ -1,4 +1,4 @@
-"""What add, sub, minimum and maximum share: both operands are brought to the finer of their two grids, exactly."""
+"""Base of add, sub, minimum and maximum: both operands are brought to the finer of their two grids, exactly."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Aligned(Op):
             yield Limit(y - e, -math.inf, SHIFT_MAX, above=(name,))
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
-        """Of a minimum or maximum; a sum or difference says its own."""
+        """Origins of a minimum or maximum; a sum or difference says its own."""
         return Origins.ALIKE
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:

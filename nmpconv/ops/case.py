@@ -1,4 +1,4 @@
-"""What the ops' test cases are made of: seeded integers, and integer graphs of one node."""
+"""Parts of the ops' test cases: seeded integers, and integer graphs of one node."""
 
 from __future__ import annotations
 

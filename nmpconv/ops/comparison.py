@@ -1,4 +1,4 @@
-"""What greater and equal share: 1 or 0, by two operands on the finer of their grids; and truth as numbers.
+"""Base of greater and equal: 1 or 0, by two operands on the finer of their grids; and truth as numbers.
 
 A tensor of bool is one of zeros and ones here: And is the minimum of two, Or the maximum, Not the difference to 1.
 """

@@ -37,7 +37,7 @@ class Concat(Op):
     operands = None
 
     def lower(self, node: OnnxNode, to: Importer) -> None:
-        """What is empty adds nothing."""
+        """Lowers a Concat; empty operands add nothing."""
         parts = [to.value(name) for name in node.inputs if not (to.is_const(name) and not to.array(name, "part").size)]
         if len(parts) == 1:
             return to.rename(node.outputs[0], parts[0])

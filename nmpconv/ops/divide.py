@@ -93,7 +93,7 @@ class Divide(Op):
             yield Limit(b + y, least, most, below=node.outputs)
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
-        """Of whole numbers by positive ones."""
+        """Bounds of whole numbers divided by positive ones."""
         return combined(np.floor_divide, inputs) if node.params.down and inputs[1][0] > 0 else ANY
 
     def makes_whole(self, params: DivideParams) -> bool:

@@ -1,4 +1,5 @@
-"""What the instructions of an op grow with on any machine; `nmpconv.runtime.costs` knows what each count costs."""
+"""Counts that the instructions of an op grow with on any machine; `nmpconv.runtime.costs` knows what each count
+costs."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from math import prod
 
 @dataclass(frozen=True)
 class Axis:
-    """Of a window that slides along rows or columns."""
+    """Axis of rows or columns that a window slides along."""
 
     size: int  # of the input
     out: int

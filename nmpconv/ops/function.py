@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
 
 
 def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:
-    """What each step is at x, in float64.
+    """Evaluates each step at x, in float64.
 
     A step is (name, a, b) with a name of COMBINE, ("clip", a, lo, hi), or (name, a, alpha, beta) with one of FUNCTIONS,
     whose numbers are 0 where they are left out.

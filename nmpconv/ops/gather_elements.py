@@ -121,7 +121,7 @@ class GatherElements(Op):
             yield single(self, f"chosen/int{bits}", GatherElementsParams(1), [x, chosen], grid(bits, 0))
 
     def export(self, node: Node, graph: Graph, to: Exporter) -> None:
-        """What lies outside ONNX does not have: it is brought inside first."""
+        """Exports indices that lie outside, which ONNX does not have: it is brought inside first."""
         x, i, axis = *node.inputs, node.params.axis
         n = graph[x].shape[axis]
         index = to.node("Clip", (i, to.const(np.float32(-n)), to.const(np.float32(n - 1))))

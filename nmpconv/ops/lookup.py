@@ -105,9 +105,8 @@ class LookupParams:
         return np.asarray(self.after * y - self.origin_y)
 
     def steps(self, x: str | int | float = "x", start: int = 0) -> list[Step]:
-        """What is computed one by one of the operand x, as of `function.evaluate`, where the first step has the index
-        ``start``; without origins.
-        """
+        """Results of the steps at the operand x, one by one, as of `function.evaluate`, where the first step has the
+        index ``start``; without origins."""
         found: list[Step] = []
         if self.before != 1:
             found.append(("mul", x, float(self.before)))
@@ -363,7 +362,7 @@ def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
 
 
 def _lower_mod(node: OnnxNode, to: Importer, x: str) -> None:
-    """What is left of a division by one constant number, with the sign of x."""
+    """Lowers the remainder of a division by one constant number, with the sign of x."""
     divisor = to.array(node.input(1), "divisor")
     if divisor.size != 1 or not divisor.item() or not math.isfinite(divisor.item()):
         raise Unsupported("a divisor that is not one number other than 0", hint="one number")

@@ -117,7 +117,7 @@ class MaxPool(Op):
 
 
 def _without_border(to: Importer, name: str) -> tuple[str, Border]:
-    """What lies within a border of -inf, and the border; of any other tensor the tensor itself."""
+    """Returns the tensor within a border of -inf, and the border; of any other tensor the tensor itself."""
     pad = to.maker(to.value(name))
     if pad is None or pad.op != "pad" or to[pad.inputs[1]].data != LOWEST:
         return name, Border(0, 0, 0, 0, -math.inf)

@@ -28,8 +28,8 @@ class MulParams:
 
 @dataclass(frozen=True)
 class MulOffsetParams:
-    """What is added to the first operand, and to the product: reals in a float graph, and 64ths of a step of the two
-    tensors' grids in an integer graph."""
+    """Addends of the first operand, and of the product: reals in a float graph, and 64ths of a step of the two tensors'
+    grids in an integer graph."""
 
     offset_a: float = 0
     offset_y: float = 0

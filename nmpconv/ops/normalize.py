@@ -226,7 +226,8 @@ class Normalize(Op):
 
 
 def spare_bits(count: int, bits: int) -> int:
-    """How far the spread of a group may be shifted up: even, so that half of it is what the root gains."""
+    """Number of bits by which the spread of a group may be shifted up: even, so that half of it is what the root
+    gains."""
     return 2 * (32 - bits - (count - 1).bit_length())
 
 

@@ -1,4 +1,4 @@
-"""What an op is: one frozen dataclass of parameters and a handful of functions, one op a file.
+"""Interface of an op: one frozen dataclass of parameters and a handful of functions, one op a file.
 
 Adding an op is three files: its table in schema/nmp.fbs, one here, interpreter/src/ops/<op>.c. What a pass
 needs to know of an op is a trait here: a pass names an op only where it builds one.
@@ -131,17 +131,19 @@ class Op:
         raise NotImplementedError
 
     def misfit(self, params: Any, inputs: Sequence[Value]) -> str:
-        """What is wrong with the operands' shapes, or with their being computed or constant; '' for nothing."""
+        """Describes what is wrong with the operands' shapes, or with their being computed or constant; '' for
+        nothing."""
         return ""
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
-        """What the kernels rely on besides `exponents`; limits of constants that have no grid yet are left out."""
+        """Conditions that the kernels rely on besides `exponents`; limits of constants that have no grid yet are left
+        out."""
         return iter(())
 
     def rules(self, params: Any, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
-        """What a file may have besides what `ops.rules` makes of the traits, `infer`, `misfit` and `limits`, which rely
-        on these. Each rule may rely on those before it. Inputs and output are integer and right for themselves.
-        """
+        """Conditions of a file besides those that `ops.rules` makes of the traits, `infer`, `misfit` and `limits`,
+        which rely on these. Each rule may rely on those before it. Inputs and output are integer and right for
+        themselves."""
         return iter(())
 
     def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
@@ -149,11 +151,11 @@ class Op:
         return output.size + sum(x.size for x in inputs[:4])
 
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        """Whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
+        """Checks whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
         return True
 
     def by_channel(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        """Whether channel c of the output (the last axis) comes from channel c of each computed input alone."""
+        """Checks whether channel c of the output (the last axis) comes from channel c of each computed input alone."""
         return self.elementwise and all(x.is_const or x.shape[-1:] == output.shape[-1:] for x in inputs)
 
     def window(self, params: Any, inputs: Sequence[Value]) -> tuple[int, int] | None:
@@ -204,7 +206,7 @@ class Op:
         return [channels_of(output)] * len(inputs)
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
-        """What origins the computed operands and the result can have."""
+        """Origins that the computed operands and the result can have."""
         return Origins.ALIKE if self.grid == "same" else Origins.NONE
 
     def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
@@ -236,7 +238,7 @@ class Op:
         return None
 
     def idle(self, params: Any, x: Value, y: Value) -> bool:
-        """Whether every element of the output y is that of the input x at its place, before a clamp."""
+        """Checks whether every element of the output y is that of the input x at its place, before a clamp."""
         return False
 
     def take_border(
@@ -249,7 +251,8 @@ class Op:
         return None
 
     def moved(self, inputs: Sequence[T]) -> list[T]:
-        """Of something about each input, what is about those that are on the grid of the output where it is "same"."""
+        """Selects, of something about each input, the items of those that are on the grid of the output where it is
+        "same"."""
         return [x for i, x in enumerate(inputs) if i != self.places]
 
     def in_head(self, params: Any) -> bool:
@@ -257,19 +260,20 @@ class Op:
         return self.head
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
-        """Whether the output holds squares, or means or functions of squares; inputs: which of them do."""
+        """Checks whether the output holds squares, or means or functions of squares; inputs: which of them do."""
         return False
 
     def numbers(self, params: Any, inputs: Sequence[Value]) -> int:
-        """Of an op that is `counted`: how many different results 0, 1, ... there are; else 0."""
+        """Numbers of an op that is `counted`: how many different results 0, 1, ... there are; else 0."""
         return 0
 
     def makes_whole(self, params: Any) -> bool:
-        """Whether whole numbers make whole numbers."""
+        """Checks whether whole numbers make whole numbers."""
         return self.grid == "same"
 
     def is_whole(self, node: Node, inputs: Sequence[Value], output: Value, known: Container[str]) -> bool:
-        """Whether an output is of whole numbers, which begin with those that are `counted`. known: such tensors."""
+        """Checks whether an output is of whole numbers, which begin with those that are `counted`. known: such
+        tensors."""
         same = output.clamp is not None and self.idle(node.params, inputs[0], output)
         made = (same or self.makes_whole(node.params)) and _are_whole(np.array(output.clamp or ()))
         parts = self.moved(inputs) if self.grid == "same" else inputs
@@ -281,7 +285,7 @@ class Op:
         return [None] * len(inputs)
 
     def lines(self, params: Any, inputs: Sequence[Value], output: Value) -> Lines | None:
-        """How lines of the output depend on those of the first input, whose bytes it may share; None: it may not."""
+        """Dependence of the output's lines on those of the first input, whose bytes it may share; None: it may not."""
         return None
 
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:

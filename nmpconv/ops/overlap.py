@@ -58,7 +58,7 @@ class Lines:
         return None
 
     def _next(self, at: int, done: int, *, up: bool) -> int:
-        """How many lines are done after the largest band that touches nothing which it or a later one reads."""
+        """Number of lines that are done after the largest band that touches nothing which it or a later one reads."""
         if up:
             end = (self.outputs - done - 1) * self.stride - self.before + self.extent
             return self.outputs - max(-((at - self.x * min(end, self.inputs)) // self.y), 0)

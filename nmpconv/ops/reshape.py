@@ -55,7 +55,7 @@ class Reshape(Op):
     def part(
         self, params: ReshapeParams, inputs: Sequence[Value], output: Value, axis: int, size: int
     ) -> tuple[ReshapeParams, list[int | None]] | None:
-        """Of an axis that is there before, with as many elements on either side of it."""
+        """Part of an axis that is there before, with as many elements on either side of it."""
         shape, ahead = inputs[0].shape, prod(output.shape[:axis])
         for i, dim in enumerate(shape):
             if dim == output.shape[axis] and prod(shape[:i]) == ahead:

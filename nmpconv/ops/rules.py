@@ -1,4 +1,4 @@
-"""What an op of a file has to be, by its paragraph in FORMAT.md: most of it follows from traits, the rest is its own.
+"""Rules of an op in a file, by its paragraph in FORMAT.md: most of it follows from traits, the rest is its own.
 
 The twin of `check` and `work` in interpreter/src/ops. `broken` tells the first rule that does not hold.
 """

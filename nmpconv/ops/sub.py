@@ -50,7 +50,7 @@ class Sub(Aligned):
 
 
 def _remainder(to: Importer, a: str, b: str) -> tuple[float, float] | None:
-    """What a - n * floor(a / n) lies between."""
+    """Bounds of a - n * floor(a / n)."""
     product = to.maker(b)
     quotient = to.maker(product.inputs[0]) if product is not None and product.op == "mul" else None
     if product is None or quotient is None or quotient.op != "divide" or not quotient.params.down:

@@ -1,4 +1,4 @@
-"""What ops share in saying their traits: the limits of their kernels, and which operands they take."""
+"""Traits that several ops share: the limits of their kernels, and which operands they take."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Origins(Enum):
 
 
 class Border(NamedTuple):
-    """What a pad puts around [N,H,W,C]: rows, columns, and the value that they hold."""
+    """Border that a pad puts around [N,H,W,C]: rows, columns, and the value that they hold."""
 
     top: int
     bottom: int
@@ -111,7 +111,7 @@ def _result(graph: Graph, node: Node) -> int:
 
 
 def same_rank(inputs: Sequence[Value], output: Value) -> bool:
-    """Whether broadcasting aligns axis 0 of every computed operand with that of the output."""
+    """Checks that broadcasting aligns axis 0 of every computed operand with that of the output."""
     return all(x.is_const or len(x.shape) == len(output.shape) for x in inputs)
 
 
@@ -126,7 +126,7 @@ def hull(inputs: Sequence[Bounds]) -> Bounds:
 
 
 def within_clamp(bounds: Bounds, clamp: tuple[float, float] | None) -> Bounds:
-    """What is left of the bounds by a saturation."""
+    """Bounds that a saturation leaves."""
     low, high = clamp or ANY
     return min(max(bounds[0], low), high), min(max(bounds[1], low), high)
 
@@ -139,10 +139,10 @@ def combined(combine: np.ufunc, inputs: Sequence[Bounds]) -> Bounds:
 
 
 def unfit(op: str, inputs: Sequence[Value]) -> str:
-    """What is wrong with operands whose shapes do not go together."""
+    """Describes what is wrong with operands whose shapes do not go together."""
     return f"{op} cannot have inputs of shapes {[x.shape for x in inputs]}"
 
 
 def computed(inputs: Sequence[Value]) -> str:
-    """What is wrong where an input but the first is computed; '' for nothing."""
+    """Describes what is wrong where an input but the first is computed; '' for nothing."""
     return next((f"its input '{value.name}' is no constant" for value in inputs[1:] if not value.is_const), "")

@@ -1,4 +1,4 @@
-"""What the ops with weights share: sums of products, with a bias on the output's grid."""
+"""Base of the ops with weights: sums of products, with a bias on the output's grid."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Weighted(Op):
         return weighted_limits(node, graph)
 
     def exact_exponent(self, exponents: Sequence[int]) -> int:
-        """Of the sums, from the exponents of x and of a channel's weights."""
+        """Exponent of the sums, from the exponents of x and of a channel's weights."""
         return sum(exponents)
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
@@ -58,7 +58,7 @@ class Weighted(Op):
         return with_constants(node, graph, moved if x or y else {})
 
     def padding(self, params: Any, inputs: Sequence[Value]) -> np.ndarray | None:
-        """What factors beside the elements of x are, per input channel [C]; None: there are none beside them."""
+        """Factors beside the elements of x, per input channel [C]; None: there are none beside them."""
         return None
 
     def as_convolution(
@@ -71,7 +71,7 @@ class Weighted(Op):
         raise NotImplementedError
 
     def is_matrix(self, params: Any, weights: Value) -> bool:
-        """Whether weights [O, ..., I] multiply the last axis of x, at every place alike."""
+        """Checks whether weights [O, ..., I] multiply the last axis of x, at every place alike."""
         return False
 
     def sums(self, params: Any, inputs: Sequence[Value], output: Value) -> Sums:
@@ -103,5 +103,5 @@ def _light(weights: Value) -> float:
 
 
 def groups_of(node: Node) -> int:
-    """Of a weighted node."""
+    """Groups of a weighted node."""
     return int(getattr(node.params, "groups", 1))

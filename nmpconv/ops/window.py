@@ -52,7 +52,7 @@ def pool_out(params: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def pool_rules(params: Any, x: Value) -> Iterator[Rule]:
-    """What `pool_out` relies on."""
+    """Conditions that `pool_out` relies on."""
     yield rank(x, 4)
     yield f"a kernel of {params.kernel_h} x {params.kernel_w}", min(params.kernel_h, params.kernel_w) >= 1
 
@@ -87,7 +87,7 @@ def bordered(params: P, border: Border) -> P:
 
 
 def sees_pixels(params: Any) -> bool:
-    """Whether every window of a pool without dilation sees a pixel, as `pool_out` asks, wherever it ends."""
+    """Checks that every window of a pool without dilation sees a pixel, as `pool_out` asks, wherever it ends."""
     p = params
     return max(p.pad_top, p.pad_bottom) < p.kernel_h and max(p.pad_left, p.pad_right) < p.kernel_w
 
@@ -105,7 +105,7 @@ def padded(x: np.ndarray, params: Any, value: np.ndarray | int | None = None) ->
 
 
 def tap(source: np.ndarray, params: Any, ky: int, kx: int, oh: int, ow: int) -> np.ndarray:
-    """What window element (ky, kx) sees at each of the OH x OW positions of padded input: a view [N,OH,OW,C]."""
+    """Values that window element (ky, kx) sees at each of the OH x OW positions of padded input: a view [N,OH,OW,C]."""
     y = ky * getattr(params, "dilation_h", 1)
     x = kx * getattr(params, "dilation_w", 1)
     rows = slice(y, y + (oh - 1) * params.stride_h + 1, params.stride_h)

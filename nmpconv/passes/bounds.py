@@ -1,4 +1,4 @@
-"""What is known of a value's range without data; an end that is not known is infinite.
+"""Bounds of values that are known without data; an end that is not known is infinite.
 
 1. Raw pixels, constants, and tensors whose grid the model gives.
 2. A clamp.
@@ -18,7 +18,7 @@ PIXELS = (-128.0, 127.0)
 
 
 def known(graph: Graph, given: Mapping[str, Given]) -> dict[str, Bounds]:
-    """Of all values. given: grids that are relied on."""
+    """Bounds of all values. given: grids that are relied on."""
     found = {
         value.name: ANY if value.data is None or not value.size else (float(value.data.min()), float(value.data.max()))
         for value in graph.values.values()
@@ -34,7 +34,7 @@ def known(graph: Graph, given: Mapping[str, Given]) -> dict[str, Bounds]:
 
 
 def whole(graph: Graph) -> dict[str, Bounds]:
-    """What indices, truth and the whole numbers that are computed from these and whole constants lie between."""
+    """Bounds of indices, truth and the whole numbers that are computed from these and whole constants."""
     found = known(graph, {})
     names: set[str] = set()
     for node in graph.nodes:

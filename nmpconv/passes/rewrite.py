@@ -1,4 +1,4 @@
-"""What the passes share: an editor over a frozen graph, and the loop that applies cases until none fires.
+"""Tools of the passes: an editor over a frozen graph, and the loop that applies cases until none fires.
 
 A case is a function (editor, node) -> bool: it rewrites around one node and says whether it changed anything.
 """
@@ -45,7 +45,7 @@ class Editor:
         return self._nodes.get(node.name) is node
 
     def now(self, node: Node) -> Node:
-        """What the node has become."""
+        """Returns the current form of the node."""
         return self._nodes[node.name]
 
     def data(self, name: str) -> np.ndarray:

@@ -33,9 +33,9 @@ SIDES = {1: ("h", "top", "bottom"), 2: ("w", "left", "right")}  # axis of [N,H,W
 
 
 class Timed(NamedTuple):
-    """Of a tensor in the whole graph: the axis of time, and its frames; how many of them do not depend on padding at
-    the end, and which node padded there. In a step: how many are new, and how many calls' frames came before frame 0.
-    """
+    """Time of a tensor in the whole graph: the axis of time, and its frames; how many of them do not depend on padding
+    at the end, and which node padded there. In a step: how many are new, and how many calls' frames came before frame
+    0."""
 
     axis: int
     frames: int
@@ -313,7 +313,7 @@ def _rows(node: Node, graph: Graph, axis: int) -> int | None:
 
 
 def _but_its_own(node: Node, graph: Graph, axis: int) -> int | None:
-    """Of ops that work along one axis, or several."""
+    """Axis of time for ops that work along one axis, or several."""
     own = getattr(node.params, "axes", None) or (node.params.axis,)
     fixed = [value for value in graph.ins(node)[1:] if value.is_const and len(value.shape) > 1]
     return axis if axis not in own and all(value.shape[axis] == 1 for value in fixed) else None
@@ -404,7 +404,7 @@ RULES: dict[str, Rule] = {
 
 
 def _size(value: Value, behind: int) -> int:
-    """How long the axis is, counted from the last one (-1); 1 where there is none."""
+    """Length of the axis, counted from the last one (-1); 1 where there is none."""
     return value.shape[behind] if -behind <= len(value.shape) else 1
 
 

@@ -1,4 +1,4 @@
-"""How long a model takes on this machine. Prints nothing."""
+"""Time of a model on this machine. Prints nothing."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
 
 
 def counted(data: bytes, target: str) -> list[Counted]:
-    """Of each op of a file. Raises ModelError."""
+    """Counts the effort of each op of a file. Raises ModelError."""
     model = read(data)
     portable = interpreter.needs_of_target(data, target).portable
     return [_counted(op, model, target, left) for op, left in zip(model.ops, portable, strict=True)]
@@ -165,7 +165,7 @@ def _depthwise(sums: Sums, y: Value, lanes: int) -> dict[str, float]:
 
 
 def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
-    """Of an op without weights. products: its own count, or the places of its window."""
+    """Counts the effort of an op without weights. products: its own count, or the places of its window."""
     size = sum(value.size for value in outputs)
     places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
     line = outputs[0].shape[-1] if outputs[0].shape else 1

@@ -21,8 +21,8 @@ Arrays = dict[str, np.ndarray]
 
 
 class Look(NamedTuple):
-    """What samples look like. has_sequences: they are calls of a net with states. stream: of the file. shapes: of the
-    inputs in the ONNX model, by name."""
+    """Kind of samples. has_sequences: they are calls of a net with states. stream: of the file. shapes: of the inputs
+    in the ONNX model, by name."""
 
     has_sequences: bool
     stream: Stream | None
@@ -73,18 +73,19 @@ class Feed:
         return len(self.paths)
 
     def begins(self, i: int) -> bool:
-        """Whether states begin anew with sample i."""
+        """Checks whether states begin anew with sample i."""
         return self.starts is None or i in self._first_calls
 
     def calls(self, limit: int | None) -> int:
-        """How many samples there are in at most ``limit`` of them, or of sequences of them."""
+        """Number of samples in at most ``limit`` of them, or of sequences of them."""
         if limit is None or self.starts is None:
             return min(len(self), limit or len(self))
         return self.starts[limit] if limit < len(self.starts) else len(self)
 
     @property
     def sequences(self) -> list[tuple[str, int, int]]:
-        """Of samples that belong together: what they are called, the first one, and the one after the last."""
+        """Sequences of samples that belong together: what they are called, the first one, and the one after the
+        last."""
         if self.starts is None:
             return [(path, i, i + 1) for i, path in enumerate(self.paths)]
         ends = [*self.starts[1:], len(self)]
@@ -121,7 +122,7 @@ class Feed:
         return self._first.size
 
     def boxes(self, file: Path) -> list[np.ndarray]:
-        """What a file says of every sample's boxes: see `nmpconv.data.box_labels`."""
+        """Boxes of every sample, from a file: see `nmpconv.data.box_labels`."""
         if self.size is None or self._first.preprocess is None:
             raise UsageError("boxes need images", where="--boxes")
         height, width = self.size
@@ -179,7 +180,7 @@ def stream_of(net: Net) -> Stream | None:
 
 
 def _front_of(net: Net) -> FrontEnd | None:
-    """What makes inputs of sound, if the file says it."""
+    """Returns the front end of the file's sound, if it has one."""
     text = net.model.config.get("audio")
     try:
         return audio.parse(text) if isinstance(text, str) else None

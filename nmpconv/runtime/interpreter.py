@@ -72,7 +72,7 @@ class TargetNeeds:
 
 
 def needs_of_target(data: bytes, target: str) -> TargetNeeds:
-    """What `nmp_inspect` tells of a file on another machine, one of `targets`. Raises ModelError."""
+    """Returns the result of `nmp_inspect` for another machine, one of `targets`. Raises ModelError."""
     model = _in_memory(data)
     try:
         found = _nmp.inspect_target(model, target)
@@ -177,9 +177,8 @@ class Net(Summarized):
 
     @property
     def settled(self) -> bool:
-        """Whether it is known how many threads each step is worth: some hundred runs with several threads find out, and
-        do so again from time to time. No result depends on it.
-        """
+        """Checks whether it is known how many threads each step is worth: some hundred runs with several threads find
+        out, and do so again from time to time. No result depends on it."""
         return self._net.threads() is not None
 
     @property
@@ -189,7 +188,7 @@ class Net(Summarized):
 
     @property
     def has_states(self) -> bool:
-        """Whether a run depends on those before it."""
+        """Checks whether a run depends on those before it."""
         return len(self.inputs) < len(self.model.inputs)
 
     def reset(self) -> None:
@@ -324,7 +323,7 @@ def _level(asked: str | None) -> str | None:
 
 
 def _threads(asked: int | None) -> int:
-    """How many threads are meant."""
+    """Number of threads that is meant."""
     text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
     if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
         raise refusal(text, f"0 (one per core) to {_nmp.THREADS_MAX}", "--threads")

@@ -41,8 +41,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Counter:
-    """What a device's ticks are worth. unit: instructions, cycles, ns, or ticks where no more is known. seconds: of a
-    tick; None for instructions, which take no known time."""
+    """Unit of a device's ticks. unit: instructions, cycles, ns, or ticks where no more is known. seconds: of a tick;
+    None for instructions, which take no known time."""
 
     unit: str
     per_tick: float

@@ -1,4 +1,4 @@
-"""What a file needs of each kind of machine, before it is there: the interpreter tells, for all of them."""
+"""Needs of a file on each kind of machine, before it is there: the interpreter tells, for all of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def scratch(data: bytes, target: str | None) -> list[int]:
 
 
 def needs_portable(data: bytes, target: str) -> bool:
-    """Whether a microcontroller's own kernels leave a convolution of the file to the portable ones."""
+    """Checks whether a microcontroller's own kernels leave a convolution of the file to the portable ones."""
     return any(interpreter.needs_of_target(data, target).portable)
 
 

@@ -9,7 +9,7 @@ KEPT_MOST = 1000  # boxes of an image
 
 
 def areas(boxes: np.ndarray) -> np.ndarray:
-    """Of boxes [n, 4 or more], in square pixels: [n]. One whose ends are exchanged has none."""
+    """Areas of boxes [n, 4 or more], in square pixels: [n]. One whose ends are exchanged has none."""
     return np.maximum(boxes[:, RIGHT] - boxes[:, LEFT], 0) * np.maximum(boxes[:, BOTTOM] - boxes[:, TOP], 0)
 
 
@@ -28,8 +28,8 @@ def overlaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def kept(boxes: np.ndarray, score: float, overlap: float) -> np.ndarray:
-    """Of the boxes with at least this score, best first, those that overlap no kept one of their class by more
-    (greedy non-maximum suppression)."""
+    """Selects boxes with at least this score, best first, that overlap no kept one of their class by more (greedy
+    non-maximum suppression)."""
     left = boxes[boxes[:, SCORE] >= score]
     left = left[np.argsort(-left[:, SCORE], kind="stable")]
     found: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""What the outputs of detectors mean, by the names that the field has for them.
+"""Decoders of detectors' outputs, by the names that the field has for them.
 
 A point is a cell of a grid; grids come in the order of their strides, cells row by row. The sources are the projects
 that publish the models: their own post-processing.
@@ -167,7 +167,7 @@ def _rows(outputs: Arrays, least: int) -> np.ndarray:
 
 
 def _pair(outputs: Arrays, columns: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Of two outputs [1, n, columns], each as [n, columns], in the order of ``columns``."""
+    """Pairs two outputs [1, n, columns], each as [n, columns], in the order of ``columns``."""
     found = [[x for x in outputs if x.ndim == 3 and x.shape[2] == count] for count in columns]
     if len(outputs) != 2 or any(len(rows) != 1 for rows in found) or outputs[0].shape[1] != outputs[1].shape[1]:
         raise InputError(f"outputs of shapes {_shapes(outputs)}")

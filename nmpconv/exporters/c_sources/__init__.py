@@ -98,7 +98,7 @@ def _is_depthwise(op: FileOp, model: Model) -> bool:
 
 
 def _overlap(a: FileTensor, b: FileTensor) -> bool:
-    """Whether two activations share bytes of the arena."""
+    """Checks whether two activations share bytes of the arena."""
     start, other = a.offset or 0, b.offset or 0
     return start < other + b.nbytes and other < start + a.nbytes
 
@@ -120,9 +120,8 @@ def _is_product(op: FileOp, model: Model) -> bool:
 
 
 def _needed(src: Path, every: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Of all files those of a microcontroller with these ops: sources but for the folders of PCs and other ops, what
-    they include, and the sources of those headers.
-    """
+    """Selects the files of a microcontroller with these ops: sources but for the folders of PCs and other ops, what
+    they include, and the sources of those headers."""
     there = {path for path in every if not path.startswith(tuple(f"{folder}/" for folder in ON_PCS))}
     waiting = [path for path in there if path.endswith(".c") and not path.startswith(f"{OPS}/")]
     waiting += [f"{OPS}/{kind}.c" for kind in kinds]

@@ -15,7 +15,7 @@ COLUMNS = 160  # channels, or groups of neighbours, that one picture shows
 
 @dataclass(frozen=True)
 class Bars:
-    """How often values lie in [edges[i], edges[i + 1]): reals in the numbers of the float model."""
+    """Counts of values in [edges[i], edges[i + 1]): reals in the numbers of the float model."""
 
     edges: np.ndarray
     counts: np.ndarray

@@ -1,4 +1,4 @@
-"""What differs between two files: totals, options, and op by op."""
+"""Differences of two files: totals, options, and op by op."""
 
 from __future__ import annotations
 

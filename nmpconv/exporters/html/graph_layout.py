@@ -27,7 +27,7 @@ class Layout:
 
 
 def layout(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Of ops 0..count-1, each reading only earlier ones. edges: (from, to)."""
+    """Places ops 0..count-1, each reading only earlier ones. edges: (from, to)."""
     layer = [0] * count
     for source, target in sorted(edges, key=lambda edge: edge[1]):
         layer[target] = max(layer[target], layer[source] + 1)

@@ -1,4 +1,4 @@
-"""What the template of a report is filled with: rows, pictures and words, of one file."""
+"""Contents of a report's template: rows, pictures and words, of one file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _span(found: Sequence[int]) -> str:
 
 
 def facts(subject: Subject) -> list[tuple[str, str]]:
-    """What was converted and how."""
+    """Describes the conversion."""
     model = subject.model
     rows = [
         ("file", f"{subject.name}, {scaled(model.file_bytes)}B"),
@@ -99,7 +99,7 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
 
 
 def results(subject: Subject) -> Iterator[tuple[str, str]]:
-    """What a conversion measured, and where that comes from."""
+    """Lists the measurements of a conversion, and where they come from."""
     report = subject.report
     if report is None:
         return
@@ -121,13 +121,13 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def options(model: Model) -> list[tuple[str, str]]:
-    """What the conversion was told, as the file keeps it."""
+    """Lists the options of the conversion, as the file keeps them."""
     found = _json(model.metadata.get("config"))
     return [(key, "–" if value in (None, "", [], {}) else str(value)) for key, value in sorted(found.items())]
 
 
 def _json(text: str | None) -> dict[str, Any]:
-    """Of a file that anybody may have written."""
+    """Reads the JSON of a file that anybody may have written."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -166,7 +166,7 @@ def _steepest(subject: Subject) -> list[str]:
 
 
 def levers(subject: Subject) -> list[dict[str, Any]]:
-    """What would help most, the best first, and what would not, as it was measured."""
+    """Lists the options to improve, the best first, and those that do not help, as they were measured."""
     found = subject.report.levers if subject.report else ()
     return [
         {
@@ -305,7 +305,7 @@ def _tensors(plan: Memory, model: Model) -> list[dict[str, Any]]:
 
 
 def _scratch(plan: Memory, model: Model) -> list[dict[str, Any]]:
-    """What ops need while they run."""
+    """Scratch memory of ops while they run."""
     step, size = MEMORY_WIDTH / len(plan.steps), max(plan.with_scratch, 1)
     rectangles = []
     for i, one in enumerate(plan.steps):

@@ -1,4 +1,4 @@
-"""What a report is about: a file, and what was measured of it."""
+"""Subject of a report: a file, and what was measured of it."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def quick_gelu(node: OnnxNode, body: Body) -> None:
 
 
 def gelu(form: str) -> Expansion:
-    """Of x, or of x and a bias."""
+    """Writes Gelu of x, or of x and a bias."""
 
     def expansion(node: OnnxNode, body: Body) -> None:
         x = body("Add", node.input(0), node.input(1)) if node.input(1) else node.input(0)

@@ -55,7 +55,7 @@ def nowhere(node: OnnxNode, body: Body) -> None:
 
 
 def mean(node: OnnxNode, body: Body) -> None:
-    """Of tensors."""
+    """Writes the mean of tensors."""
     body("Mul", body("Sum", *node.inputs), 1.0 / len(node.inputs), output=node.outputs[0])
 
 
@@ -114,7 +114,7 @@ def log_sum_exp(node: OnnxNode, body: Body) -> None:
 
 
 def _axes(node: OnnxNode, body: Body, rank: int) -> tuple[int, ...]:
-    """Of a reduction: an attribute before opset 18, an input since; all where none are given."""
+    """Axes of a reduction: an attribute before opset 18, an input since; all where none are given."""
     axes = node.integers("axes") or (body.to.integers(node.input(1), "axes") if node.input(1) else ())
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))

@@ -188,7 +188,8 @@ def _by_positions(body: Body, x: str, index: str, batch: int) -> None:
 
 
 def _rows(body: Body, blocks: str, index: str, shape: tuple[int, ...]) -> None:
-    """Of blocks [B,N,R] those at the indices, either for each of the B as many, or for all the same; in this shape."""
+    """Gathers those of blocks [B,N,R] at the indices, either for each of the B as many, or for all the same; in this
+    shape."""
     groups, _, size = body.shape(blocks)
     count = prod(shape) // (groups * size)
     same = prod(body.shape(index)) == count

@@ -1,4 +1,4 @@
-"""What is known of truth that is computed from indices: exporters ask of each whether it is negative."""
+"""Booleans that are known although they are computed from indices: exporters ask of each whether it is negative."""
 
 from __future__ import annotations
 

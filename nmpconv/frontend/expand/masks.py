@@ -30,7 +30,7 @@ def _hides(to: Importer, name: str) -> bool:
 
 
 def _for_softmax(node: OnnxNode, to: Importer) -> bool:
-    """Whether it has a mask as an operand, and all that is made of the result is a Softmax.
+    """Checks that it has a mask as an operand, and that all that is made of the result is a Softmax.
 
     But not the last one with finite numbers: what that reads is measured, and there they count.
     """

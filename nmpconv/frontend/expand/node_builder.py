@@ -1,4 +1,4 @@
-"""What an expansion writes its nodes with."""
+"""Node builder for expansions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Body:
         return name
 
     def element(self, name: str) -> int:
-        """Of onnx.TensorProto.DataType."""
+        """Element type, of onnx.TensorProto.DataType."""
         return self.to.tensor(name).element
 
     def name(self, what: str) -> str:
@@ -76,7 +76,7 @@ class Body:
         return self.to.new_name(f"{next(filter(None, self.node.outputs), '')}.{what}")
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of any tensor, constant or computed."""
+        """Shape of any tensor, constant or computed."""
         return self.to.constants[name].shape if self.to.is_const(name) else self.to[name].shape
 
     def array(self, index: int, what: str) -> np.ndarray | None:

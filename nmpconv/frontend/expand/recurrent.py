@@ -41,7 +41,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class _Direction:
-    """What one direction computes with. inputs: of each step, [1, batch, gates * hidden], without the state's part.
+    """Weights and states of one direction. inputs: of each step, [1, batch, gates * hidden], without the state's part.
 
     recurrence: [hidden, gates * hidden]; bias: of that part, apart from the inputs' where the op needs it apart.
     """

@@ -155,7 +155,8 @@ def _takes(editor: Editor, layer: Node, name: str, found: Affine, allowed: Bound
 
 
 def _pad_before(editor: Editor, layer: Node, found: Affine) -> np.ndarray | None:
-    """What padding of y stands for in x, per channel of y; infinite where no x gives it. None: there is no padding."""
+    """Value of x that the padding of y stands for, per channel of y; infinite where no x gives it. None: there is no
+    padding."""
     padding = WEIGHTED[layer.op].padding(layer.params, [editor[name] for name in layer.inputs])
     if padding is None:
         return None

@@ -87,7 +87,7 @@ def _pass_reshape(editor: Editor, node: Node) -> bool:  # case 2
 
 
 def _reshaped(data: np.ndarray, old: Sequence[int], new: Sequence[int]) -> np.ndarray | None:
-    """What broadcasts against the old shape as ``data`` does against the new one."""
+    """Reshapes ``data``, which broadcasts against the old shape, to broadcast against the new one."""
     sizes = (1,) * (len(new) - data.ndim) + data.shape
     shape: list[int] = []
     for (a, b), (c, d) in axis_groups(old, new):

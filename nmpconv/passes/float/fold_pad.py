@@ -57,7 +57,7 @@ def _value(editor: Editor, pad: Node) -> float:
 
 
 def _border(editor: Editor, node: Node) -> Border | None:
-    """What a pad of H and W puts around its input."""
+    """Border that a pad of H and W puts around its input."""
     if node.op != "pad" or len(node.params.pads) != 8:
         return None
     top, bottom, left, right = node.params.pads[2:6]

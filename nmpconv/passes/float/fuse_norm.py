@@ -202,7 +202,7 @@ def _factor(editor: Editor, name: str, power: Power) -> str | None:
 
 
 def _alike(editor: Editor, name: str, power: Power) -> bool:
-    """Whether the tensor is the u of this power, or computed alike, and the power broadcasts against it."""
+    """Checks whether the tensor is the u of this power, or computed alike, and the power broadcasts against it."""
     shape = editor[power.u].shape
     if editor[name].is_const or not fits(power.shape, shape):
         return False
@@ -250,7 +250,7 @@ def _mean(editor: Editor, at: Node, x: str, axes: tuple[int, ...]) -> str:
 
 
 def _kept(editor: Editor, at: Node, pooled: str, shape: Sequence[int], axes: tuple[int, ...]) -> str:
-    """What `_pooled` made of a tensor of this shape, with these axes of size 1."""
+    """Reshapes the result of `_pooled` on a tensor of this shape to have these axes, of size 1."""
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return editor.emit("reshape", (pooled,), ReshapeParams(kept), at=at)
 

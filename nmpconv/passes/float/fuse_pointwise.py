@@ -97,7 +97,7 @@ def _bends(steps: Sequence[Step]) -> np.ndarray:
 
 
 def _margins(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:
-    """What changes its sign where a step bends, [margins, points]."""
+    """Quantities that change their sign where a step bends, [margins, points]."""
     results = evaluate(steps, x)
 
     def value(operand: object) -> np.ndarray:

@@ -56,7 +56,7 @@ def _compose(first: Perm, second: Perm) -> Perm:
 
 
 def _moves_data(perm: Perm, shape: Sequence[int]) -> bool:
-    """Whether axes of size > 1 change their order. shape: before the transpose."""
+    """Checks whether axes of size > 1 change their order. shape: before the transpose."""
     moved = [p for p in perm if shape[p] > 1]
     return moved != sorted(moved)
 

@@ -52,7 +52,7 @@ def pointwise(editor: Editor, node: Node) -> bool:
 
 
 def steps_of(editor: Editor, cone: Cone) -> tuple[Step, ...]:
-    """What the cone computes, as `LookupParams.composed`; nothing where it is x itself."""
+    """Steps that the subgraph computes, as `LookupParams.composed`; none where it is x itself."""
     steps: list[Step] = []
     known: dict[str, Operand] = {cone.x: "x"}
 

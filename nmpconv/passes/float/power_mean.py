@@ -71,6 +71,6 @@ def _exponent(editor: Editor, node: Node) -> float | None:
 
 
 def _is_quotient(editor: Editor, name: str) -> bool:
-    """Whether this is what the pass itself made."""
+    """Checks whether the pass itself made this."""
     node = editor.producer(name)
     return node is not None and node.op == "divide" and editor[name].clamp == (0.0, 1.0)

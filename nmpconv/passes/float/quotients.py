@@ -79,7 +79,7 @@ def _join(editor: Editor, node: Node) -> bool:  # case 4
 
 
 def _turned(editor: Editor, name: str, *, alone: bool = False) -> tuple[str, bool]:
-    """What the matrix is, or is the transpose of. alone: only through transposes that nothing else reads."""
+    """Finds the matrix that this is, or is the transpose of. alone: only through transposes that nothing else reads."""
     turned = False
     while (node := editor.producer(name)) is not None and node.op == "transpose":
         if node.params.perm != swapped(len(node.params.perm)) or (alone and editor.only_user(name) is None):
@@ -202,7 +202,7 @@ def _number(editor: Editor, node: Node) -> tuple[str, float] | None:
 
 
 def _whole(editor: Editor, part: Node, rows: int) -> bool:
-    """Whether a slice of a matrix has all of its rows, in order."""
+    """Checks whether a slice of a matrix has all of its rows, in order."""
     p, shape = part.params, editor[part.inputs[0]].shape
     return all(
         (start, step, size) == (0, 1, goal)
@@ -212,7 +212,7 @@ def _whole(editor: Editor, part: Node, rows: int) -> bool:
 
 
 def _is_new(editor: Editor, name: str) -> bool:
-    """Whether these are not rows that the pass itself normalized."""
+    """Checks that these are not rows that the pass itself normalized."""
     node = editor.producer(name)
     while node is not None and node.op in ("slice", "transpose"):
         node = editor.producer(node.inputs[0])

@@ -1,4 +1,4 @@
-"""What a chain of ops makes of the squares of a tensor: a power of their mean.
+"""Powers of the mean of a tensor's squares, as chains of ops compute them: a power of their mean.
 
 What a chain of ops does to u^2 (which axes, a and b) is read off its values for random squares, since all of it is
 linear up to one root.
@@ -36,7 +36,7 @@ class Power(NamedTuple):
 
 
 def power_of(editor: Editor, name: str) -> Power | None:
-    """What the tensor is of a tensor's squares."""
+    """Returns the power of the mean of a tensor's squares that the tensor is."""
     walked = walk(editor, name)
     if walked is None:
         return None
@@ -74,7 +74,7 @@ def walk(editor: Editor, name: str, stop: str = "") -> tuple[str, list[Node]] | 
 
 
 def _passes(editor: Editor, node: Node) -> bool:
-    """Whether the chain may lead through this node."""
+    """Checks whether the chain may lead through this node."""
     if node.op == "requantize":
         return is_floor(editor, node)
     if editor[node.outputs[0]].clamp:
@@ -101,7 +101,8 @@ def scalar(editor: Editor, node: Node) -> tuple[str, float] | None:
 
 
 def exponent(editor: Editor, node: Node) -> float:
-    """Of a power of the input: a table, or a number over it. 1 for other ops, 0 for other tables and quotients."""
+    """Exponent of a power of the input: a table, or a number over it. 1 for other ops, 0 for other tables and
+    quotients."""
     if node.op == "divide":
         top = editor[node.inputs[0]]
         return (
@@ -190,7 +191,7 @@ def _evaluate(editor: Editor, source: str, nodes: Sequence[Node], x: np.ndarray)
 
 
 def fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether the first broadcasts to the second."""
+    """Checks whether the first broadcasts to the second."""
     try:
         return np.broadcast_shapes(shape, other) == other
     except ValueError:

@@ -96,7 +96,7 @@ def _stretches(graph: Graph) -> Iterator[Stretch]:
 
 
 def _splits(graph: Graph, node: Node) -> bool:
-    """Whether rows of the output depend on rows of the inputs alone."""
+    """Checks whether rows of the output depend on rows of the inputs alone."""
     shape = graph[node.outputs[0]].shape
     if len(shape) != 4 or shape[0] != 1:
         return False
@@ -164,7 +164,7 @@ class _Band:
         return have[result][0]
 
     def _needed(self, result: str, rows: Rows) -> dict[str, Rows]:
-        """Of every tensor that is computed: the rows that the readers need together."""
+        """Rows of every computed tensor: the rows that the readers need together."""
         needed = {result: rows}
         for node in reversed(self.inner):
             if node.outputs[0] not in needed:

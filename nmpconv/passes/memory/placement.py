@@ -54,7 +54,7 @@ def alive(buffers: Sequence[Buffer], step: int) -> int:
 
 
 def bound(buffers: Sequence[Buffer], links: Sequence[Overlap]) -> int:
-    """What is alive together, at worst: no arena is smaller."""
+    """Bytes that are alive together, at worst: no arena is smaller."""
     # The most is alive when some buffer has just come.
     saved = {buffers[link.y].first: link.saved(buffers) for link in links}
     come, gone = Counter[int](), Counter[int]()

@@ -123,14 +123,14 @@ def _limits(value: Value, low: float, high: float) -> tuple[np.ndarray, np.ndarr
 
 
 class _Shown(NamedTuple):
-    """Of a tensor: the least number that no mask hides, and whether one hides others."""
+    """Least visible number of a tensor: the least number that no mask hides, and whether one hides others."""
 
     least: float
     masked: bool = False
 
 
 class _Sums:
-    """What Softmaxes read, term by term."""
+    """Terms of the sums that Softmaxes read."""
 
     def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
         self._graph, self._stats, self._makers = graph, stats, graph.producers()
@@ -144,7 +144,7 @@ class _Sums:
                 self._shown[node.outputs[0]] = _Shown(sum(least) if node.op == "add" else min(least), True)
 
     def masked(self, name: str) -> bool:
-        """Whether a mask hides a part of this."""
+        """Checks whether a mask hides a part of this."""
         return self._shown[name].masked
 
     def least(self) -> dict[str, float]:
@@ -187,7 +187,7 @@ class _Sums:
         return np.maximum(data, end * STEPS / max(self._stats[other].peak, 1 / STEPS))
 
     def _head(self, name: str) -> str:
-        """What the Softmax reads that makes an output, moved or not; else the output."""
+        """Name of the input of the Softmax that makes an output, moved or not; else the output."""
         node = self._makers.get(name)
         while node is not None and OPS[node.op].grid == "same":
             node = self._makers.get(node.inputs[0])
@@ -206,7 +206,8 @@ class _Sums:
         return max(stats.max, stats.max * stats.room)
 
     def _alone(self, value: Value) -> _Shown:
-        """Of a tensor whatever it is made of: a mask has all that it hides in one place, and a gap beside that."""
+        """Least visible number of a tensor whatever it is made of: a mask has all that it hides in one place, and a gap
+        beside that."""
         if value.data is not None:
             shown = value.data[value.data > HIDES]
             return _Shown(float((shown if shown.size else value.data).min()), 0 < shown.size < value.data.size)
@@ -218,6 +219,6 @@ class _Sums:
         return _Shown(stats.min)
 
     def _hides(self, name: str) -> bool:
-        """Whether all of a constant does."""
+        """Checks whether all of a constant hides."""
         data = self._graph[name].data
         return data is not None and bool((data <= HIDES).all() or (data == MASKED).all())

@@ -60,7 +60,7 @@ def on_accumulator_grid(
 
 
 def _least(biases: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each channel the first bias with the smallest error, and that; both [candidates, O]."""
+    """Returns the first bias with the smallest error of each channel, and that error; both [candidates, O]."""
     best = np.argmin(errors, axis=0)
     at = np.arange(len(best))
     return biases[best, at], errors[best, at]

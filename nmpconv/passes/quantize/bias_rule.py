@@ -1,4 +1,4 @@
-"""What the output-scale bias rule costs: the same weights with biases on the accumulator's scale s_x * s_w instead.
+"""Cost of biases on the scale of the output: the same weights with biases on the accumulator's scale s_x * s_w instead.
 
 Only simulated, for the report: no .nmp file can hold such a bias. Both sides correct their biases layer by layer.
 """

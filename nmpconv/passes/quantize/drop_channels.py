@@ -70,7 +70,7 @@ def _is_dense(node: Node) -> bool:
 
 
 def _by_channel(node: Node, graph: Graph) -> bool:
-    """Whether a channel goes from the op's tensors together; constant operands have channels that would stay."""
+    """Checks whether a channel goes from the op's tensors together; constant operands have channels that would stay."""
     op, inputs = OPS[node.op], graph.ins(node)
     if op.joins and any(value.is_const for value in inputs):
         return False
@@ -125,7 +125,7 @@ def _keep(editor: Editor, names: Iterable[str], channels: np.ndarray) -> None:
 
 
 def _fewer_outputs(editor: Editor, node: Node, channels: np.ndarray) -> Node:
-    """Of the op with weights that makes the channels; a depthwise one reads as many."""
+    """Drops channels of the op with weights that makes them; a depthwise one reads as many."""
     x, w, b, *pad = node.inputs
     if not _is_dense(node):
         pad = [_slice(editor, name, channels, 0) for name in pad]

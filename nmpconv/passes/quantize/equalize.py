@@ -104,7 +104,7 @@ class Balance:
         return {name: np.where(frozen[ids], 1.0, factor[ids]) for name, ids in self.channels.ids.items()}
 
     def gain_db(self, name: str) -> float:
-        """How much less of this tensor's rounding errors its readers would see."""
+        """Reduction of this tensor's rounding errors that its readers would see, in dB."""
         ids = self.channels.ids[name]
         ids = ids[self._free[ids]]
         if not ids.size:
@@ -184,7 +184,7 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
 def _best_db(
     rounded: Rounded, limits: Range, factor: float, bits: int, functions: Sequence[Function], free: bool
 ) -> float:
-    """How good a grid the tensor times factor gets: its SQNR, or at 16 bits, which clip nothing, how fine it is.
+    """Quality of the best grid of the tensor times factor: its SQNR, or at 16 bits, which clip nothing, how fine it is.
 
     free: it may have an origin.
     """
@@ -202,7 +202,8 @@ def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:
 
 
 def _demand(graph: Graph, weight: str, groups: int, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """What each input channel claims of the weights' ranges [C]: its largest |w| relative to that output's largest.
+    """Share of the weights' ranges that each input channel claims [C]: its largest |w| relative to that output's
+    largest.
 
     inputs, outputs: bool [C], [O]: the channels that are not dead.
     """

@@ -56,7 +56,7 @@ def run(
 
 
 def is_steep(step: Step) -> bool:
-    """Whether a step of a table is one of these functions."""
+    """Checks whether a step of a table is one of these functions."""
     name, _, *numbers = step
     return name in ("sqrt", "log", "reciprocal") or (name == "power" and numbers[0] < 1)
 

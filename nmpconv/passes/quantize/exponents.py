@@ -54,17 +54,17 @@ class Method:
 
     @property
     def spoken(self) -> str:
-        """What files call it."""
+        """Name of the method in files."""
         return "mse" if self.name in SATURATED else self.name
 
     @property
     def searches(self) -> bool:
-        """Whether it weighs what saturates against what is rounded."""
+        """Checks whether it weighs what saturates against what is rounded."""
         return self.name == "mse" or self.name in SATURATED
 
     @property
     def saturated(self) -> float:
-        """How often the square of an error of saturation counts."""
+        """Weight of the square of an error of saturation."""
         return SATURATED.get(self.name, 1.0)
 
 
@@ -172,7 +172,8 @@ def check_given(ranged: Graph, choices: Choices) -> None:
 
 
 def _span(value: Value, stats: TensorStats, bits: int) -> Range:
-    """What the grid of this tensor is to hold. Room is left by the float model's own numbers, as stats has them."""
+    """Range that the grid of this tensor is to hold. Room is left by the float model's own numbers, as stats has
+    them."""
     clamp = value.clamp and (value.clamp[0] + value.origin, value.clamp[1] + value.origin)
     low, high = span(stats, bits, clamp)
     return low - value.origin, high - value.origin
@@ -219,7 +220,8 @@ def _padded(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, list[Te
 
 
 def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> TensorStats:
-    """Of what a convolution sees around its input: data per channel, as often as it reads it beside the input."""
+    """Statistics of the numbers that a convolution sees around its input: data per channel, as often as it reads it
+    beside the input."""
     x, p = graph[node.inputs[0]], node.params
     height, width = x.shape[1:3]
     border = (height + p.pad_top + p.pad_bottom) * (width + p.pad_left + p.pad_right) - height * width
@@ -229,7 +231,7 @@ def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> T
 
 
 def _chosen(graph: Graph) -> dict[str, Range]:
-    """What elements of a constant at computed places lie between."""
+    """Bounds of the elements of a constant at computed places."""
     found = {}
     for node in graph.nodes:
         data = graph[node.inputs[0]].data

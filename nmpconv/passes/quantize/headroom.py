@@ -37,7 +37,8 @@ def expected(
     names: Iterable[str],
     tabled: Container[str],
 ) -> dict[str, TensorStats]:
-    """Of these activations, in the float model's own numbers, as stats. tabled: those that only tables read."""
+    """Statistics of these activations with headroom, in the float model's own numbers, as stats. tabled: those that
+    only tables read."""
     found = {name: stats[name] for name in names}
     limits = known(graph, graph.given) if found else {}
     for name, seen in found.items():
@@ -62,7 +63,7 @@ def farther(stats: TensorStats, low: float, high: float) -> TensorStats:
 
 
 def _variation(stats: TensorStats) -> float:
-    """Of the peaks of channels from sample to sample; 0 where it is not known."""
+    """Variation of the peaks of channels from sample to sample; 0 where it is not known."""
     if stats.samples < 2 or stats.peak_mean is None or stats.peak_spread is None:
         return 0.0
     living = alive(stats.peak_mean)

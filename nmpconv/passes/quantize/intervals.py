@@ -60,7 +60,7 @@ def of_grid(value: Value) -> Interval:
 
 
 def _reference(graph: Graph, node: Node, found: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
-    """What the op makes of each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
+    """Runs the op on each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
     inputs = []
     for value, side in zip(graph.ins(node), corner, strict=True):
         quant = quant_of(value)

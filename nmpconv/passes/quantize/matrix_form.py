@@ -59,7 +59,7 @@ def out_positions(graph: Graph, node: Node) -> int:
 
 
 def samples(graph: Graph, name: str, x: np.ndarray) -> int:
-    """How many images' tensors of this name an array holds, one after the other along axis 0."""
+    """Number of images' tensors of this name that an array holds, one after the other along axis 0."""
     return x.size // graph[name].size
 
 
@@ -103,7 +103,7 @@ def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def is_exact(rows: np.ndarray) -> bool:
-    """Whether their second moment has no rounding, so that the order of its parts does not matter."""
+    """Checks that their second moment has no rounding, so that the order of its parts does not matter."""
     return rows.dtype == np.int8
 
 

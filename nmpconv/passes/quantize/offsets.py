@@ -213,7 +213,7 @@ def _chosen(
     for number, names in tied.items():
 
         def gain(more: float, number: str = number, names: list[str] = names) -> float:
-            """What the tensors have in dB where this number is larger by so much."""
+            """SQNR of the tensors in dB where this number is larger by so much."""
             found = (origins[n] + more * rows[n][number] for n in names)
             total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, found, strict=True))
             return round(total, 3)  # of equally good ones, noise of floats is not to choose
@@ -274,13 +274,13 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
 
 
 def _best_db(rounded: Rounded, origin: float, functions: Sequence[Function]) -> float:
-    """What the best int8 grid with this origin reaches."""
+    """SQNR of the best int8 grid with this origin."""
     top = smallest_exponent(rounded.stats.min - origin, rounded.stats.max - origin, 8)
     return min(best_sqnr_db(rounded, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
 
 
 def filled_db(rounded: Rounded, factor: float, functions: Sequence[Function]) -> float:
-    """What an int8 grid at one of the ends of the range reaches, of the tensor times a factor."""
+    """SQNR of an int8 grid at one of the ends of the range, of the tensor times a factor."""
     tried = []
     for down in range(STEPS_DOWN):
         step, *ends = _ends(rounded.stats, factor, down)

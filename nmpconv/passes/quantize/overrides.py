@@ -1,4 +1,4 @@
-"""What a person chose for single tensors and ops: the rows of a recipe, by the names in the float graph.
+"""Choices of a person for single tensors and ops: the rows of a recipe, by the names in the float graph.
 
 Keys of a tensor: bits, exponent, origin, method, percentile, equalize (False: it keeps its own numbers). Keys of an op
 with weights: rounding, weight_bits, per_tensor, bias_bits. What is not said is decided as ever. All tensors on one grid
@@ -40,7 +40,7 @@ class Choices:
     ops: Mapping[str, Row] = field(default_factory=dict)
 
     def of(self, names: Iterable[str], key: str) -> Said | None:
-        """What was said of tensors that share it; InputError where that is not one thing."""
+        """Returns the rule of tensors that share it; InputError where there are several."""
         found = [self.tensors[name][key] for name in names if key in self.tensors.get(name, {})]
         found = [said for said in found if said.exact] or found
         for other in found[1:]:
@@ -49,7 +49,7 @@ class Choices:
         return found[0] if found else None
 
     def op(self, name: str, key: str, otherwise: Any) -> Any:
-        """What was said of an op."""
+        """Returns the rule of an op."""
         said = self.ops.get(name, {}).get(key)
         return otherwise if said is None else said.value
 

@@ -19,8 +19,8 @@ FORM = "OUTPUT=INPUT"
 
 
 def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
-    """What each input that is a state takes over. graph: of any stage, with the model's inputs and outputs; texts:
-    'output=input' each.
+    """Maps each input that is a state to the output that it takes over. graph: of any stage, with the model's inputs
+    and outputs; texts: 'output=input' each.
 
     Raises UsageError for what is none of them, for one that comes twice, and for shapes that differ.
     """
@@ -66,7 +66,7 @@ def _grid(graph: Graph, name: str) -> tuple[int, tuple[int, ...]]:
 
 
 def _requantized(graph: Graph, name: str, output: str, told: bool) -> tuple[Graph, str]:  # case 2
-    """What the state takes over, a new output. told: beside the old one."""
+    """Returns the graph with a new output that the state takes over, and its name. told: beside the old one."""
     kept = f"{output}.kept"
     while kept in graph.values:
         kept += "_"

@@ -73,7 +73,7 @@ class Rounding:
         return replace(self, gptq=gptq)
 
     def of(self, node: Node, choices: Choices) -> Rounding:
-        """That of one node."""
+        """Rounding of one node."""
         return Rounding(
             choices.op(node.name, "weight_bits", self.weight_bits),
             choices.op(node.name, "per_tensor", self.per_tensor),
@@ -109,7 +109,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
 
 
 def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
-    """How the exponent of an op's own constant came about."""
+    """Origin of the exponent of an op's own constant."""
     quant = _quant(value)
     around = [other.quant.exponents for other in (*graph.ins(node), *graph.outs(node)) if other.quant is not None]
     operand = any(other.is_const and other.shape == value.shape for other in graph.ins(node))

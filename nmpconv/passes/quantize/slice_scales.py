@@ -78,7 +78,7 @@ def _joined(graph: Graph, output: str) -> _Joined | None:
 
 
 def _one(graph: Graph, name: str) -> bool:
-    """Whether one op reads it, and nobody else."""
+    """Checks whether one op reads it, and nobody else."""
     return sum(node.inputs.count(name) for node in graph.nodes) == 1 and name not in graph.outputs
 
 
@@ -141,7 +141,8 @@ def _shifted(
 
 
 def _whole(parts: Sequence[TensorStats], own: TensorStats, factors: np.ndarray | None) -> TensorStats:
-    """Of a tensor that joins parts and had statistics of its own before; factors: by channel [C], None: not known."""
+    """Statistics of a tensor that joins parts and had statistics of its own before; factors: by channel [C], None: not
+    known."""
     made = TensorStats()
     for part in parts:
         made.merge(part)

@@ -24,7 +24,8 @@ def after(graph: Graph) -> dict[str, tuple[Function, ...]]:
 
 
 def alone(graph: Graph) -> dict[str, list[Function]]:
-    """Of every tensor of the groups that nothing but tables reads: the functions of those that read itself."""
+    """Functions that read each tensor of the groups that nothing but tables reads: the functions of those that read
+    itself."""
     consumers = graph.consumers()
     found: dict[str, list[Function]] = {}
     for group in grid_groups(graph):
@@ -39,5 +40,5 @@ def alone(graph: Graph) -> dict[str, list[Function]]:
 
 
 def moves(node: Node) -> bool:
-    """Whether it computes nothing."""
+    """Checks whether it computes nothing."""
     return OPS[node.op].grid == "same"

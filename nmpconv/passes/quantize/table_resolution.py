@@ -47,7 +47,7 @@ def run(
 
 
 def _stats(x: TensorStats, steps: Sequence[Step]) -> TensorStats:
-    """Of the last step's results, over what x may reach on other samples."""
+    """Statistics of the last step's results, over what x may reach on other samples."""
     low, high = min(x.min, x.min * x.room), max(x.max, x.max * x.room)
     return x.mapped(lambda values: evaluate(steps, np.clip(values, x.min, x.max))[-1]).reaching(
         evaluate(steps, np.linspace(low, high, 1 << FINEST))[-1]

@@ -1,4 +1,4 @@
-"""How fine the tables of int16 tensors may be.
+"""Resolution of the tables of int16 tensors.
 
 1. A table has up to 2^FINEST pieces, each a straight line. Where a function bends within one of them, as a Sigmoid of
    1000 * x, or jumps, it gets as many pieces as it takes, up to one for each integer: the fewest that leave ENOUGH_DB,

@@ -1,4 +1,4 @@
-"""How many bits each activation and each weight gets.
+"""Widths of activations and weights, in bits.
 
 Indices, and whole numbers computed from them, have 16 where 8 bits do not hold them. Integer inputs and outputs of the
 model have 8 bits where these hold their type, else 16. At 8 bits, 16 are used where they
@@ -89,7 +89,7 @@ def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[
 
 
 def _indices(graph: Graph) -> set[str]:
-    """What is on one grid with whole numbers that 8 bits do not hold."""
+    """Tensors on one grid with whole numbers that 8 bits do not hold."""
     far = {name for name, (low, high) in whole(graph).items() if low < INT_MIN[8] or high > INT_MAX[8]}
     return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
 
