@@ -16,10 +16,12 @@ from nmpconv.calib.engine import Engine, FloatEngine, serialized
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops import OPS
 from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
+SUMS = 4  # of a stream that may drift
 PART = 2**16  # numbers that stay in the cache while they are rounded
 PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
@@ -74,24 +76,31 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
 def sampled_nodes(graph: Graph, ops: Collection[str]) -> list[Node]:
     """The nodes of these ops, and the residual sums behind them."""
-    users = graph.consumers()
-    nodes = [node for node in graph.nodes if node.op in ops]
-    sums = {add.outputs[0] for node in nodes if (add := residual_sum(graph, node, users)) is not None}
+    found = residual_sums(graph)
+    sums = {found[node.outputs[0]].outputs[0] for node in graph.nodes if node.op in ops and node.outputs[0] in found}
     return [node for node in graph.nodes if node.op in ops or node.outputs[0] in sums]
 
 
-def residual_sum(graph: Graph, node: Node, users: Mapping[str, Sequence[Node]]) -> Node | None:
-    """The add that alone reads a node without activation, and has another activation of the same shape beside it.
+def residual_sums(graph: Graph) -> dict[str, Node]:
+    """Adds of long streams, by the operand that is added to the stream: no activation, and read by the add alone.
 
-    users: of the graph, `Graph.consumers`.
+    The other operand has the same shape, and SUMS sums or more before it. A shorter stream hardly drifts.
     """
-    out = graph[node.outputs[0]]
-    readers = users[out.name]
-    if len(readers) != 1 or readers[0].op != "add" or out.name in graph.outputs or out.clamp or not out.shape:
-        return None
-    beside = [graph[name] for name in readers[0].inputs if name != out.name]
-    alike = len(beside) == 1 and not beside[0].is_const and beside[0].shape == out.shape
-    return readers[0] if alike else None
+    users, found = graph.consumers(), dict[str, Node]()
+    before: dict[str, int] = {}  # sums in the stream up to an activation
+    for node in graph.nodes:
+        names = [name for name in node.inputs if not graph[name].is_const]
+        depth = max((before.get(name, 0) for name in names), default=0)
+        if node.op == "add":
+            before[node.outputs[0]] = depth + 1
+            for name, other in zip(names, names[::-1], strict=True):
+                out = graph[name]
+                alone = users[name] == [node] and name not in graph.outputs and not out.clamp and out.shape
+                if alone and len({*names}) == 2 and out.shape == graph[other].shape and before.get(other, 0) >= SUMS:
+                    found[name] = node
+        elif OPS[node.op].grid == "same":
+            before.update(dict.fromkeys(node.outputs, depth))
+    return found
 
 
 def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
-from nmpconv.calib.activation_cache import Evidence
+from nmpconv.calib.activation_cache import Evidence, residual_sums
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
@@ -28,10 +28,10 @@ def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Ste
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = evidence.on_grids(graph)
     kept: dict[str, np.ndarray] = {}
-    users = graph.consumers()
+    sums = residual_sums(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            rows = wanted_rows(graph, node, users, env, evidence)
+            rows = wanted_rows(graph, node, sums, env, evidence)
             assert rows is not None
             made = _weighted(graph, node, env, rows)
         else:

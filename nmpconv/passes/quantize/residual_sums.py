@@ -1,8 +1,8 @@
 """Pre-activations that a layer is to have: the float model's, or what a residual sum behind it lacks.
 
-Where a sum alone reads the layer, it is the float model's sum less the other, already quantized operand, and less what
-rounding the sum half up adds on average. So each block's biases take away what the blocks before have left in the
-stream, and long streams do not drift.
+Where a sum of a long stream alone reads the layer, it is the float model's sum less the other, already quantized
+operand, and less what rounding the sum half up adds on average. So each block's biases take away what the blocks before
+have left in the stream, and long streams do not drift.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.calib.activation_cache import Evidence, residual_sum
+from nmpconv.calib.activation_cache import Evidence
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.ir import Graph, Node, Quant, Value
 
@@ -21,16 +21,16 @@ from nmpconv.ir import Graph, Node, Quant, Value
 def wanted_rows(
     graph: Graph,
     node: Node,
-    users: Mapping[str, Sequence[Node]],
+    sums: Mapping[str, Node],
     env: Mapping[str, np.ndarray],
     evidence: Evidence,
 ) -> Rows | None:
     """Rows of what a weighted node is to have before its activation; None where nothing is known.
 
-    users: `Graph.consumers`. env: integers [N, ...] of what was computed so far, by name.
+    sums: `residual_sums` of the graph. env: integers [N, ...] of what was computed so far, by name.
     """
     out = graph[node.outputs[0]]
-    add = residual_sum(graph, node, users)
+    add = sums.get(out.name)
     if add is not None:
         total, (other,) = graph[add.outputs[0]], [graph[name] for name in add.inputs if name != out.name]
         if other.name in env and total.name in evidence.rows:

@@ -28,7 +28,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
-from nmpconv.calib.activation_cache import Evidence
+from nmpconv.calib.activation_cache import Evidence, residual_sums
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
@@ -89,11 +89,11 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
-    users = graph.consumers()
+    sums = residual_sums(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
-            rows = wanted_rows(graph, node, users, env, evidence)
+            rows = wanted_rows(graph, node, sums, env, evidence)
             node, fresh = _weighted(layer, env.get(node.inputs[0]), rows)
         else:
             plain = node
