@@ -65,12 +65,12 @@ def convert(keywords: Keywords) -> Converted:
     ``save_recipe``, ``journal`` and ``dump_ir`` name.
 
     model: a path, the bytes of an ONNX file, an onnx.ModelProto, or a torch module, which is exported by calling it
-    with ``example_inputs`` (a tensor, or a tuple of them).
+    with ``example_inputs`` (a tensor, or a tuple of them; None: the first sample of data, where that is an array).
     data: calibration samples, about 100, labels are not needed: a path (a folder of images, a .csv, .txt, .npy or
     .npz), an array [n, ...] of model inputs or uint8 [n,H,W,C] of pictures, or any iterable of arrays, (array, label)
-    pairs, pictures of Pillow, paths, or rows with named columns: a torch DataLoader, a dataset of Hugging Face. With
-    several inputs, a mapping from the input's name to one of these. None: the ranges that a quantized model has, a
-    loaded profile, or with ``dry_run`` sizes only (`Converted.sketch`).
+    pairs, pictures of Pillow, paths, or rows with named columns: a torch DataLoader, a dataset of Hugging Face; or a
+    tuple (array, labels). With several inputs, a mapping from the input's name to one of these. None: the ranges that a
+    quantized model has, a loaded profile, or with ``dry_run`` sizes only (`Converted.sketch`).
     mean, std: x = (pixel - mean) / std, one number or one a channel in the model's order, for pixels in ``range``
     (0, 255 unless given). labels: class names, or a text file with one a line. max_ram: bytes. input_shape: sizes of
     dynamic dimensions by input. input_value: numbers of inputs that are the same in every run, by input: one for all
@@ -91,7 +91,7 @@ def convert(keywords: Keywords) -> Converted:
             check_output(file)
     found = {} if keywords.data is None else sources(keywords.data)
     sketch = keywords.dry_run and not found and options.load_profile is None and options.bits != "auto"
-    with on_disk(keywords.model, keywords.example_inputs) as path:
+    with on_disk(keywords.model, keywords.example_inputs, found) as path:
         result = pipeline.plan(path, options) if sketch else pipeline.convert(path, found, options, progress)
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:

@@ -30,6 +30,7 @@ def evaluate(
     data: Data | Mapping[str, Data],
     *,
     reference: str | Path | bytes | onnx.ModelProto | Any = None,
+    example_inputs: Any = None,
     limit: int | None = None,
     label_offset: int = 0,
     max_pixels: int | None = None,
@@ -45,11 +46,12 @@ def evaluate(
     in percent, SQNR in dB).
 
     model: a path, the bytes of a .nmp file, what `nmpconv.convert` returned, or a loaded net. data: as for
-    `nmpconv.convert`; with labels where rates are wanted. reference: the ONNX model that was converted. limit: most
-    samples. label_offset: added to every label to get the index of its class. metric, decoder: see
-    `nmpconv.evaluation.task_metrics`. boxes: a file, see `nmpconv.data.box_labels`. workers: how many processes run the
-    models, or the address of a dask scheduler; the result is the same. Raises ModelError for a refused file, InputError
-    for what cannot be read, UsageError for sources that do not fit.
+    `nmpconv.convert`; with labels where rates are wanted, such as (array, labels). reference: the model that was
+    converted, and example_inputs for a torch module, as for `nmpconv.convert`. limit: most samples. label_offset: added
+    to every label to get the index of its class. metric, decoder: see `nmpconv.evaluation.task_metrics`. boxes: a file,
+    see `nmpconv.data.box_labels`. workers: how many processes run the models, or the address of a dask scheduler; the
+    result is the same. Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources
+    that do not fit.
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     progress = reporter(progress)
@@ -65,7 +67,7 @@ def evaluate(
         if reference is None:
             judged = accuracy.evaluate(net, found, **options)
         else:
-            with on_disk(reference) as path:
+            with on_disk(reference, example_inputs, found) as path:
                 judged = accuracy.evaluate(net, found, reference=path, **options)
     for warning in judged.warnings:
         log.warning("%s", warning)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import SupportsBytes
+from typing import Any, SupportsBytes
 
 from nmpconv.base.files import read_file
+from nmpconv.data.in_memory import LABELS
 from nmpconv.data.samples import Data
 from nmpconv.errors import UsageError
 from nmpconv.runtime.interpreter import Net, load
+from nmpconv.runtime.ports import as_array
 
 NmpFile = str | Path | bytes | SupportsBytes  # the last: what `nmpconv.convert` returns
 
@@ -36,8 +38,24 @@ def _check(model: object) -> None:
         )
 
 
-def sources(data: Data | Mapping[str, Data]) -> Mapping[str, Data]:
-    """Data by input name; '' is the only input. Raises UsageError for what is no data."""
+def sources(data: Any) -> Mapping[str, Data]:
+    """Data by input name; '' is the only input. Raises UsageError for what is no data.
+
+    Besides what `Data` is, and mappings of input names to it:
+
+    1. a tuple (samples, labels), the latter class numbers [n] for arrays [n, ...], or for a mapping of these;
+    2. a mapping with labels [n] under one of the names that `nmpconv.data.in_memory` has for them. A single other
+       array may have any name.
+    """
+    if isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0]):
+        samples, labels = data
+        data = _labelled(dict(samples) if isinstance(samples, Mapping) else {"": samples}, labels)
+    elif isinstance(data, Mapping) and len(data) > 1:
+        for key in LABELS:
+            others = {name: one for name, one in data.items() if name != key}
+            if key in data and _are_labels(data[key], others):
+                data = _labelled(others if len(others) > 1 else {"": next(iter(others.values()))}, data[key])
+                break
     for one in data.values() if isinstance(data, Mapping) else [data]:
         if not hasattr(one, "__iter__") and not hasattr(one, "__getitem__") and not isinstance(one, Path):
             allowed = "a path, an array, or an iterable of samples"
@@ -49,3 +67,20 @@ def sources(data: Data | Mapping[str, Data]) -> Mapping[str, Data]:
                 hint="or a mapping of input names to these",
             )
     return data if isinstance(data, Mapping) else {"": data}
+
+
+def _are_labels(labels: Any, samples: Any) -> bool:
+    """Checks for a class number a sample: samples are an array [n, ...], or a mapping of them."""
+    arrays = list(samples.values()) if isinstance(samples, Mapping) else [samples]
+    if not all(hasattr(one, "shape") and len(one.shape) > 1 for one in arrays):
+        return False
+    if not hasattr(labels, "shape") and not isinstance(labels, list | tuple):
+        return False
+    found = as_array(labels)
+    return found.dtype.kind in "iu" and found.ndim == 1 and {len(one) for one in arrays} == {len(found)}
+
+
+def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:
+    """Pairs of sample and label for the first input, the arrays of the others as they are."""
+    first = next(iter(samples))
+    return {**samples, first: list(zip(samples[first], as_array(labels), strict=True))}

@@ -5,31 +5,37 @@ from __future__ import annotations
 import inspect
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
+from nmpconv.data.images import CHANNELS
+from nmpconv.data.in_memory import WHERE, pair
 from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.runtime.ports import as_array
 
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
 
 
 @contextmanager
-def on_disk(model: Any, example_inputs: Any = None) -> Iterator[Path]:
+def on_disk(model: Any, example_inputs: Any = None, data: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """The ONNX file of a path, of bytes, of an onnx.ModelProto or of a torch module; a temporary one but for a path.
 
-    example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. An error about
-    a temporary file names the model instead. Raises UsageError, InputError.
+    example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. data: by input,
+    as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. An error
+    about a temporary file names the model instead. Raises UsageError, InputError.
     """
     if isinstance(model, str | Path):
         yield Path(model)
         return
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / f"{_name(model)}.onnx"
-        _write(model, path, example_inputs)
+        _write(model, path, example_inputs, data or {})
         try:
             yield path
         except NmpError as error:
@@ -45,26 +51,32 @@ def _name(model: Any) -> str:
     return re.sub(r"[^\w.-]", "_", name)[:100].lstrip(".") or "model"
 
 
-def _write(model: Any, path: Path, example_inputs: Any) -> None:
+def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any]) -> None:
     if isinstance(model, bytes | bytearray | memoryview):
         path.write_bytes(model)
     elif isinstance(model, onnx.ModelProto):
         path.write_bytes(model.SerializeToString(deterministic=True))
     elif hasattr(model, "state_dict") and callable(model):
-        _export(model, path, example_inputs)
+        _export(model, path, example_inputs, data)
     else:
         kind = type(model).__name__
         allowed = "a path, bytes, an onnx.ModelProto or a torch module"
         raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed)
 
 
-def _export(module: Any, path: Path, example_inputs: Any) -> None:
+def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any]) -> None:
     """By the exporter that traces, which needs no more than torch."""
-    if example_inputs is None:
+    example = None if example_inputs is not None else _example(data)
+    if example_inputs is None and example is None:
         raise UsageError(
-            "a torch module is exported by calling it", where="example_inputs", hint="give a tensor or a tuple of them"
+            "a torch module is exported by calling it, and the data do not tell an input's shape",
+            where="example_inputs",
+            hint="give a tensor or a tuple of them",
         )
     import torch
+
+    if example is not None:
+        example_inputs = torch.from_numpy(example)
 
     arguments = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     named = inspect.signature(torch.onnx.export).parameters
@@ -74,3 +86,35 @@ def _export(module: Any, path: Path, example_inputs: Any) -> None:
     except Exception as error:  # whatever a module's own code raises
         message = f"torch cannot export the module: {type(error).__name__}: {error}"
         raise InputError(message, where=type(module).__name__) from error
+
+
+def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
+    """The first sample of the only input, as a batch of one; None where it cannot be told.
+
+    1. An array [n, ...], or a tensor.
+    2. An iterable that can begin again: of (sample, label) and (batch, labels), or of batches [n,C,H,W].
+
+    Pictures, uint8 [n,H,W,C], are turned to float32 [1,C,H,W], as modules of torch take them.
+    """
+    if len(data) != 1:
+        return None
+    [(name, source)] = data.items()
+    if hasattr(source, "shape"):
+        array = as_array(source)
+    elif isinstance(source, str | Path | Iterator):
+        return None
+    else:
+        value, label = pair(next(iter(source), None), name, WHERE)
+        if not hasattr(value, "shape"):
+            return None
+        array = as_array(value)
+        if label is not None and as_array(label).ndim == 0:
+            array = array[np.newaxis]
+        elif label is None and array.ndim != 4:
+            return None
+    if array.ndim < 2 or not len(array):
+        return None
+    first = array[:1]
+    if first.dtype == np.uint8 and first.ndim == 4 and first.shape[3] in CHANNELS:
+        first = first.transpose(0, 3, 1, 2) / 255
+    return np.ascontiguousarray(first, None if first.dtype.kind in "iub" else np.float32)

@@ -33,6 +33,7 @@ def html_report(
     *,
     data: Data | Mapping[str, Data] | None = None,
     reference: str | Path | bytes | onnx.ModelProto | Any = None,
+    example_inputs: Any = None,
     limit: int = SAMPLES,
     time: bool = False,
     progress: Progress | bool = silent,
@@ -41,23 +42,24 @@ def html_report(
 
     files: paths, bytes, or what `nmpconv.convert` returned, whose report and histograms are then in it. data, as for
     `nmpconv.convert`: ``limit`` samples are run, for histograms and for the worst of them; not an iterator where there
-    are two files. reference: the ONNX model that they are compared with. time: measure the ops on this machine; only
-    then do two reports of the same arguments differ. Raises ModelError, InputError, UsageError.
+    are two files. reference: the model that they are compared with, and example_inputs for a torch module, as for
+    `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ.
+    Raises ModelError, InputError, UsageError.
     """
     check(html_report, {"limit": limit, "time": time, "progress": progress})
     progress = reporter(progress)
     given = files if isinstance(files, list | tuple) else [files]
-    subjects = []
-    with nullcontext() if reference is None else on_disk(reference) as path:
+    subjects, found = [], None if data is None else sources(data)
+    with nullcontext() if reference is None else on_disk(reference, example_inputs, found) as path:
         for number, file in enumerate(given):
-            subjects.append(_subject(file, number, data, path, limit, time, progress))
+            subjects.append(_subject(file, number, found, path, limit, time, progress))
     return html.render(subjects)
 
 
 def _subject(
     file: NmpFile,
     number: int,
-    data: Data | Mapping[str, Data] | None,
+    data: Mapping[str, Data] | None,
     reference: Path | None,
     limit: int,
     time: bool,
@@ -67,7 +69,7 @@ def _subject(
     net = load(content) if data is not None or time else None
     judged = Judged(0, {}, ())
     if net is not None and data is not None:
-        judged = judge(net, sources(data), reference, limit, progress)
+        judged = judge(net, data, reference, limit, progress)
     times = measure(net, runs=None, warmup=3, progress=progress).ops if net is not None and time else ()
     converted = None if isinstance(file, str | Path | bytes) else file
     bars = {**judged.bars, **observed(converted)}

@@ -54,7 +54,7 @@ def bisect(
     content, found = data_of(file), sources(data)
     path = Path(file) if isinstance(file, str | Path) else Path("the file")
     told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric and named(metric), "decoder": decoder}
-    with on_disk(model, example_inputs) as onnx_file:
+    with on_disk(model, example_inputs, found) as onnx_file:
         result, base, made = bisection.bisect(onnx_file, path, content, found, **told, progress=progress)
     if device is not None:
         counts = [bench(one.data, device=device, runs=1, progress=progress) for one in (base, *made)]
