@@ -74,10 +74,13 @@ def test_files_of_examples_hold_what_the_page_says(path: str, word: str) -> None
     assert word in (ROOT / path).read_text(encoding="utf-8")
 
 
+ADDED = ("an ONNX operator", "an option of `convert`", "an op", "a pass", "a kernel", "a board")
+
+
 def test_each_kind_of_addition_has_an_example() -> None:
     assert len(rows()) >= 16
     headings = re.findall(r"^## (.*)", TEXT, re.MULTILINE)
-    assert [f"Add {kind}" for kind in ("an ONNX operator", "an op", "a pass", "a kernel", "a board")] == headings[2:]
+    assert [f"Add {kind}" for kind in ADDED] == headings[2:]
 
 
 def test_paths_and_targets_are_there() -> None:
