@@ -195,6 +195,8 @@ FLAGS = [
     Case("widths", nothing, f"{CONVERT} --strict --precise", ExitCode.USAGE, ("--strict",)),
     Case("strict-16", nothing, f"{CONVERT} --strict --bits 16", ExitCode.USAGE, ("--bits 8",)),
     Case("bits", nothing, f"{CONVERT} --bits 12", ExitCode.USAGE, ("--bits", "a16w8")),
+    Case("value-text", nothing, f"{CONVERT} --input-value x", ExitCode.USAGE, ("--input-value", "sr=16000")),
+    Case("no-such-value", nothing, f"{CONVERT} --input-value z=1", ExitCode.USAGE, ("--input-value", "inputs: x")),
     Case("shape-text", nothing, f"{CONVERT} --input-shape x=1xcx8", ExitCode.USAGE, ("--input-shape", "x=1xcx8")),
     Case("labels", nothing, f"{CONVERT} --labels none.txt", ExitCode.INPUT, ("none.txt",)),
     Case("command", nothing, "convrt model.onnx", ExitCode.USAGE, ("convrt",)),
