@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmpconv.api import forms
 from nmpconv.api.file_argument import sources
@@ -16,7 +16,7 @@ from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
 from nmpconv.base.progress import reporter
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.options import FLAGS, Keywords
 from nmpconv.conversion.report import Report
@@ -48,6 +48,12 @@ class Converted(Summarized):
     def summary(self) -> Summary:
         found = replace(self.report.summary(), title="Converted")
         return replace(found, verdict="sizes only, nothing was calibrated") if self.sketch else found
+
+    def records(self) -> list[dict[str, Any]]:
+        return self.report.records()
+
+    def chart(self) -> Chart:
+        return self.report.chart()
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the file, whole or not at all, and returns its path. Raises OutputError."""

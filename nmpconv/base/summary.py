@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
+from typing import Any
 
 from nmpconv.base.quantities import NOTHING, clean
+from nmpconv.errors import UsageError
 
 ROWS_MAX = 200  # of a table in a notebook; the object has all
 LINE_MAX = 240  # characters of the line in a console
@@ -59,8 +63,47 @@ class Summary:
         return f"<table>{head}{body}</table>" + (f"<p>and {left} more</p>" if left else "")
 
 
+@dataclass(frozen=True)
+class Chart:
+    """A figure by name, in the order of the model. what: of the figure, with its unit. None: not known."""
+
+    what: str
+    names: Sequence[str]
+    values: Sequence[float | None]
+
+
 class Summarized:
     """Objects that show themselves by a `Summary`; a dataclass among them is declared with repr=False."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows of the table, with numbers as they are: of the same keys."""
+        raise NotImplementedError
+
+    def chart(self) -> Chart:
+        """The figure that `plot` draws."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of `records`. Raises UsageError where pandas is not installed."""
+        return _package("pandas", "to_pandas").DataFrame(self.records())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Axes with a bar for each figure of `chart`, the first at the top.
+
+        ax: of matplotlib, to draw into; None: a new figure's. Raises UsageError where matplotlib is not installed.
+        """
+        pyplot = _package("matplotlib.pyplot", "plot")
+        chart = self.chart()
+        rows = range(len(chart.names))
+        if ax is None:
+            _, ax = pyplot.subplots(figsize=(7, 1 + 0.22 * len(rows)), layout="constrained")
+        ax.barh(rows, [math.nan if v is None or not math.isfinite(v) else v for v in chart.values])
+        ax.set_yticks(rows, labels=[clean(name) for name in chart.names])
+        for label in ax.get_yticklabels():
+            label.set_parse_math(False)  # names may hold dollars
+        ax.invert_yaxis()
+        ax.set_xlabel(chart.what)
+        return ax
 
     def summary(self) -> Summary:
         """First sight of the object."""
@@ -71,6 +114,15 @@ class Summarized:
 
     def _repr_html_(self) -> str:
         return self.summary().html()
+
+
+def _package(module: str, method: str) -> Any:
+    """An optional package. Raises UsageError."""
+    name = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UsageError(f"{method}() needs {name}, which is not installed", hint=f"pip install {name}") from None
 
 
 def _row(tag: str, cells: Iterable[tuple[str, str]]) -> str:

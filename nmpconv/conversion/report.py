@@ -13,7 +13,7 @@ import numpy as np
 from nmpconv.base import fixed_point
 from nmpconv.base.quantities import NOTHING, db, decibels, percent, scaled, size
 from nmpconv.base.sqnr import gain, mean_db, sqnr_db
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.thread_pool import each
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Evidence, Feeds
@@ -209,6 +209,13 @@ class Report(Summarized):
         columns = ("layer", "op", ">bits", ">MACs", ">clipped", ">own dB", ">dB")
         verdict = f"{self.widths}: {self.verdict}" if self.layers else self.verdict
         return Summary("Report", verdict, tiles, "layers", columns, rows, self.warnings)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [asdict(layer) for layer in self.layers]
+
+    def chart(self) -> Chart:
+        known = [layer for layer in self.layers if layer.sqnr_cumulative is not None] or self.layers
+        return Chart("SQNR in dB", [layer.name for layer in known], [layer.sqnr_cumulative for layer in known])
 
     def of_file(self, slim: Graph, step: Graph, planned: Graph) -> Report:
         """The same measurements, with the sizes of the graph that is written.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mode
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
 from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
@@ -91,6 +92,13 @@ class Evaluation(Summarized):
         verdict = ", ".join(parts) or "nothing to compare with: no labels, no reference"
         columns = ("output", ">SQNR", ">equal")
         return Summary("Evaluation", verdict, tiles, "outputs", columns, rows, self.warnings)
+
+    def records(self) -> list[dict[str, Any]]:
+        names = dict.fromkeys([*self.sqnr, *self.equal])
+        return [{"output": n, "sqnr_db": self.sqnr.get(n), "equal": self.equal.get(n)} for n in names]
+
+    def chart(self) -> Chart:
+        return Chart("SQNR in dB", list(self.sqnr), list(self.sqnr.values()))
 
 
 def evaluate(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import NOTHING, duration, percent, scaled
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.runtime.interpreter import Net, OpTime
 
 SECONDS = 2.0  # that a measurement takes when nobody says how many runs
@@ -49,6 +50,12 @@ class Timing(Summarized):
         tiles = [("fastest", duration(self.quantile(0))), ("slowest", duration(self.quantile(1)))]
         verdict = f"{duration(self.quantile(0.5))}, the median of {len(self.latencies)} runs"
         return Summary("Timing", verdict, tiles, "ops", ("op", "kind", ">time", ">share", ">MACs"), rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [asdict(op) for op in self.ops]
+
+    def chart(self) -> Chart:
+        return Chart("ms", [op.name for op in self.ops], [1e3 * op.seconds for op in self.ops])
 
     def histogram(self, bins: int) -> list[tuple[float, float, int]]:
         """(from, to, runs) of slices, equal ones but for the last, which holds the slowest tenth."""

@@ -16,7 +16,7 @@ from nmpconv import _nmp
 from nmpconv.base.files import open_file
 from nmpconv.base.near_names import suggesting
 from nmpconv.base.quantities import scaled, size
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.runtime.ports import Outputs, Port, by_port, joined
@@ -164,6 +164,12 @@ class Net(Summarized):
         return Summary(
             f"Net {self.model.name}".rstrip(), f"{taken} to {given}", tiles, "inputs and outputs", columns, rows
         )
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"op": op.name, "kind": op.kind, "macs": op.macs, "params": op.params} for op in self.model.ops]
+
+    def chart(self) -> Chart:
+        return Chart("MACs", [op.name for op in self.model.ops], [op.macs for op in self.model.ops])
 
     @property
     def data(self) -> bytes:

@@ -6,12 +6,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import duration, scaled
-from nmpconv.base.summary import Summarized, Summary
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.device.client import RECOVERIES, Device, Upload
 from nmpconv.device.link import RequestRefused
 from nmpconv.device.protocol import Hello, Loaded
@@ -82,6 +83,13 @@ class Measured(Summarized):
         tiles = [("least", text(self.least)), ("most", text(max(self.runs))), ("verified inputs", str(self.verified))]
         rows = [(str(i), text(ticks)) for i, ticks in enumerate(self.ops)]
         return Summary("Measured", verdict, tiles, "ops", (">op", ">time"), rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"op": i, self.counter.unit: self.counter.count(ticks)} for i, ticks in enumerate(self.ops)]
+
+    def chart(self) -> Chart:
+        counts = [self.counter.count(ticks) for ticks in self.ops]
+        return Chart(self.counter.unit, [str(i) for i in range(len(counts))], counts)
 
 
 def counter(hello: Hello, name: str) -> Counter:

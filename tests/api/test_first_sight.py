@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+import types
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import nmpconv
 from nmpconv.base.summary import LINE_MAX, ROWS_MAX, Summary
 from nmpconv.device.client import Upload
 from nmpconv.device.protocol import Hello, Loaded
+from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.runtime.on_device import Counter, Measured
 
@@ -122,3 +126,79 @@ def test_empty_evaluations_say_what_is_missing(tmp_path: Path, shown: dict[str, 
     images = cli_files.images(tmp_path / "images")
     (images / "labels.csv").unlink()
     assert "no labels, no reference" in repr(nmpconv.evaluate(shown["Converted"], images))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_plain_data(kind: str, shown: dict[str, Any]) -> None:
+    rows, chart = shown[kind].records(), shown[kind].chart()
+    assert len(rows) > 0
+    assert len({tuple(row) for row in rows}) == 1
+    assert len(chart.names) == len(chart.values) > 0
+    assert chart.what
+
+
+@pytest.mark.parametrize(("module", "method"), [("pandas", "to_pandas"), ("matplotlib", "plot")])
+def test_packages_that_are_missing_are_named(module: str, method: str, shown, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, f"{module}.pyplot", None)
+    with pytest.raises(UsageError, match=rf"{method}\(\) needs {module}, .* \(pip install {module}\)"):
+        getattr(shown["Report"], method)()
+
+
+class Axes:
+    """As much of matplotlib's as is drawn with; labels are its ticks'."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.labels: list[Any] = []
+        self.unit = ""
+
+    def barh(self, rows: range, values: list[float]) -> None:
+        self.values = values
+
+    def set_yticks(self, rows: range, labels: list[str]) -> None:
+        self.labels = [types.SimpleNamespace(text=text, set_parse_math=lambda on: None) for text in labels]
+
+    def get_yticklabels(self) -> list[Any]:
+        return self.labels
+
+    def invert_yaxis(self) -> None:
+        pass
+
+    def set_xlabel(self, text: str) -> None:
+        self.unit = text
+
+
+def test_bars_and_frames_of_stand_ins(shown, monkeypatch) -> None:
+    """Where the packages are not there: what they are called with."""
+    matplotlib, pyplot = types.ModuleType("matplotlib"), types.ModuleType("matplotlib.pyplot")
+    frames = types.ModuleType("pandas")
+    frames.DataFrame = list  # type: ignore[attr-defined]
+    for module in (matplotlib, pyplot, frames):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    report = shown["Report"]
+    assert report.to_pandas() == report.records()
+    axes = report.plot(Axes())
+    assert [label.text for label in axes.labels] == [layer.name for layer in report.layers if layer.sqnr_cumulative]
+    assert axes.unit == "SQNR in dB"
+    assert shown["Timing"].plot(Axes()).values == [1e3 * op.seconds for op in shown["Timing"].ops]
+    assert all(map(math.isnan, shown["sketch"].plot(Axes()).values))  # nothing was measured
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bars_and_frames(kind: str, shown: dict[str, Any], monkeypatch) -> None:
+    """By the packages themselves, where they are installed."""
+    pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib").use("agg")
+    from matplotlib import pyplot
+
+    thing = shown[kind]
+    frame, chart = thing.to_pandas(), thing.chart()
+    assert list(frame.columns) == list(thing.records()[0])
+    assert len(frame) == len(thing.records())
+    axes = thing.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(chart.names)
+    assert len(axes.patches) == len(chart.values)
+    axes.figure.canvas.draw()
+    assert thing.plot(axes) is axes
+    pyplot.close("all")
