@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
     print(f"RAM on a Cortex-M4: {ram['cortex-m4']} bytes")
 
     net = converted.load()
-    (scores,) = net.run_float(np.asarray(Image.open(folder / "test" / "000_circle.png").convert("RGB")))
+    (scores,) = net(np.asarray(Image.open(folder / "test" / "000_circle.png").convert("RGB")))
     print(f"000_circle.png: {net.outputs[0].labels[int(scores.argmax())]}")
 
 
