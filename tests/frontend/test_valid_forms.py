@@ -66,7 +66,8 @@ SEQUENCES = [
     (f"{ROWS}, int64 k = {{3}}> {{ s = SplitToSequence<axis=1>(x, k) y = SequenceAt(s, a) }}"),
     (
         f"{ROWS}, int64[3] k = {{2,4,1}}> {{ s = SplitToSequence<axis=1>(x, k) t = SequenceErase(s, b) u = Tanh(x) "
-        "v = SequenceInsert(t, u) w = SequenceInsert(v, u, b) y = ConcatFromSequence<axis=1>(w) }"
+        "v = SequenceInsert(t, u) o = SequenceInsert(v, u, b) w = SequenceInsert(o, x, a) "
+        "y = ConcatFromSequence<axis=1>(w) }"
     ),
     (f"{ROWS.replace('?,?,?', '?,?')}> {{ s = SplitToSequence<axis=1,keepdims=0>(x) y = SequenceAt(s, b) }}"),
     (f"{ROWS}> {{ s = SplitToSequence<axis=2>(x) y = SequenceAt(s, a) }}"),

@@ -56,7 +56,9 @@ def construct(node: OnnxNode, body: Body) -> None:
 def insert(node: OnnxNode, body: Body) -> None:
     items = list(_items(body, node.input(0)))
     given = body.array(2, "position")
-    place = len(items) if given is None else node.axis(int(given.item()), len(items) + 1, "position")
+    place = len(items) if given is None else int(given.item())
+    if place != len(items):  # which is behind the last; -1 is before it
+        place = node.axis(place, len(items), "position")
     _define(body, [*items[:place], node.input(1), *items[place:]])
 
 
