@@ -29,7 +29,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 NAMED: dict[str, tuple[int, str]] = {
     "exporters/c_sources/__init__.py": (2, "which kernels a microcontroller needs"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
-    **{"cli/compare.py": (1, "a key of JSON"), "cli/eval.py": (2, "a key of JSON")},
+    **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},
     "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
     **{"calib/activation_cache.py": (1, "about sums"), "calib/original_model.py": (2, "what moves outputs")},
     "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
