@@ -201,7 +201,8 @@ def test_the_steps_of_the_action(github: GitHub, here: Path, tmp_path: Path, nee
     (tmp_path / "bin" / "python").chmod(0o755)
     before = commit("8", 10**6)
     more = {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "shown.md"), "ACTION": str(ROOT)}
-    more |= {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PROJECT": ".", "BEFORE": before}
+    places = (str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])
+    more |= {"PATH": ":".join(places), "PROJECT": ".", "BEFORE": before}
     environment = variables(github, tmp_path, DEVICE="", BOARDS="mps2-an386", **more)
     codes = []
     for most in (10**6, 10):
