@@ -159,7 +159,7 @@ def test_goals_that_are_none(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["ram", "ram=+3", "ram=3%", "instructions=1t", "time=+3%", "ram=-1", "flash=1kk"])
 def test_budgets_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="is not allowed; allowed: instructions="):
+    with pytest.raises(UsageError, match="is not allowed; allowed: "):
         CostLimit.of(text)
 
 
