@@ -266,14 +266,11 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
 static nmp_rule add_memory(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs) {
   nmp_model_op(m, i, op);
   const size_t scratch = op->type->scratch ? op->type->scratch(op) : 0;
-  if (scratch > NMP_BYTES_MAX) {
-    return NMP_RULE(NMP_E_LIMIT, "bytes of scratch", (int64_t)scratch, NMP_BYTES_MAX);
-  }
-  needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
   const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch;
   if (end > NMP_BYTES_MAX) {
     return NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX);
   }
+  needs->scratch = scratch > needs->scratch ? (uint32_t)scratch : needs->scratch;
   needs->arena = end > needs->arena ? (uint32_t)end : needs->arena;
   const size_t packed = nmp_round_up(nmp_op_packed(op), NMP_PACK_ALIGN);
   if (packed > NMP_BYTES_MAX - needs->packed) {
@@ -281,6 +278,19 @@ static nmp_rule add_memory(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs
   }
   needs->packed += (uint32_t)packed;
   return NMP_FINE;
+}
+
+/* Checks ops one by one; memory: what they take, once the plan is right. */
+static nmp_status check_ops(const nmp_model *m, nmp_needs *needs, nmp_fault *fault, int memory) {
+  nmp_op op;
+  for (uint32_t i = 0; i < m->ops.count; i++) {
+    int64_t at = -1;
+    const nmp_rule rule = memory ? add_memory(m, i, &op, needs) : check_op(m, i, &op, needs, &at);
+    if (rule.status) {
+      return nmp_fail(fault, i, at, rule);
+    }
+  }
+  return NMP_OK;
 }
 
 static nmp_status check_ports(const nmp_model *m, fb_vector ports, nmp_fault *fault) {
@@ -317,7 +327,6 @@ static nmp_status check_states(const nmp_model *m, nmp_fault *fault) {
 
 nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
-  nmp_op op;
   needs->packed = 0;
   needs->arena = m->arena_bytes;
   needs->scratch = 0;
@@ -336,17 +345,11 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
   if (status == NMP_OK) {
     status = check_states(m, fault);
   }
-  for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
-    int64_t at = -1;
-    const nmp_rule rule = check_op(m, i, &op, needs, &at);
-    status = rule.status ? nmp_fail(fault, i, at, rule) : NMP_OK;
+  if (status == NMP_OK) {
+    status = check_ops(m, needs, fault, 0);
   }
   if (status == NMP_OK) {
     status = nmp_plan_check(m, needs, fault);
   }
-  for (uint32_t i = 0; i < m->ops.count && status == NMP_OK; i++) {
-    const nmp_rule rule = add_memory(m, i, &op, needs);
-    status = rule.status ? nmp_fail(fault, i, -1, rule) : NMP_OK;
-  }
-  return status;
+  return status == NMP_OK ? check_ops(m, needs, fault, 1) : status;
 }
