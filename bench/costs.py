@@ -1,4 +1,4 @@
-"""What each count of `nmpconv.runtime.costs` costs on each target: instructions that QEMU counts, and a fit to them.
+"""Cost of each count of `nmpconv.runtime.costs` on each target: instructions that QEMU counts, and a fit to them.
 
 Of the models of cost_cases.py each op is counted alone, at every choice of widths, on the board that stands for the
 target, by interpreter/firmware/measure.c with the whole interpreter. Figures are never negative and least in squares of

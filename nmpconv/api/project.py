@@ -52,7 +52,7 @@ GATES = {
     "max_flash": "flash",
     "max_instructions": "instructions",
 }
-"""What each gate bounds, of `Measurements`."""
+"""Fields of `Measurements` that gates bound."""
 COUNTED = {"max_ram": units.BYTES, "max_flash": units.BYTES, "max_instructions": units.COUNT}
 OF_LABELS = ("min_top1", "max_drop")
 

@@ -73,7 +73,7 @@ def _noisy(name: str) -> str:
 
 
 def _blend(proto: onnx.ModelProto, other: onnx.ModelProto, graph: Graph) -> dict[str, str]:
-    """Where constants of two exports of one graph differ, both, and a switch between them; its port by its name."""
+    """Adds both constants and a switch where two exports of one graph differ; returns the switches by constant."""
     makers = {out: node.outputs[0] for node in graph.nodes for out in node.outputs}
     readers = {name: node for node in reversed(proto.graph.node) for name in node.input}
     theirs = {tensor.name: tensor for tensor in other.graph.initializer}

@@ -1,4 +1,4 @@
-"""Where the noise at the heads comes from: each tensor's share of it, by forward passes alone.
+"""Sources of the noise at the heads: each tensor's share of it, by forward passes alone.
 
 The float graph runs in one session in which every rounding has a switch (`nmpconv.calib.fake_quantization`). The error
 that one adds has no mean in a channel of an image, since corrected biases take that away. One pass with all switches on

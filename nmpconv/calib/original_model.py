@@ -210,7 +210,7 @@ def _clamp(floats: Graph, makers: Mapping[str, Node], name: str) -> Ends | None:
 def _clipped(
     clip: onnx.NodeProto, grid: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]
 ) -> Ends:
-    """Where a Clip of integers saturates what they stand for. grid: the QuantizeLinear. clamps: see `_ends`."""
+    """Real values that a Clip of integers saturates at. grid: the QuantizeLinear. clamps: see `_ends`."""
 
     def number(node: onnx.NodeProto, place: int, default: float) -> float:
         tensor = constants.get(node.input[place]) if len(node.input) > place else None

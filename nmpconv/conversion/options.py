@@ -428,4 +428,4 @@ class Keywords(Options):
 
 
 FLAGS = {option.name: flag for option in fields(Keywords) if (flag := option_flag(option)) is not None}
-"""How people give options, by name."""
+"""Flags of the options, by name."""

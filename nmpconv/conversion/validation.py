@@ -64,7 +64,7 @@ class Score(NamedTuple):
 
 
 Tried = tuple[dict[Recipe, Score], dict[str, Unequal]]
-"""What recipes reach, and the equalizations that change the function, whose recipes have no score."""
+"""Scores of recipes, and the equalizations that change the function, whose recipes have no score."""
 
 
 def tried(

@@ -20,7 +20,7 @@ ANY: Bounds = (-math.inf, math.inf)
 
 
 Rule = tuple[str, bool]
-"""What is told where the rule does not hold, and whether it holds."""
+"""Text for where a rule does not hold, and whether it holds."""
 
 
 class Origins(Enum):

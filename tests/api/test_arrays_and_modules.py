@@ -111,7 +111,7 @@ class Module:
 
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What torch's export was called with; it writes the small model."""
+    """Arguments of a call of torch's export, which writes the small model."""
     found: list[Any] = []
 
     def export(module: Any, args: tuple[Any, ...], f: str, **_: Any) -> None:

@@ -170,7 +170,7 @@ class Axes:
 
 
 def test_bars_and_frames_of_stand_ins(shown, monkeypatch) -> None:
-    """Where the packages are not there: what they are called with."""
+    """Stand-ins for the packages, with the arguments of their calls."""
     matplotlib, pyplot = types.ModuleType("matplotlib"), types.ModuleType("matplotlib.pyplot")
     frames = types.ModuleType("pandas")
     frames.DataFrame = list  # type: ignore[attr-defined]
