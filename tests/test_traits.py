@@ -42,7 +42,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
     "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
-    **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/options", "api/forms")},
+    **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/options")},
     "data/images.py": (1, "resize is a field of Preprocess, too"),
     "file/reader.py": (1, "pad is a field of Preprocess, too"),
     "ir.py": (1, "resize is a field of Preprocess, too"),

@@ -7,11 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nmpconv.conversion.options import FLAGS, Keywords, Options
+from nmpconv.conversion.options import FLAGS, PREPROCESSING, Keywords, Options
 from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
-
-LOOK = ("mean", "std", "range", "layout", "channel_order", "resize", "crop")  # fields of a Preprocess
 
 
 def several(given: str | Iterable[Any] | None) -> tuple[Any, ...]:
@@ -26,7 +24,9 @@ def path(given: str | Path | None) -> Path | None:
 def options(keywords: Keywords) -> Options:
     """Options of a conversion by its keywords."""
     found: dict[str, Any] = {option.name: getattr(keywords, option.name) for option in fields(Options)}
-    found["preprocess"] = _preprocess({name: getattr(keywords, name) for name in LOOK})
+    found["preprocess"] = _preprocess(
+        {name: getattr(keywords, name) for name, flag in FLAGS.items() if flag.panel == PREPROCESSING}
+    )
     found["widths"] = _widths(keywords)
     found["levers"] = keywords.report is not None if keywords.levers is None else keywords.levers
     return Options(**found)

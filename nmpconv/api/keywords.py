@@ -90,6 +90,10 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
             check_keywords(function, today, signature.parameters)
             today |= plain(called, today)
             check(called, today)
+            try:
+                signature.bind(*args, **today)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() got wrong arguments: {error}") from None
             with bars() if today.get("progress") is True else nullcontext() as shown:
                 return function(keywords(*args, **(today if shown is None else {**today, "progress": shown})))  # type: ignore[arg-type]
 

@@ -12,10 +12,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that a mistyped one is nearest to; "" where none is near."""
+    return next(iter(get_close_matches(name, list(known), n=1)), "")
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Text "did you mean 'mean'?"; "" where no name is near."""
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else ""
 
 
 def check_keywords(function: Callable[..., Any], given: Iterable[str], known: Iterable[str]) -> None:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from enum import Enum
 from inspect import Parameter
 from typing import Any
 
 from typer.models import OptionInfo
 
+from nmpconv.base.near_names import nearest
 from nmpconv.cli import shared_flags
 from nmpconv.cli.flags import flag_of, info_of, kind_of
 from nmpconv.errors import UsageError, refusal
@@ -83,5 +83,5 @@ def _today(word: str) -> str:
 def _nearest(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
     """A hint; '' where nothing is like it. known: names, or what to call each of them."""
     names = known if isinstance(known, Mapping) else {name: name for name in known}
-    found = get_close_matches(word.lower(), list(names), n=1)
-    return f"did you mean {names[found[0]]}?" if found else ""
+    near = nearest(word.lower(), names)
+    return f"did you mean {names[near]}?" if near else ""

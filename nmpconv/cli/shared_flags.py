@@ -14,7 +14,7 @@ import typer
 
 from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
-from nmpconv.conversion.options import PIXELS_MOST, WORKERS_METAVAR
+from nmpconv.conversion.options import FLAGS
 from nmpconv.errors import InputError, UsageError
 
 SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
@@ -54,15 +54,19 @@ Threads = Annotated[
 Workers = Annotated[
     str | None,
     typer.Option(
-        metavar=WORKERS_METAVAR,
-        help="Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
+        metavar=FLAGS["workers"].metavar,
+        help=FLAGS["workers"].help,
         show_default=False,
     ),
 ]
 MaxPixels = Annotated[
     int | None,
     typer.Option(
-        min=1, max=PIXELS_MOST, metavar="N", help="Most pixels of an image; default: 67,108,864.", show_default=False
+        min=FLAGS["max_pixels"].low,
+        max=FLAGS["max_pixels"].high,
+        metavar=FLAGS["max_pixels"].metavar,
+        help=FLAGS["max_pixels"].help,
+        show_default=False,
     ),
 ]
 

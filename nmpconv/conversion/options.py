@@ -40,7 +40,6 @@ OUTPUT, MODEL, EXPERTS = "Output", "Options", "For experts"
 PANELS_IN_ORDER = (CALIBRATION, PREPROCESSING, QUANTIZATION, OUTPUT, MODEL, EXPERTS)  # of --help
 
 PIXELS_MOST = 178_956_970  # Pillow's own limit
-WORKERS_METAVAR = "N|tcp://HOST:PORT"
 
 
 def _flag(*args: Any, **more: Any) -> dict[str, Flag]:
@@ -242,7 +241,7 @@ class Options:
         metadata=_flag(
             OUTPUT,
             "Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
-            metavar=WORKERS_METAVAR,
+            metavar="N|tcp://HOST:PORT",
             shows_default=False,
             project=False,
             command=False,

@@ -145,6 +145,11 @@ def test_mistyped_keywords_name_the_nearest(name: str) -> None:
         function(zzz=1)
 
 
+def test_a_missing_argument_is_told_of_the_function() -> None:
+    with pytest.raises(TypeError, match=r"^convert\(\) got wrong arguments: missing a required argument: 'model'$"):
+        nmpconv.convert()  # type: ignore[call-arg]
+
+
 WRONG: dict[str, list[Any]] = {
     "method": [None, "best"],
     "goal": [30],
