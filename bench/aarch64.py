@@ -62,7 +62,7 @@ def build(compiler: str) -> tuple[Path, Path]:
 
 
 def ours(program: Path, plugin: Path, path: Path, cpu: Cpu) -> Counts:
-    """Of one run of the file."""
+    """Figures of one run of the file."""
     command = ["qemu-aarch64", "-cpu", cpu.emulated, "-plugin", plugin, program, path, cpu.level, str(RUNS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

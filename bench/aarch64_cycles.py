@@ -1,4 +1,4 @@
-"""What count_insns.c printed: instructions of one run, and llvm-mca's cycles of its hottest blocks."""
+"""Reads count_insns.c's report: instructions of one run, and llvm-mca's cycles of its hottest blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEATURES = "-mattr=+v8.6a,+dotprod,+i8mm,+fullfp16,+crypto"
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one inference. cycles: None where llvm-mca is missing. version: a peer's."""
+    """Figures of one inference. cycles: None where llvm-mca is missing. version: a peer's."""
 
     instructions: int
     cycles: int | None
@@ -32,8 +32,8 @@ class Block:
 
 
 def counts_of(printed: str, runs: int, scheduled: str) -> Counts:
-    """Of one run. printed: with three marks; between the first two are `runs` runs, then as many twice. scheduled: the
-    CPU of llvm-mca. Raises RuntimeError for other marks."""
+    """Figures of one run. printed: with three marks; between the first two are `runs` runs, then as many twice.
+    scheduled: the CPU of llvm-mca. Raises RuntimeError for other marks."""
     marks = re.split(r"^mark ", printed, flags=re.MULTILINE)[1:]
     if len(marks) != 3:
         raise RuntimeError(f"{len(marks)} marks instead of 3: {printed.strip()[-200:]}")

@@ -91,7 +91,7 @@ class Peers:
         self._roots = {name: self._root_of(name, cpu) for name, cpu in CPUS.items()}
 
     def counts(self, engine: str, net: str, bits: str, cpu: str) -> Counts | None:
-        """Of one inference; None where the engine cannot run the net, which is said."""
+        """Figures of one inference; None, with a message, where the engine cannot run the net."""
         key = f"{engine} {net} {bits} {cpu}"
         with self._knowing:
             found = json.loads(self.known.read_text()).get(key)

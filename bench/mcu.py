@@ -63,7 +63,7 @@ FLASH = 20480
 
 @dataclass(frozen=True)
 class Row:
-    """What one net needs on one CPU. bits: the setting. peer_instructions is for int8 x int8 or int16 x int8."""
+    """Costs of one net on one CPU. bits: the setting. peer_instructions is for int8 x int8 or int16 x int8."""
 
     net: str
     bits: str
@@ -224,7 +224,7 @@ def outputs(path: Path) -> list[bytes]:
 
 
 def banded(found: Sequence[Row]) -> None:
-    """What halving the arena costs; the outputs stay."""
+    """Measures the cost of half the arena; the outputs stay."""
     folder = ROOT / "build" / "mcu"
     for row in found:
         for plain in found:

@@ -52,7 +52,7 @@ REASON = 300  # characters of a reason that are kept
 
 @dataclass(frozen=True)
 class Result:
-    """What one step (of ORDER; EXPORT only where it failed) of one model came to.
+    """Result of one step of one model (of ORDER; EXPORT only where it failed).
 
     sqnr: dB by output, at the input of a final Softmax. equal: percent of the values that are the float model's, by
     output of integers, such as classes. costliest: the layer at which the cumulative SQNR falls most. seconds: of the
@@ -91,7 +91,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one conversion. one_recipe: instead of trying some against each other."""
+    """Settings of one conversion. one_recipe: instead of trying some against each other."""
 
     seconds: float
     gib: float
@@ -262,7 +262,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _db(result: Result | None) -> str:
-    """Of a model whose outputs are all integers percent, not dB."""
+    """Agreement in percent, in place of dB, of a model whose outputs are all integers."""
     if result is not None and result.worst is not None:
         return f"{result.worst:.1f}"
     return f"{min(result.equal.values()):.1f} %" if result is not None and result.equal else "-"

@@ -1,4 +1,4 @@
-"""What the files that `make models ARGS="... --keep"` left take: SQNR, time here, instructions and RAM on a Cortex-M4.
+"""Costs of the files that `make models ARGS="... --keep"` left: SQNR, time here, instructions and RAM on a Cortex-M4.
 
 Time is the least of many runs here, on one thread. Instructions are of one run of the file's bundle under QEMU, which
 counts them (mcu_run.py); the outputs have to be this machine's. RAM is the arena there. A dash for instructions: the

@@ -158,7 +158,7 @@ def imports() -> None:
 
 
 def described(fault: BaseException) -> str:
-    """What was raised first, not what exporters raise when they give up."""
+    """Returns the first exception, not the one that exporters raise when they give up."""
     while fault.__cause__ is not None:
         fault = fault.__cause__
     text = str(fault).strip().splitlines()

@@ -45,8 +45,8 @@ EQUAL = 0.999
 
 @dataclass
 class Found:
-    """Of all tensors of all images: integers, how many differ, by how much at most and where; images that have the same
-    best class."""
+    """Counts over all tensors of all images: integers, how many differ, by how much at most and where; images that have
+    the same best class."""
 
     images: int = 0
     integers: int = 0
@@ -84,7 +84,7 @@ def compared(net: Net, feed: Feed, limit: int | None) -> Found:
 
 
 def _tensors(net: Net) -> Iterator[tuple[int, np.ndarray]]:
-    """What a run computes, tensor by tensor; an input may be overwritten, so it comes first."""
+    """Returns each tensor of a run; an input may be overwritten, so it comes first."""
     for port in net.inputs:
         yield port.tensor, net.tensor(port.tensor)
     for k, op in enumerate(net.model.ops):
@@ -113,7 +113,7 @@ def _with_all(model: onnx.ModelProto, names: list[str]) -> bytes:
 
 
 def measured(folder: Path, name: str, limit: int | None) -> Found:
-    """Of one model of the zoo."""
+    """Counts for one model of the zoo."""
     about: Mapping[str, object] = json.loads((folder / "zoo.json").read_text())[name]
     with tempfile.TemporaryDirectory() as scratch:
         data = zoo.split(folder, name, about, Path(scratch))

@@ -1,4 +1,4 @@
-"""How much stack each public function takes at most on a Cortex-M4, whatever the file: `make stack`.
+"""Bounds the stack of each public function on a Cortex-M4, for any file: `make stack`.
 
 The compiler tells what every function takes and whom it calls (-fcallgraph-info=su). A call through a pointer may reach
 every function of the pointer's type: that of the member or parameter that is called, as the debug information says. A
@@ -50,7 +50,7 @@ class Function:
 
 @dataclass
 class Entry:
-    """Of the debug information."""
+    """Lines of the debug information."""
 
     tag: str
     name: str = ""
@@ -169,12 +169,12 @@ def _statement(place: str) -> str:
 
 
 def chosen_at(place: str) -> list[str]:
-    """What the statement there may call in one place: (condition ? this : that)(arguments)."""
+    """Returns the callees of a statement that chooses: (condition ? this : that)(arguments)."""
     return re.findall(r"[?:]\s*(\w+)\s*(?=[:)])", _statement(place))
 
 
 def called_at(place: str) -> list[Called]:
-    """What is called in the statement there; the pointer is among it."""
+    """Returns the names called in the statement there, the pointer among them."""
     text, found = _statement(place), []
     named = r"(?:(\w+)(?:\[\w+\])*(?:->|\.))?(\w+)(?:\[\w+\])*\)?\s*\("
     for call in re.finditer(named, text):
@@ -198,7 +198,7 @@ def _end(text: str) -> int:
 
 
 def _arguments(text: str) -> int:
-    """Of a call, from its bracket on."""
+    """Counts the arguments of a call. text: from its bracket on."""
     depth, commas = 0, 0
     for i, character in enumerate(text):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
@@ -209,7 +209,7 @@ def _arguments(text: str) -> int:
 
 
 def _count(signature: str) -> int:
-    """Of the arguments."""
+    """Counts the parameters of a signature."""
     return 0 if signature.endswith("()") else 1 + signature.count(", ")
 
 

@@ -100,7 +100,7 @@ CROPS = {"super_resolution_224": 224, "fsrcnn_x2": 128}  # side in pixels
 
 @dataclass(frozen=True)
 class Row:
-    """What one model at one width came to. Rates in %, SQNR in dB at the input of a final Softmax.
+    """Results of one model at one width. Rates in %, SQNR in dB at the input of a final Softmax.
 
     costliest: the tensor that makes most of the noise at the heads, and its share; or the layer at which the cumulative
     SQNR falls most, and by how much.
@@ -124,7 +124,7 @@ class Row:
     peak_mib: int  # of this process so far
 
     def misses(self, floor: Floor) -> list[str]:
-        """What is asked for and not reached, in words."""
+        """Lists in words the floors that are missed."""
         found = []
         if self.quantized_nodes != self.total_nodes:
             found.append(f"quantized {self.quantized_nodes}/{self.total_nodes} nodes")
@@ -333,7 +333,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _details(row: Row) -> Iterator[str]:
-    """What has no column: the outputs of a model with several, and the costliest layer at 8 bits."""
+    """Notes without a column: the outputs of a model with several, and the costliest layer at 8 bits."""
     if len(row.sqnr) > 1:
         yield "  " + "  ".join(f"{name} {db:.1f} dB" for name, db in row.sqnr.items())
     if row.bits == "8" and row.agreement is None:

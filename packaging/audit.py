@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def audited(lock: Path) -> list[dict[str, Any]]:
-    """What is known of each package that this Python would install; nothing where no service answers."""
+    """Known vulnerabilities of each package that this Python would install; none where no service answers."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--require-hashes", "--disable-pip"]

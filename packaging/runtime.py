@@ -73,7 +73,7 @@ def runtime(wheel: Path, folder: Path) -> Path:
 
 
 def _metadata(text: str) -> str:
-    """That of nmpconv with another name and text, and what the runtime needs in place of all else."""
+    """Metadata of nmpconv with another name and text, and the runtime's requirements alone."""
     head = text.partition("\n\n")[0].splitlines()
     [numpy] = [line for line in head if re.match(rf"Requires-Dist: {NEEDS}\b", line)]
     kept = [line for line in head if not line.startswith(("Requires-Dist", "Provides-Extra", "Name:", "Summary:"))]

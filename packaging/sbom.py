@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def extension() -> list[Component]:
-    """What is compiled into the Python extension."""
+    """Components compiled into the Python extension."""
     header = Path(nanobind.include_dir()).parent.glob("ext/robin_map/include/tsl/robin_growth_policy.h")
     robin = re.findall(r"TSL_RH_VERSION_\w+ (\d+)", next(header).read_text())
     return [

@@ -143,7 +143,7 @@ def programs(folder: Path) -> Path:
 
 
 def passes(place: Path, tests: list[object], tools: Path, here: Path) -> bool:
-    """Whether these tests pass from the wheel that was installed there, in a folder where there is no checkout."""
+    """Returns True if the tests pass from the installed wheel, in a folder without a checkout."""
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NMP_CI", "VIRTUAL"))}
@@ -155,7 +155,7 @@ def passes(place: Path, tests: list[object], tools: Path, here: Path) -> bool:
 
 
 def wheel_of(place: Path, here: Path, env: dict[str, str]) -> str:
-    """What was installed, and where the tests find it: no checkout."""
+    """Installed package and its tests' folder, without a checkout."""
     code = "import nmpconv, platform; from nmpconv import _nmp; from nmpconv.runtime.interpreter import *; "
     code += "print(nmpconv.__version__, platform.machine(), platform.python_version(), nmpconv.__file__)"
     said = run([place / "bin" / "python", "-c", code], capture_output=True, cwd=here, env=env).stdout.strip()

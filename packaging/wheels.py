@@ -79,7 +79,7 @@ def missing(python: str) -> str:
 
 
 def version(python: str) -> str:
-    """Of a Python, such as 3.12."""
+    """Version of a Python, such as 3.12."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     return run([python, "-c", code], capture_output=True).stdout.strip()
 

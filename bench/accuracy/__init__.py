@@ -1,1 +1,1 @@
-"""What 8 bits cost with other quantizers and ours, on the same images: `make bench-accuracy`. Started by __main__."""
+"""Accuracy at 8 bits of other quantizers and ours, on the same images: `make bench-accuracy`. Started by __main__."""

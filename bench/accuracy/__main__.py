@@ -65,7 +65,7 @@ def _percent(found: Sequence[int], wanted: Sequence[int]) -> float:
 
 
 def ours(case: cases.Case, widths: str, folder: Path) -> list[np.ndarray]:
-    """What the converted model gives for the test images; converted again where the converter has changed."""
+    """Returns the converted model's outputs for the test images; converts again where the converter has changed."""
     target = folder / f"{widths}.nmp"
     changed = max(path.stat().st_mtime for path in Path(nmpconv.__file__).parent.rglob("*.py"))
     if not target.exists() or target.stat().st_mtime < changed:

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown and JSON. A cell is SQNR in dB / agreement with the float model's best class in % /
+"""Tables of results as Markdown and JSON. A cell is SQNR in dB / agreement with the float model's best class in % /
 top-1 on labels in %; of a detector the SQNR of its worst output / AP50 against the float model's boxes / AP50 on
 labels, where there are some."""
 

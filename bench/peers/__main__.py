@@ -125,7 +125,7 @@ class Bench:
         return Row(model.name, bits, threads, model.macs, times, missing, found, kernels)
 
     def footprint(self, row: Row, model: models.Model) -> Footprint:
-        """What each engine of a row takes to load its model, the least of some fresh processes."""
+        """Measures loading by each engine of a row: the least of several fresh processes."""
         found: dict[str, tuple[float, int]] = {}
         for name in row.times:
             job = self._job(model, name, row.bits, row.threads)
@@ -172,7 +172,7 @@ class Bench:
         return self._float[model.name]
 
     def _check(self, model: models.Model, worker: Worker) -> float:
-        """Of the outputs for all samples with float32's."""
+        """SQNR of the outputs for all samples against float32's."""
         found = correlation(list(chain(*worker.about["outputs"])), list(chain(*self._reference(model))))
         if not found >= LEAST_CORRELATION:
             raise Failed(f"outputs correlate with float32's by {found:.2f} only, {LEAST_CORRELATION} is wanted")

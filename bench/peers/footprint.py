@@ -1,4 +1,4 @@
-"""What loading a model costs with one engine, in a fresh process: reads a job, writes JSON with seconds and peak bytes.
+"""Measures loading a model with one engine in a fresh process: reads a job, writes JSON with seconds and peak bytes.
 
 The engine's package is imported before the clock starts; its memory counts, and so does numpy's, which all of them use.
 """

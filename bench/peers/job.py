@@ -1,4 +1,4 @@
-"""What the parent and an engine's process agree on."""
+"""Messages between the parent and an engine's process."""
 
 from __future__ import annotations
 

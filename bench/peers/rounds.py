@@ -63,7 +63,7 @@ class Footprint:
 
 
 def calls_for(seconds_a_call: float, seconds_a_round: float) -> int:
-    """How many calls make a round; one where a call takes longer."""
+    """Number of calls in a round; one where a call takes longer."""
     return max(1, int(seconds_a_round / max(seconds_a_call, 1e-9)))
 
 
@@ -90,7 +90,7 @@ def interleave(
 
 
 def geometric_mean(ratios: Iterable[float | None]) -> float | None:
-    """Of those that are there; None of none."""
+    """Median of the values that exist; None where there is none."""
     logs = [math.log(ratio) for ratio in ratios if ratio is not None]
     return math.exp(sum(logs) / len(logs)) if logs else None
 

@@ -44,7 +44,7 @@ class _Graph:
         return np.frombuffer(bytes(data), np.int32).tolist()
 
     def step(self, tensor: int, kind: int) -> tuple[int, list[int]] | None:
-        """What the op of that kind behind a tensor is made from: its input and its constant."""
+        """Returns input and constant of the op of that kind that computes a tensor."""
         op = self.made_by.get(int(tensor))
         return None if op is None or self.kind(op) != kind else (op.inputs[0], self.constant(op.inputs[1]))
 
@@ -56,7 +56,7 @@ class _Graph:
         return (None, []) if pad is None or before is None else (before, pad[1][4:])
 
     def reordered(self, tensor: int, order: list[int]) -> int | None:
-        """What a transposition made this tensor from; with one channel it is a RESHAPE."""
+        """Returns the operand of the transposition behind a tensor; with one channel it is a RESHAPE."""
         transposed = self.step(tensor, tfl.BuiltinOperator.TRANSPOSE)
         if transposed is not None:
             return transposed[0] if transposed[1] == order else None

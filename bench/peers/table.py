@@ -103,7 +103,7 @@ def _rates(row: Row, peak: float | None) -> tuple[str, str]:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What is left out and why, each reason once; and what is int8 in parts only."""
+    """Notes on omitted cells, each reason once, and on nets that are int8 in parts only."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, why in row.missing.items():

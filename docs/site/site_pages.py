@@ -1,4 +1,4 @@
-"""What the site has besides its documents: the order of pages, links to folders, and what is generated from the code.
+"""Parts of the site besides its documents: the order of pages, links to folders, and what is generated from the code.
 
 Directives:
     {commands}     every command of `nmpconv` with its flags, from the same definitions as --help
@@ -95,7 +95,7 @@ class Commands(Generated):
 
 
 def kind(annotation: Any) -> str:
-    """What a flag takes, as --help says it."""
+    """Values of a flag, as --help shows them."""
     if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return "|".join(choice.value for choice in annotation)
     names = {int: "INTEGER", float: "FLOAT", Path: "PATH"}

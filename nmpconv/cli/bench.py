@@ -40,10 +40,10 @@ def command(
     ] = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Measure a model on this machine: the distribution of its latency, and where the time goes op by op.
+    """Measure latency, op by op, here or on a device.
 
-    On a device: counts, latency where it has a clock, and the outputs are verified against this machine's (exit code 4
-    if they differ).
+    Here: the distribution of the latency, and the time of each op. On a device: counts, latency where it has a clock,
+    and the outputs are verified against this machine's (exit code 4 if they differ).
 
     \b
     Examples:

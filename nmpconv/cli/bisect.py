@@ -50,7 +50,9 @@ def command(
     ] = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Rank tensors by what is gained when each alone is float, and measure what helps at the first of them.
+    """Rank tensors by quantization loss.
+
+    The loss of a tensor is the SQNR gained when it alone is float. At the first tensors, measures what helps.
 
     Writes a folder: recipe.toml has the lines that help. small.onnx is the smallest part of the model that still shows
     the loss of the first tensor, small.npz its inputs and small.toml its recipe.

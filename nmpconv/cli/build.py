@@ -28,9 +28,10 @@ def command(
     ] = False,
     json: shared_flags.Json = False,
 ) -> None:
-    """Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.
+    """Convert and check the targets of nmpconv.toml.
 
-    A gate that is missed ends the command with exit code 9, after all targets are made.
+    Targets that are up to date are left alone. A gate that is missed ends the command with exit code 9, after all
+    targets are made.
 
     \b
     Examples:

@@ -22,8 +22,9 @@ def command(
     ] = False,
     json: shared_flags.Json = False,
 ) -> None:
-    """Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, CMakeLists.txt.
+    """Write C sources for a firmware project.
 
+    A folder with the interpreter, the model as a C array, a header, an example and CMakeLists.txt.
     Without a model: the interpreter alone, with all ops, as a CMake, Arduino and PlatformIO library.
 
     \b

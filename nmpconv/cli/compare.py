@@ -28,7 +28,9 @@ def command(
     wait: shared_flags.Wait = 10.0,
     json: shared_flags.Json = False,
 ) -> None:
-    """Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that differs.
+    """Compare each op on a device with this machine.
+
+    Results are compared bit by bit; exit code 4 at the first that differs.
 
     \b
     Example:

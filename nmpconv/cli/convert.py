@@ -43,7 +43,7 @@ def command(
     json: shared_flags.Json = False,
     **options: Any,
 ) -> None:
-    """Quantize an ONNX model with calibration data into one .nmp file.
+    """Quantize an ONNX model into one .nmp file.
 
     \b
     Examples:

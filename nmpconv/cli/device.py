@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nmpconv.device.protocol import Hello
 
 NAME = "device"
-app = typer.Typer(help="Look for devices, and at one.", no_args_is_help=True)
+app = typer.Typer(help="List devices, or show one.", no_args_is_help=True)
 
 
 def facts(hello: Hello) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def info(
 
 @app.command("list")
 def listed(json: shared_flags.Json = False) -> None:
-    """Show the serial ports and the boards that can be simulated here."""
+    """List serial ports and simulated boards."""
     from nmpconv.device import simulator
     from nmpconv.device.transport import ports
 
@@ -75,7 +75,9 @@ def build(
     ] = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Compile nmpconv's firmware for a board, with this machine's make and the board's compiler.
+    """Compile nmpconv's firmware for a board.
+
+    Takes this machine's make and the board's compiler.
 
     \b
     Examples:

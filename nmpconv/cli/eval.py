@@ -47,11 +47,12 @@ def command(
     workers: shared_flags.Workers = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Measure accuracy on labelled data, and agreement and SQNR against the float model.
+    """Measure accuracy on labelled data.
 
-    Preprocessing is the file's own. The SQNR is taken at the input of a final Softmax where there is one, over the
-    whole set. A file with states takes sequences: one with a label is judged by its last call, others by all of them.
-    Of an output that is indices or truth, elements are counted that are equal to the float model's.
+    Reports agreement and SQNR against the float model, too. Preprocessing is the file's own. The SQNR is taken at the
+    input of a final Softmax where there is one, over the whole set. A file with states takes sequences: one with a
+    label is judged by its last call, others by all of them. Of an output that is indices or truth, elements are counted
+    that are equal to the float model's.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def command(
     ),
     json: shared_flags.Json = False,
 ) -> None:
-    """Write the model as ONNX with quantized tensors, for onnxruntime and other tools.
+    """Write the model as quantized (QDQ) ONNX.
 
     Inputs and outputs are those of the model that was converted. At 8 bits onnxruntime computes the same integers but
     for a few that are off by one. At 16 bits float32 is too narrow for that.

@@ -35,9 +35,10 @@ def command(
     ] = False,
     json: shared_flags.Json = False,
 ) -> None:
-    """Write one HTML file: layers, graph, memory plan, weights; histograms and worst samples where there is data.
+    """Write a report as one HTML page.
 
-    It opens without a network. SQNR layer by layer needs the float model's values: `nmpconv convert --report` has it.
+    Layers, graph, memory plan, weights; histograms and worst samples where there is data. The page opens without a
+    network. SQNR layer by layer needs the float model's values: `nmpconv convert --report` has it.
 
     \b
     Examples:

@@ -20,7 +20,9 @@ def command(
     ] = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Write a project file for `nmpconv build`, with comments, and with what can be guessed from the model.
+    """Write a project file for `nmpconv build`.
+
+    With comments, and with all that can be guessed from the model.
 
     \b
     Examples:

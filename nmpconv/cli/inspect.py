@@ -32,7 +32,9 @@ def command(
     ] = None,
     json: shared_flags.Json = False,
 ) -> None:
-    """Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.
+    """Show inputs, ops, tensors and memory of a .nmp file.
+
+    The file's origin and options are shown, too.
 
     \b
     Examples:

@@ -16,7 +16,9 @@ def command(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     json: shared_flags.Json = False,
 ) -> None:
-    """List the ops: the ONNX types that become each, the widths it computes in, and its restrictions.
+    """List the ops and the ONNX types they cover.
+
+    Each with the widths that it computes in, and its restrictions.
 
     \b
     Examples:

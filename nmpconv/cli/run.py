@@ -50,9 +50,10 @@ def command(
     wait: shared_flags.Wait = 10.0,
     json: shared_flags.Json = False,
 ) -> None:
-    """Run a model: the best classes of each image, or all outputs as arrays.
+    """Run a model on images, sounds or arrays.
 
-    A file with states takes sequences: each source is one, or a stack of them, and its calls follow each other.
+    Prints the best classes of each image, or all outputs as arrays. A file with states takes sequences: each source is
+    one, or a stack of them, and its calls follow each other.
 
     \b
     Examples:

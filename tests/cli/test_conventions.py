@@ -40,6 +40,13 @@ def test_h_is_help(cli, command: tuple[str, ...]) -> None:
     assert "Usage: nmpconv" in short.out
 
 
+def test_no_summary_of_a_command_is_cut(cli) -> None:
+    for command in ((), ("device",)):
+        summaries = re.findall(r"^  ([a-z]+)  +(.+)$", cli(*command, "-h").out.split("Commands:")[1], re.MULTILINE)
+        assert len(summaries) >= 3
+        assert [name for name, text in summaries if len(text) > 55 or text.endswith("...")] == []
+
+
 def test_exit_codes_are_told(cli, root: Path) -> None:
     text = " ".join(cli("-h").out.split())
     assert all(f"{code.value} {code.meaning}" in text for code in ExitCode)
