@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,23 @@ def test_no_two_c_files_need_each_other() -> None:
     while done := {unit for unit, others in above.items() if not others & above.keys()}:
         above = {unit: others for unit, others in above.items() if unit not in done}
     assert sorted(path.as_posix() for path in above) == []
+
+
+PUBLIC = re.compile(r"^(?!static|typedef)[\w *]*?\b(nmp_\w+)\([^;]*?\)\s*\{", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def test_no_two_c_files_call_each_other() -> None:
+    """By the functions that they define and name; one that several files define belongs to a level."""
+    texts = {p: COMMENT.sub("", p.read_text(encoding="utf-8")) for p in IN_SRC if p.suffix == ".c"}
+    homes: dict[str, set[Path]] = {}
+    for path, text in texts.items():
+        for name in PUBLIC.findall(text):
+            homes.setdefault(name, set()).add(path)
+    assert len(homes) > 150
+    alone = {name: files.pop() for name, files in homes.items() if len(files) == 1}
+    uses = {p: {alone[n] for n in re.findall(r"\bnmp_\w+", text) if n in alone} - {p} for p, text in texts.items()}
+    assert [path.name for path in TopologicalSorter(uses).static_order()] != []  # a circle raises CycleError
 
 
 STATIC = re.compile(r"^static [^;=\n]*[ *](run|check|scratch|work|conv|tasks|rows|packed?|choose)\(", re.MULTILINE)

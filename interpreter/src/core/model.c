@@ -6,27 +6,6 @@
 #include "gen/nmp_schema.h"
 #include "ops/common/weighted.h"
 
-nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule) {
-  fault->status = rule.status;
-  fault->op = (int32_t)op;
-  fault->tensor = (int32_t)tensor;
-#if NMP_FAULT_DETAILS
-  fault->what = rule.what;
-  fault->found = rule.found;
-  fault->allowed = rule.allowed;
-#else
-  fault->what = NULL;
-  fault->found = fault->allowed = 0;
-#endif
-  return rule.status;
-}
-
-int nmp_spend(nmp_needs *needs, uint64_t steps) {
-  int enough = steps <= needs->budget;
-  needs->budget = enough ? needs->budget - steps : 0;
-  return enough;
-}
-
 /* The CRC of the file with the four bytes of the checksum itself zero. */
 static uint32_t checksum(nmp_crc_fn *crc32, const uint8_t *file, size_t bytes, const uint8_t *stored) {
   static const uint8_t zeros[4] = {0, 0, 0, 0};

@@ -64,9 +64,9 @@ uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 /* The output that input i takes over, or -1. */
 int32_t nmp_model_state(const nmp_model *m, uint32_t i);
 
-/* Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
+/* fault.c
+ * Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
 int nmp_spend(nmp_needs *needs, uint64_t steps);
-
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
 
 /* op_table.c: by kind; NULL for an op that this build leaves out. */

@@ -15,15 +15,6 @@ static nmp_conv_rows_fn *rows_of(const nmp_conv *c) {
   return nmp_x_wide(c) | nmp_w_wide(c) ? nmp_conv_mve_wide : nmp_conv_mve_narrow;
 }
 
-/* The output pixels [first, last) of an axis whose windows hold no padding. */
-void nmp_conv_mve_full(const nmp_axis *axis, int32_t *first, int32_t *last) {
-  const int32_t end = axis->in + axis->before - (axis->kernel - 1) * axis->dilation; /* of the places to start at */
-  *first = (axis->before + axis->stride - 1) / axis->stride;
-  *first = *first < axis->out ? *first : axis->out;
-  *last = end > 0 ? (end - 1) / axis->stride + 1 : 0;
-  *last = *last > *first ? *last < axis->out ? *last : axis->out : *first;
-}
-
 /* `rows` runs of bytes that begin `line` bytes apart, one after another. */
 static inline void copy_rows(void *to, const void *from, size_t run, size_t line, int32_t rows) {
   const void *at;
@@ -63,8 +54,8 @@ static void run_patches(const nmp_conv *c) {
   uint8_t *patch = (uint8_t *)c->scratch + nmp_mve_repeated(c);
   nmp_place at = {.image = 0};
   if (c->h.dilation == 1 && c->groups == 1) {
-    nmp_conv_mve_full(&c->h, &left, &right);
-    nmp_conv_mve_full(&c->v, &top, &bottom);
+    nmp_mve_full(&c->h, &left, &right);
+    nmp_mve_full(&c->v, &top, &bottom);
   }
   for (size_t pixel = 0, rows; pixel < pixels; pixel += rows) {
     const nmp_place from = at;

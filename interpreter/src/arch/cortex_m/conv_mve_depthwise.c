@@ -267,7 +267,7 @@ static void depthwise_columns(const nmp_conv *c, const eight *e, const uint8_t *
 /* Eight channels of an image: the columns at its borders one by one. */
 static void depthwise_image(const nmp_conv *c, const eight *e, const uint8_t *image, uint8_t *y) {
   int32_t begin, end;
-  nmp_conv_mve_full(&c->h, &begin, &end);
+  nmp_mve_full(&c->h, &begin, &end);
   for (int32_t x = 0; x < begin; x++) {
     depthwise_columns(c, e, image, y, x, x + 1);
   }

@@ -17,7 +17,7 @@ nmp_conv_rows_fn nmp_conv_mve_wide;
 void nmp_conv_mve_depthwise(const nmp_conv *c);
 
 /* The output pixels [first, last) of an axis whose windows hold no padding. */
-void nmp_conv_mve_full(const nmp_axis *axis, int32_t *first, int32_t *last);
+void nmp_mve_full(const nmp_axis *axis, int32_t *first, int32_t *last);
 
 #endif
 #endif

@@ -1,5 +1,5 @@
 /* gemv: a pixel times strips of channels: a fully connected layer of batch 1. */
-#include "conv/gemm/pack.h"
+#include "conv/gemm/panel.h"
 #include "conv/gemm/run.h"
 
 #ifdef NMP_HAS_GEMM

@@ -16,6 +16,9 @@ static inline size_t nmp_gemm_share(size_t n, size_t task, size_t tasks) {
 
 nmp_gemm_lines_fn nmp_gemm_run_tiles, nmp_gemm_run_blocks;
 
+/* Packs the strips of one pixel if the sums of all channels fit 32 bits. Returns 0, and packs nothing, otherwise. */
+int nmp_gemv_pack(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s, uint8_t *to);
+
 /* Share `task` of `tasks` of the strips. */
 void nmp_gemv_run(const nmp_conv *c, const nmp_gemm_product *p, size_t task, size_t tasks);
 

@@ -1,6 +1,6 @@
 /* Weights as panels: start values and shifts of all channels, then for one k-group after the other their weights. */
-#ifndef NMP_CONV_GEMM_PACK_H
-#define NMP_CONV_GEMM_PACK_H
+#ifndef NMP_CONV_GEMM_PANEL_H
+#define NMP_CONV_GEMM_PANEL_H
 
 #include "conv/gemm/shape.h"
 
@@ -13,8 +13,9 @@ int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t cha
 void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t at,
                            size_t channels, uint8_t *to, size_t step);
 
-/* What nmp_gemm_pack does for gemv. Packs only if all channels fit, and returns whether they do. */
-int nmp_gemv_pack(const nmp_conv *c, const nmp_gemm_product *p, nmp_gemm_shape *s, uint8_t *to);
+/* Starts, shifts and weights of up to two vectors of channels from number `first` on, as a panel that ends with them. */
+void nmp_gemm_pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
+                         size_t channels, size_t vectors, nmp_gemm_panel *panel);
 
 #endif
 #endif
