@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
-import types
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -146,50 +144,9 @@ def test_packages_that_are_missing_are_named(module: str, method: str, shown, mo
         getattr(shown["Report"], method)()
 
 
-class Axes:
-    """As much of matplotlib's as is drawn with; labels are its ticks'."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.labels: list[Any] = []
-        self.unit = ""
-
-    def barh(self, rows: range, values: list[float]) -> None:
-        self.values = values
-
-    def set_yticks(self, rows: range, labels: list[str]) -> None:
-        self.labels = [types.SimpleNamespace(text=text, set_parse_math=lambda on: None) for text in labels]
-
-    def get_yticklabels(self) -> list[Any]:
-        return self.labels
-
-    def invert_yaxis(self) -> None:
-        pass
-
-    def set_xlabel(self, text: str) -> None:
-        self.unit = text
-
-
-def test_bars_and_frames_of_stand_ins(shown, monkeypatch) -> None:
-    """Stand-ins for the packages, with the arguments of their calls."""
-    matplotlib, pyplot = types.ModuleType("matplotlib"), types.ModuleType("matplotlib.pyplot")
-    frames = types.ModuleType("pandas")
-    frames.DataFrame = list  # type: ignore[attr-defined]
-    for module in (matplotlib, pyplot, frames):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    report = shown["Report"]
-    assert report.to_pandas() == report.records()
-    axes = report.plot(Axes())
-    assert [label.text for label in axes.labels] == [layer.name for layer in report.layers if layer.sqnr_cumulative]
-    assert axes.unit == "SQNR in dB"
-    assert shown["Timing"].plot(Axes()).values == [1e3 * op.seconds for op in shown["Timing"].ops]
-    assert all(map(math.isnan, shown["sketch"].plot(Axes()).values))  # nothing was measured
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_bars_and_frames(kind: str, shown: dict[str, Any], monkeypatch) -> None:
-    """By the packages themselves, where they are installed."""
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="the extra test has it")
     pytest.importorskip("matplotlib").use("agg")
     from matplotlib import pyplot
 
