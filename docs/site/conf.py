@@ -27,6 +27,7 @@ navigation = NAVIGATION = {
             "docs/tutorials/accuracy",
         ],
         "How to": [
+            "docs/install",
             "docs/usage",
             "docs/mixed-precision",
             "docs/streams",
@@ -50,8 +51,11 @@ navigation = NAVIGATION = {
             "docs/arithmetic",
             "docs/memory",
             "docs/conversion",
-            "docs/kernels",
             "docs/memory-safety",
+        ],
+        "Internals": [
+            "ARCHITECTURE",
+            "docs/kernels",
             "docs/decisions/README",
         ],
         "Project": [
@@ -60,7 +64,6 @@ navigation = NAVIGATION = {
             "docs/speed",
             "docs/architectures",
             "samples/README",
-            "ARCHITECTURE",
             "CONTRIBUTING",
             "docs/releasing",
             "bench/README",
