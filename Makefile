@@ -8,8 +8,8 @@ WARNINGS := -std=c99 -O1 -Wall -Wextra -Wconversion -Werror -pedantic
 
 VENV := .venv
 BIN := $(VENV)/bin
-C_FILES := $(shell find interpreter -name '*.[ch]' -o -name '*.inc' -o -name '*.cpp' -o -name CMakeLists.txt)
-FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -name '*.[ch]' -o -name '*.inc' -o -name '*.cpp' \) -print)
+C_FILES := $(shell find interpreter -name '*.[ch]' -o -name '*.inc' -o -name '*.[ch]pp' -o -name CMakeLists.txt)
+FORMATTED := $(shell find interpreter -path interpreter/src/gen -prune -o \( -name '*.[ch]' -o -name '*.inc' -o -name '*.[ch]pp' \) -print)
 
 # Every process of a test run computes on one core: on small machines BLAS threads only get in each other's way.
 export OMP_NUM_THREADS ?= 1

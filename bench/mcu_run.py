@@ -48,7 +48,7 @@ def program(board: str, path: Path, out: Path) -> tuple[Path, Path]:
     """The bundle of a file with measure.c, and the linker's map of it."""
     name = f"{path.stem}-{board}"
     folder, linked = out / f"{path.stem}-bundle", out / f"{name}.map"
-    files = {folder / inside: content for inside, content in bundle(path.read_bytes()).items()}
+    files = {folder / inside: content for inside, content in bundle({"model": path.read_bytes()}).items()}
     for stale in {old for old in folder.rglob("*") if old.is_file()} - files.keys():
         stale.unlink()
     for target, content in files.items():

@@ -25,12 +25,15 @@ SOURCES = {
     ".css",
     ".fbs",
     ".h",
+    ".hpp",
     ".html",
     ".inc",
+    ".ino",
     ".js",
     ".ld",
     ".md",
     ".mk",
+    ".pdsc",
     ".py",
     ".pyi",
     ".sh",
@@ -43,7 +46,7 @@ SOURCES = {
     "",
 }
 PICTURES = {".png"}
-CODE, COLUMNS = {".c", ".h", ".inc", ".cpp", ".py", ".pyi"}, 120
+CODE, COLUMNS = {".c", ".h", ".hpp", ".inc", ".ino", ".cpp", ".py", ".pyi"}, 120
 TO_TOOLS = re.compile(r"  # (type: ignore|noqa).*|^.*\\$")  # a line of a macro is the formatter's alone
 MODELS = {".onnx", ".nmp", ".zip"}  # a .zip holds inputs of a fuzzer
 DATA = {".csv", ".json", ".lock", ".txt"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ from nmpconv.data.samples import Data
 from nmpconv.device.connect import opened
 from nmpconv.device.link import REOPEN_SECONDS
 from nmpconv.errors import UsageError
+from nmpconv.exporters.layouts import USUAL, Layout
 from nmpconv.file import reader
 from nmpconv.file.memory_map import Memory, memory
 from nmpconv.runtime import benchmark, on_device, targets
@@ -125,21 +126,51 @@ def bench(
 
 @forgiving()
 def bundle(
-    model: NmpFile | None = None, *, output: str | PathLike[str] | None = None, tensors: bool = False
+    model: NmpFile | Sequence[NmpFile] | Mapping[str, NmpFile] | None = None,
+    *,
+    output: str | PathLike[str] | None = None,
+    as_: Layout | None = None,
+    name: str | None = None,
+    tensors: bool = False,
 ) -> dict[str, bytes]:
-    """The C sources of a firmware project with the model in them: content by relative path; ``output``: a new or empty
-    folder that they are written to. tensors: the header has scale, offset and range of all activations, by the number
-    that `nmp_tensor_at` takes, not only of inputs and outputs. Without a model: the interpreter alone, with all ops.
+    """The C sources of a firmware project with models in them: content by relative path.
 
-    Raises ModelError for a file that no interpreter runs, OutputError.
+    model: a file; several, or several by their names in C, share one interpreter; none: the interpreter alone, with all
+    ops. output: a new or empty folder that they are written to. as_: the build system; default: a folder that CMake,
+    Arduino and PlatformIO take. name: of the library in C and, of one model, of its symbols and macros; default: that
+    of the file, or in the model. tensors: headers have scale, offset and range of all activations, by the number that
+    `nmp_tensor_at` takes, not only of inputs and outputs.
+
+    Raises ModelError for a file that no interpreter runs, UsageError for a name that C does not have, OutputError.
     """
-    check(bundle, {"tensors": tensors})
+    check(bundle, {"as_": as_, "name": name, "tensors": tensors})
     from nmpconv.exporters import c_sources  # it knows the ops, and with them onnx
 
-    files = c_sources.bundle(None if model is None else _runnable(model), tensors=tensors)
+    layouts = USUAL if as_ is None else (as_,)
+    files = c_sources.bundle(_named(model, name), name=name or "", layouts=layouts, tensors=tensors)
     if output is not None:
         write_folder(Path(output), files)
     return files
+
+
+def _named(model: NmpFile | Sequence[NmpFile] | Mapping[str, NmpFile] | None, name: str | None) -> dict[str, bytes]:
+    """Files by their names in C. name: of a single one. Raises UsageError for two of one name."""
+    from nmpconv.exporters.c_sources import c_name
+
+    if isinstance(model, Mapping):
+        return {key: _runnable(one) for key, one in model.items()}
+    many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | bytes) else [model]
+    models = [one for one in many if one is not None]
+    found: dict[str, bytes] = {}
+    for one in models:
+        data = _runnable(one)
+        title = Path(one).stem if isinstance(one, str | Path) else reader.read(data).name
+        key = name if name and len(models) == 1 else c_name(title)
+        if key in found:
+            hint = "rename a file, or from Python give a mapping of names to files"
+            raise UsageError(f"two models are called {key}", where="model", hint=hint)
+        found[key] = data
+    return found
 
 
 @forgiving()

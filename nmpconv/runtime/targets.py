@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from nmpconv.runtime import interpreter
@@ -9,6 +10,9 @@ from nmpconv.runtime import interpreter
 HOST = "host"
 # kB of flash that a bundle's interpreter takes, least and most: what bench/mcu.py measures for the MLPerf Tiny nets.
 INTERPRETER = {"cortex-m4": (12, 28), "cortex-m55": (9, 25), "rv32": (26, 42)}
+# Bytes of stack of any file, and of one without ops and convolutions that multiply rows (tests/bench/test_stack.py).
+DEEP_STACK, STACK = 3328, 2048
+DEEP = frozenset({"batch_matmul", "conv_transpose"})
 MICROCONTROLLERS = tuple(INTERPRETER)
 TARGETS = (HOST, *MICROCONTROLLERS)
 
@@ -59,3 +63,11 @@ def needs_portable(data: bytes, target: str) -> bool:
 def most(data: bytes) -> int:
     """Bytes of the arena, on whatever machine runs the interpreter with the kernels of its compiler's target."""
     return max(interpreter.needs_of_target(data, target).arena_bytes for target in interpreter.targets())
+
+
+def stack(data: bytes, kinds: Collection[str]) -> int:
+    """Bytes of stack that `nmp_create` and `nmp_run` take at most on a Cortex-M with DSP instructions, compiled by gcc
+    (bench/stack.py). kinds: the file's ops.
+    """
+    deep = not DEEP.isdisjoint(kinds) or needs_portable(data, "cortex-m4")
+    return DEEP_STACK if deep else STACK

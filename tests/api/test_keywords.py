@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from enum import Enum
+from keyword import iskeyword
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
@@ -67,6 +68,7 @@ def flags(command: str) -> dict[str, Flag]:
             written = (option.default, *(option.param_decls or ()))  # typer calls the first one the default
             long = [text.split("/")[0] for text in written if isinstance(text, str) and text.startswith("--")]
             name = long[0].lstrip("-").replace("-", "_") if long else parameter.name
+            name += "_" * iskeyword(name)
             enums = [one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, Enum)]
             choices = [member.value for one in enums for member in one]
             found[name] = Flag(parameter.default, choices, (option.min, option.max))

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from zoo_quick import bench_module
 
+from nmpconv.file._schema import OP_TABLES
+from nmpconv.runtime.targets import DEEP, DEEP_STACK
+from nmpconv.runtime.targets import STACK as PLAIN_STACK
+
 STACK = bench_module("stack")
-MOST = {"nmp_inspect": 2048, "nmp_create": 2048, "nmp_run": 3328, "nmp_run_ops": 3328, "agent_push": 4096}
+MOST = {"nmp_inspect": 2048, "nmp_create": PLAIN_STACK, "nmp_run": DEEP_STACK, "nmp_run_ops": 3328, "agent_push": 4096}
 FEW = 256  # of the others
+CONV_DEPTHWISE = "conv_dsp_depthwise.c:dsp_depthwise_run"
 
 
 @pytest.mark.slow
@@ -24,6 +29,24 @@ def test_bounds(tmp_path: Path, need_tool: Callable[..., str], record_property: 
     assert any("gemm" in step for step in found["nmp_run"][1])
     assert found["nmp_create"][0] > found["nmp_inspect"][0] > 1500
     record_property("summary", "stack on M4: " + ", ".join(f"{name} {found[name][0]}" for name in MOST))
+
+
+@pytest.mark.slow
+def test_stack_of_bundles(tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """STACK_BYTES of a header: ops but for `DEEP` and the portable convolutions need no more than nmp_create."""
+    need_tool("arm-none-eabi-gcc")
+    elf = STACK.build(tmp_path)
+    found = STACK.Bounds(elf, tmp_path)
+    around = found.of("nmp_run")[0] - found.of("nmp_steps_run")[0] + found.functions["nmp_steps_run"].bytes
+    convolutions = [f"../src/arch/cortex_m/{name}" for name in ("conv_dsp.c:dsp_run", CONV_DEPTHWISE)]
+    runs = {name.partition("ops/")[2]: name for name in found.functions if name.endswith("_run") and "/ops/" in name}
+    plain = [name for file, name in runs.items() if file.partition(".")[0] not in {*DEEP, "conv2d", "fully_connected"}]
+    assert len(plain) > len(OP_TABLES) // 2
+    overlap = found.of("../src/ops/common/overlap.c:overlap_run")[0] - found.of(convolutions[0])[0]
+    for name in (*plain, *convolutions):
+        assert around + overlap + found.of(name)[0] <= PLAIN_STACK, name
+    deep = [name for file, name in runs.items() if file.partition(".")[0] in DEEP]
+    assert len(deep) == len(DEEP) and all(around + found.of(name)[0] > PLAIN_STACK for name in deep)
 
 
 def test_what_is_called_in_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

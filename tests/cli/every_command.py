@@ -25,7 +25,11 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("bisect", "model.onnx", "made.nmp", "--data", "labels.csv", "--metric", "score.py:score", "-o", "scored"),
     ],
     "build": [("build",), ("build", "missed.toml"), ("build", "unlabelled.toml")],
-    "bundle": [("bundle", "model.nmp", "-o", "c"), ("bundle", "-o", "library")],
+    "bundle": [
+        ("bundle", "model.nmp", "-o", "c"),
+        ("bundle", "model.nmp", "--as", "idf", "-o", "idf"),
+        ("bundle", "-o", "library"),
+    ],
     "compare": [("compare", "model.nmp", *HOST)],
     "convert": [
         ("convert", "model.onnx", "--data", "images"),

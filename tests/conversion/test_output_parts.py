@@ -164,7 +164,7 @@ def test_the_report_counts_as_evaluation_does(onnx_file: Path, samples: np.ndarr
 
 
 def test_c_sources(net: Net) -> None:
-    header = bundle(net.data)["src/model_data.h"].decode()
+    header = bundle({"model": net.data})["src/model_data.h"].decode()
     assert "MODEL_OUTPUT_0_EXPONENT " not in header
     assert "#define MODEL_OUTPUT_0_AXIS 1\n" in header
     found = re.search(r"#define MODEL_OUTPUT_0_EXPONENTS \{(.*)\}", header)
@@ -229,7 +229,7 @@ int main(void) {
 
 def test_c_sees_the_same(net: Net, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     gcc = need_tool("gcc")
-    for name, content in bundle(net.data).items():
+    for name, content in bundle({"model": net.data}).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

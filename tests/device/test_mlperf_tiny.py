@@ -96,7 +96,7 @@ def test_bench_on_simulated_boards(
     (told,), (estimate,) = shown["ram"], shown["estimated_instructions"]
     assert told["arena"] == found["arena_bytes"]
     assert abs(estimate["total"] / found["instructions"] - 1) < ESTIMATED
-    bundled = bundle(model(net, bits).read_bytes())["README.md"].decode()
+    bundled = bundle({"model": model(net, bits).read_bytes()})["README.md"].decode()
     assert f"| on {TARGETS[board]} | {told['arena']} |" in bundled
     macs = sum(op["macs"] for op in found["ops"])
     assert macs / 16 < found["instructions"] < 100 * macs  # an instruction has 16 products at most

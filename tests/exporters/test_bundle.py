@@ -35,12 +35,12 @@ RAN = "the outputs are those of the test vector\n"
 
 
 def unpack(model: Path, folder: Path) -> Path:
-    assert main(["bundle", str(model), "-o", str(folder)]) == 0
+    assert main(["bundle", str(model), "--name", "model", "-o", str(folder)]) == 0
     return folder
 
 
 def sources(folder: Path) -> list[str]:
-    return [str(path) for path in sorted([*folder.glob("src/**/*.c"), folder / "example/main.c"])]
+    return [str(path) for path in sorted([*folder.glob("src/**/*.c"), folder / "examples/test_vector.c"])]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_clang(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> No
 @pytest.mark.usefixtures("gcc")
 def test_a_wrong_output_is_told(model: Path, tmp_path: Path) -> None:
     folder = unpack(model, tmp_path / "bundle")
-    example = folder / "example/main.c"
+    example = folder / "examples/test_vector.c"
     text = example.read_text()
     start = text.index("output_0[] = {\n") + len("output_0[] = {\n")
     example.write_text(text[:start] + "1 ^ " + text[start:].lstrip())
@@ -161,7 +161,7 @@ def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool:
     folder, build = unpack(model, tmp_path / "bundle"), tmp_path / "build"
     subprocess.run([cmake, "-S", folder, "-B", build], check=True, capture_output=True)
     subprocess.run([cmake, "--build", build], check=True, capture_output=True)
-    assert output([str(build / "example")]).endswith(RAN)
+    assert output([str(build / "test_vector")]).endswith(RAN)
     assert main(["bundle", "-o", str(tmp_path / "alone")]) == 0
     subprocess.run([cmake, "-S", tmp_path / "alone", "-B", tmp_path / "b"], check=True, capture_output=True)
     subprocess.run([cmake, "--build", tmp_path / "b"], check=True, capture_output=True)
@@ -193,11 +193,11 @@ def test_mlperf_tiny(name: str, zoo: Path, tmp_path: Path, need_tool: Callable[.
 
 
 def test_only_the_ops_of_the_model(model: Path) -> None:
-    files = bundle(model.read_bytes())
+    files = bundle({"model": model.read_bytes()})
     ops = {Path(path).stem for path in files if path.startswith("src/ops/")}
     assert {"conv2d", "average_pool", "fully_connected", "reshape"} <= ops
     assert ops.isdisjoint({"softmax", "resize", "add", "lookup"})
-    assert "src/ops/resize.c" in bundle(None)
+    assert "src/ops/resize.c" in bundle({})
 
 
 def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +212,7 @@ def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pyte
 def test_the_header_has_the_grids_of_ports(model: Path, tmp_path: Path) -> None:
     """As numbers that a C compiler reads; outputs turn into reals with them alone."""
     found = read(model)
-    header = bundle(model.read_bytes())["src/model_data.h"].decode()
+    header = bundle({"model": model.read_bytes()})["src/model_data.h"].decode()
     macros = dict(
         line.split(None, 3)[1:3]
         for line in header.splitlines()
@@ -235,12 +235,12 @@ def test_the_header_has_the_grids_of_ports(model: Path, tmp_path: Path) -> None:
 
 
 def test_all_activations_on_request(model: Path, tmp_path: Path) -> None:
-    assert main(["bundle", str(model), "-o", str(tmp_path / "b"), "--tensors"]) == 0
+    assert main(["bundle", str(model), "--name", "model", "-o", str(tmp_path / "b"), "--tensors"]) == 0
     header = (tmp_path / "b" / "src" / "model_data.h").read_text()
     for i, tensor in enumerate(read(model).tensors):
         exponent = f"#define MODEL_TENSOR_{i}_EXPONENT ({tensor.exponents[0]})\n"
         assert (exponent in header) == (tensor.data is None)
-    assert "MODEL_TENSOR" not in bundle(model.read_bytes())["src/model_data.h"].decode()
+    assert "MODEL_TENSOR" not in bundle({"model": model.read_bytes()})["src/model_data.h"].decode()
 
 
 def test_names_cannot_leave_a_comment(model: Path) -> None:
@@ -248,7 +248,7 @@ def test_names_cannot_leave_a_comment(model: Path) -> None:
 
     root = flatbuffer.unpack(model.read_bytes())
     root["name"] = "evil */ int x; /* \u2028\n#error"
-    header = bundle(flatbuffer.pack(root))["src/model_data.h"].decode()
+    header = bundle({"model": flatbuffer.pack(root)})["src/model_data.h"].decode()
     assert header.splitlines()[0] == "/* evil * / int x; / * ??#error: written by nmpconv bundle. */"
 
 
@@ -262,7 +262,7 @@ def named(model: Path, name: str) -> dict[str, bytes]:
     root["name"] = name
     for table in (*root["inputs"], *root["outputs"], *root["tensors"]):
         table["name"] = name
-    return bundle(flatbuffer.pack(root), tensors=True)
+    return bundle({"model": flatbuffer.pack(root)}, tensors=True)
 
 
 def test_names_are_shown_as_they_are(model: Path) -> None:
@@ -270,7 +270,7 @@ def test_names_are_shown_as_they_are(model: Path) -> None:
     files = named(model, EVIL)
     title = files["README.md"].decode().splitlines()[0]
     assert title.startswith(r"# a\<\/h1\>\<img src\=x onerror\=alert\(1\)\>\[x\]\(javascript:1\) \`\*\/ \\")
-    for path in ("README.md", "src/model_data.h", "example/main.c"):
+    for path in ("README.md", "src/model_data.h", "examples/test_vector.c"):
         lines = files[path].decode().splitlines()
         assert all(line.isprintable() and line.isascii() for line in lines), path
         assert max(map(len, lines)) < 1000
@@ -281,7 +281,7 @@ def test_names_are_shown_as_they_are(model: Path) -> None:
 
 
 def test_the_licence_goes_with_the_sources(root: Path, model: Path) -> None:
-    for files in (bundle(model.read_bytes()), bundle(None)):
+    for files in (bundle({"model": model.read_bytes()}), bundle({})):
         assert files["LICENSE"] == (root / "LICENSE").read_bytes()
         ours = [path for path in files if path.endswith((".c", ".h", ".inc")) and "model_data" not in path]
         assert len(ours) > 20

@@ -72,7 +72,7 @@ def test_code_of_architectures_compiles(
 def test_a_bundle_compiles(
     level: str, compiler: str, model: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    for name, content in bundle(model.read_bytes()).items():
+    for name, content in bundle({"model": model.read_bytes()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     common = [*command(compiler, WHOLE, need_tool), "-std=c99", *WARNINGS, *LEVELS[level], f"-I{tmp_path / 'src'}"]

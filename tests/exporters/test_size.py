@@ -76,7 +76,7 @@ def created(
 ) -> Callable[[Path], str]:
     """The status of nmp_create for a file, with the interpreter of `own`'s bundle."""
     folder = tmp_path_factory.mktemp("refused")
-    for path, content in bundle(own.read_bytes()).items():
+    for path, content in bundle({"model": own.read_bytes()}).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
     program = folder / "refused"
@@ -111,9 +111,9 @@ def test_states_are_left_out_where_there_are_none(tmp_path: Path, own: Path, cre
     for states, status in (({}, FINE), ({"s": State("y", 0)}, NOT_BUILT)):
         (tmp_path / "m.nmp").write_bytes(to_bytes(plan_memory.run(replace(graph, states=states)), {}))
         assert created(tmp_path / "m.nmp") == status
-    built = bundle((tmp_path / "m.nmp").read_bytes())["src/base/build.h"].decode()
+    built = bundle({"model": (tmp_path / "m.nmp").read_bytes()})["src/base/build.h"].decode()
     assert "#define NMP_STATES 1\n" in built
-    assert "#define NMP_STATES 0\n" in bundle(own.read_bytes())["src/base/build.h"].decode()
+    assert "#define NMP_STATES 0\n" in bundle({"model": own.read_bytes()})["src/base/build.h"].decode()
 
 
 def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
@@ -140,7 +140,7 @@ def test_portable_convolutions_are_left_out_where_vectors_do_all(
     for case, wanted in ((portable, True), (fits, False)):
         data = one_conv(*case)
         assert needs_portable(data, "cortex-m55") is wanted
-        assert f"#define NMP_CONV_HARD {wanted:d}\n" in bundle(data)["src/base/build.h"].decode()
+        assert f"#define NMP_CONV_HARD {wanted:d}\n" in bundle({"model": data})["src/base/build.h"].decode()
 
 
 def test_depthwise_sums_of_many_taps_are_portable() -> None:

@@ -11,7 +11,7 @@
 /* What follows needs what is before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
-#define nmp_kernels_portable loops
+#define NMP_LOOPS loops
 #include "kernels/portable.inc"
 #include "arch/aarch64/vector128.inc"
 #include "kernels/elementwise.inc"

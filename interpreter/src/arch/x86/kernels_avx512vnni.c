@@ -12,7 +12,7 @@ NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 /* What follows needs what is before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
-#define nmp_kernels_portable loops
+#define NMP_LOOPS loops
 #include "kernels/portable.inc"
 #include "arch/x86/vector512.inc"
 #include "kernels/elementwise.inc"

@@ -12,7 +12,7 @@ NMP_ISA_BEGIN(NMP_ISA_AVXVNNI)
 /* What follows needs what is before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
-#define nmp_kernels_portable loops
+#define NMP_LOOPS loops
 #include "kernels/portable.inc"
 #define VNNI
 #include "arch/x86/vector256.inc"

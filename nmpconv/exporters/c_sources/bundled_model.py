@@ -1,0 +1,81 @@
+"""Models of a bundle, under the names that they have in C."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from nmpconv.errors import UsageError
+from nmpconv.file.reader import Model, read
+from nmpconv.runtime import targets
+
+NAME_MAX = 28  # characters; an Arduino library's name, with nmp_ before it, should have at most 32
+RULE = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_MAX - 1}}}")
+ALLOWED = f"a letter, then letters, digits and _, at most {NAME_MAX}"
+TEXT_MAX = 200  # characters of a model's or tensor's name in a comment
+
+
+@dataclass(frozen=True)
+class BundledModel:
+    """name: of its symbols (kws_data), of its header (kws_data.h) and, in capitals, of its macros (KWS_BYTES)."""
+
+    name: str
+    data: bytes
+
+    @cached_property
+    def model(self) -> Model:
+        return read(self.data)
+
+    @property
+    def macro(self) -> str:
+        return self.name.upper()
+
+    @cached_property
+    def arena_bytes(self) -> int:
+        """RAM of a run, on whatever machine."""
+        return targets.most(self.data)
+
+    @cached_property
+    def stack_bytes(self) -> int:
+        """Stack of `nmp_create` and `nmp_run` at most, on Cortex-M with DSP instructions."""
+        return targets.stack(self.data, {op.kind for op in self.model.ops})
+
+
+def bundled(models: Mapping[str, bytes]) -> tuple[BundledModel, ...]:
+    """models: the bytes of .nmp files by name in C. Raises UsageError for names that C or this bundle cannot have."""
+    seen: dict[str, str] = {}
+    for name in models:
+        if (other := seen.setdefault(check_name(name).upper(), name)) != name:
+            raise UsageError(f"{other} and {name} differ in case alone, and macros are in capitals", where="name")
+    return tuple(BundledModel(name, data) for name, data in models.items())
+
+
+def check_name(name: str) -> str:
+    """Returns the name. Raises UsageError for one that C cannot have."""
+    if not RULE.fullmatch(name):
+        raise UsageError(f"{name!r} is no name in C; allowed: {ALLOWED}", where="name", found=name, allowed=ALLOWED)
+    return name
+
+
+def c_name(text: str) -> str:
+    """The name in C of a file or model: small letters, digits and _ in place of anything else."""
+    plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return (plain if plain[:1].isalpha() else f"model_{plain}")[:NAME_MAX].strip("_")
+
+
+def comment(text: str) -> str:
+    """Text that can stand in a C comment, on its line: no backslash continues it."""
+    found = plain(text).replace("\\", "?").replace("*/", "* /").replace("/*", "/ *")
+    return found.replace("??/", "? ?/")  # a backslash, too, where a compiler reads trigraphs
+
+
+def markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no HTML, link or emphasis."""
+    return re.sub(r"([^\w .:,-]|_)", r"\\\1", plain(text).strip(), flags=re.ASCII)
+
+
+def plain(text: str) -> str:
+    """Text of a model on one line: printable ASCII, of a length that a line may have."""
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:TEXT_MAX])

@@ -1,0 +1,71 @@
+"""The header and the array of a model: sizes, shapes and exponents as macros, the file's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment
+from nmpconv.exporters.c_sources.template_files import filled
+from nmpconv.file.reader import FilePort, FileTensor, Model
+
+COLUMNS = 20  # bytes of a line of an array
+OLD_NAME = "model"  # what every model was called in C before bundles had names
+
+
+def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
+    """Files of src/. tensors: all activations are in the header, too."""
+    ports = [*_ports("INPUT", one.model.inputs, one), *_ports("OUTPUT", one.model.outputs, one)]
+    for i, tensor in enumerate(one.model.tensors if tensors else ()):
+        if tensor.data is None:  # constants have many exponents: nmp_tensor_at tells them
+            ports += [*_grid(one, f"TENSOR_{i}", tensor.name, tensor)]
+    header = filled(
+        "data.h",
+        TITLE=comment(one.model.name),
+        NAME=one.name,
+        MACRO=one.macro,
+        BYTES=len(one.data),
+        ARENA=one.arena_bytes,
+        STACK=one.stack_bytes,
+        PORTS="\n".join(ports),
+        VECTORS=int(bool(one.model.test_vectors)),
+    )
+    array = filled("data.c", NAME=one.name, MACRO=one.macro, ROWS=rows(one.data))
+    return {f"{one.name}_data.h": header, f"{one.name}_data.c": array}
+
+
+def old_header(one: BundledModel, header: str) -> str:
+    """model_data.h: the macros of `header`, under the names that they had in every bundle before 0.3.0."""
+    macros = [line.split()[1] for line in header.splitlines() if line.startswith(f"#define {one.macro}_")]
+    inner = [name.removeprefix(f"{one.macro}_") for name in macros if not name.endswith("_DATA_H")]
+    lines = (f"#define {OLD_NAME.upper()}_{name} {one.macro}_{name}" for name in dict.fromkeys(inner))
+    return filled("model_data.h", NAME=one.name, NAMES="\n".join(lines))
+
+
+def rows(data: bytes) -> str:
+    """Bytes as the lines of an array."""
+    lines = (data[i : i + COLUMNS] for i in range(0, len(data), COLUMNS))
+    return "\n".join("    " + " ".join(f"{byte}," for byte in line) for line in lines)
+
+
+def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[str]:
+    model: Model = one.model
+    for i, port in enumerate(ports):
+        yield from _grid(one, f"{role}_{i}", port.name, model.tensors[port.tensor])
+
+
+def _grid(one: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:
+    shape = " x ".join(map(str, tensor.shape))
+    exponents = tensor.float_exponents or tensor.exponents
+    what = "integer * SCALE + OFFSET" if len(exponents) == 1 else "integer * 2^EXPONENTS[index along AXIS]"
+    macro = f"#define {one.macro}_{part}"
+    yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
+    yield f"{macro}_BYTES {tensor.nbytes}"
+    if len(exponents) == 1:
+        yield f"{macro}_EXPONENT ({exponents[0]})"
+        yield f"{macro}_SCALE {2.0 ** exponents[0]!r}f /* 2^EXPONENT */"
+        yield f"{macro}_OFFSET {tensor.origin!r}f"
+    else:
+        yield f"{macro}_AXIS {tensor.float_axis}"
+        yield f"{macro}_EXPONENTS {{{', '.join(map(str, exponents))}}}"
+    yield f"{macro}_MIN ({tensor.clip_min})"
+    yield f"{macro}_MAX ({tensor.clip_max})"

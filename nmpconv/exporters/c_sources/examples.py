@@ -1,0 +1,98 @@
+"""Examples of a bundle: run a test vector, hand in a buffer, measure. In C for any system, and as Arduino sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment
+from nmpconv.exporters.c_sources.data_header import rows
+from nmpconv.exporters.c_sources.template_files import filled
+from nmpconv.file.reader import FilePort
+
+EXAMPLES = {
+    "test_vector": "runs the test vector of each model and compares the outputs",
+    "buffer": "hands in an image or numbers from a buffer and reads the result",
+    "measure": "says how long a run takes",
+}
+
+
+def program(name: str, models: Sequence[BundledModel]) -> str:
+    """An example as a program in C; ESP-IDF and Zephyr call it, too."""
+    return filled(f"{name}.c", **_parts(name, models))
+
+
+def sketch(name: str, models: Sequence[BundledModel]) -> str:
+    """An example as an Arduino sketch."""
+    return filled(f"{name}.ino", **_parts(name, models))
+
+
+def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
+    parts = {
+        "INCLUDES": "\n".join(f'#include "{one.name}_data.h"' for one in models),
+        "ARENA": _arena(models),
+        "MODELS": "\n".join(f'    {{"{one.name}", {one.name}_data, {one.macro}_BYTES}},' for one in models),
+    }
+    if name == "test_vector":
+        parts["VECTORS"] = "".join(map(_vectors, models))
+        parts["MODELS"] = "\n".join(map(_row, models))
+    if name == "buffer":
+        parts["BUFFERS"] = "\n".join(line for one in models for line in _buffers(one))
+        parts["RUNS"] = "\n".join(f"  run_{one.name}();" for one in models)
+        parts["HELPERS"] = filled("buffer_functions.c")
+        parts["FUNCTIONS"] = "\n".join(map(_run, models))
+    return parts
+
+
+def _arena(models: Sequence[BundledModel]) -> str:
+    """Memory for one model at a time."""
+    [first, *others] = models
+    if not others:
+        return f"static {first.macro}_ALIGNED unsigned char arena[{first.macro}_ARENA_BYTES];"
+    members = " ".join(f"unsigned char {one.name}_arena[{one.macro}_ARENA_BYTES];" for one in models)
+    return f"static {first.macro}_ALIGNED union {{ {members} }} arena; /* of one model at a time */"
+
+
+def _vectors(one: BundledModel) -> str:
+    text = ""
+    for inputs, outputs in one.model.test_vectors[:1]:
+        for role, blobs in (("input", inputs), ("output", outputs)):
+            for i, blob in enumerate(blobs):
+                text += f"static const unsigned char {one.name}_{role}_{i}[] = {{\n{rows(blob)}\n}};\n"
+            names = ", ".join(f"{one.name}_{role}_{i}" for i in range(len(blobs)))
+            text += f"static const unsigned char *const {one.name}_{role}s[] = {{{names}}};\n\n"
+    return text
+
+
+def _row(one: BundledModel) -> str:
+    vectors = f"{one.name}_inputs, {one.name}_outputs" if one.model.test_vectors else "NULL, NULL"
+    return f'    {{"{one.name}", {one.name}_data, {one.macro}_BYTES, {vectors}}},'
+
+
+def _fed(one: BundledModel) -> Iterator[tuple[int, FilePort]]:
+    """Inputs that a program writes: no states."""
+    return ((i, port) for i, port in enumerate(one.model.inputs) if port.state is None)
+
+
+def _buffers(one: BundledModel) -> Iterator[str]:
+    for i, port in _fed(one):
+        tensor = one.model.tensors[port.tensor]
+        shape = " x ".join(map(str, tensor.shape))
+        count = f"{one.macro}_INPUT_{i}_BYTES" + ("" if tensor.dtype == "int8" else " / 2")
+        if port.pixels:
+            order = port.preprocess.channel_order if port.preprocess else "rgb"
+            yield f"/* {comment(port.name)}: a picture, 0 to 255 a pixel, [{shape}], {order}: a camera's frame. */"
+            yield f"static uint8_t {one.name}_buffer_{i}[{count}];"
+        else:
+            yield f"/* {comment(port.name)}: numbers of the float model, [{shape}]: features of sound, measurements. */"
+            yield f"static float {one.name}_buffer_{i}[{count}];"
+
+
+def _run(one: BundledModel) -> str:
+    """A function that runs one model on its buffers."""
+    fills = []
+    for i, port in _fed(one):
+        what, grid = "pixels", ""
+        if not port.pixels:
+            what, grid = "numbers", f", {one.macro}_INPUT_{i}_SCALE, {one.macro}_INPUT_{i}_OFFSET"
+        fills.append(f"  nmp_input(net, {i}, &view);\n  fill_from_{what}(&view, {one.name}_buffer_{i}{grid});")
+    return filled("buffer_run.c", NAME=one.name, MACRO=one.macro, FILLS="\n".join(fills))

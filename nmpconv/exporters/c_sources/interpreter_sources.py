@@ -1,0 +1,164 @@
+"""The interpreter's files in a bundle: those that its models need, with choices and names of the bundle's own."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import prod
+from pathlib import Path
+from zlib import crc32
+
+from nmpconv.base.files import interpreter
+from nmpconv.exporters.c_sources.bundled_model import BundledModel
+from nmpconv.exporters.c_sources.template_files import filled
+from nmpconv.file.reader import FileOp, FileTensor, Model
+from nmpconv.ops import WEIGHTED
+from nmpconv.ops.conv2d import is_depthwise
+from nmpconv.runtime.targets import needs_portable
+
+# Folders of src/ that a bundle of models leaves out: levels that pack weights in RAM, and what serves them alone.
+ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
+OPS = "ops"  # one op a file
+PUBLIC = ("nmp.h", "nmp.hpp")  # headers that programs include
+NAMES = "nmp_names.h"
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+IDENTIFIER = re.compile(r"\b(?:nmp|fb)_[a-z]\w*")
+TYPE = re.compile(
+    r"\b(?:struct|enum|union) (\w+)|^\} ?(\w+);|\btypedef [\w *]+ \*?(\w+);|\btypedef [\w *]+\(?\*?(\w+)\)?\(", re.M
+)
+
+
+def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[tuple[str, str]]:
+    """Paths in src/ and their text; with models, no more than these need on a microcontroller.
+
+    Includes are relative to the file, so that no other bundle's file of the same name is found. package: see `_names`.
+    """
+    root = interpreter()
+    src = root / "src"
+    every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
+    chosen = _needed(src, every, kinds(models)) if models else every
+    texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in PUBLIC}
+    texts |= {path: (src / path).read_text(encoding="utf-8") for path in chosen}
+    if models:
+        texts["base/build.h"] = _choices(models) + texts["base/build.h"]
+    names = _names(texts.values(), models, package) if models else None
+    for path, text in texts.items():
+        before = f'#include "{_relative(NAMES, path)}"\n' if names and (path.endswith(".c") or path == "nmp.h") else ""
+        yield path, SPDX + before + _with_relative_includes(text, path, texts)
+    if names:
+        yield NAMES, SPDX + names
+
+
+def kinds(models: Sequence[BundledModel]) -> list[str]:
+    """Ops of the models, sorted."""
+    return sorted({op.kind for one in models for op in one.model.ops})
+
+
+def identity(models: Sequence[BundledModel], package: str) -> int:
+    """A number that tells bundles apart: of their names and files."""
+    found = crc32(package.encode())
+    for one in models:
+        found = crc32(one.data, crc32(one.name.encode(), found))
+    return found
+
+
+def _with_relative_includes(text: str, path: str, there: Collection[str]) -> str:
+    """there: files of the bundle; others, of the C library, are included as they were."""
+    return INCLUDE.sub(lambda found: f'#include "{_relative(found[1], path)}"' if found[1] in there else found[0], text)
+
+
+def _relative(target: str, path: str) -> str:
+    return os.path.relpath(target, os.path.dirname(path) or ".").replace(os.sep, "/")
+
+
+def _names(texts: Iterable[str], models: Sequence[BundledModel], package: str) -> str:
+    """nmp_names.h: functions and tables of the interpreter are called PACKAGE_nmp_... in the program.
+
+    Types keep their names. Identifiers without linkage are among them, which does no harm.
+    """
+    text = "\n".join(texts)
+    types = {name for found in TYPE.findall(text) for name in found if name}
+    renamed = sorted(set(IDENTIFIER.findall(text)) - types)
+    return filled(
+        NAMES,
+        PACKAGE=package,
+        IDENTITY=f"0x{identity(models, package):08x}",
+        NAMES="\n".join(f"#define {name} {package}_{name}" for name in renamed),
+    )
+
+
+def _choices(models: Sequence[BundledModel]) -> str:
+    """build.h of models: what stands before the defaults."""
+    each = [one.model for one in models]
+    ops = [(op, model) for model in each for op in model.ops]
+    weighted = [(op, model) for op, model in ops if op.kind in WEIGHTED]
+    weights = [model.tensors[op.inputs[1]] for op, model in weighted]
+    convolutions = [(op, model) for op, model in ops if op.kind == "conv2d"]
+    values = [dtype for model in each for dtype in _activation_types(model)]
+    choices = {
+        "NMP_FIXED_CPU": 1,
+        "NMP_NO_RVV": 1,
+        "NMP_FAULT_DETAILS": 0,
+        "NMP_ACTIVATION_BITS": _only_bits(values),
+        "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in weights]),
+        "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
+        "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
+        "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
+        "NMP_CONV_HARD": int(any(needs_portable(one.data, "cortex-m55") for one in models)),
+        "NMP_CONV_OVERLAP": int(
+            any(_overlap(m.tensors[op.inputs[0]], m.tensors[op.outputs[0]]) for op, m in convolutions)
+        ),
+        "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
+        "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
+    }
+    lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())
+    said = "one model" if len(models) == 1 else f"{len(models)} models"
+    return f"/* Written by nmpconv bundle for {said}; the defaults are below. */\n{lines}\n"
+
+
+def _activation_types(model: Model) -> list[str]:
+    """Types of a model's tensors but for weights and biases."""
+    parameters = {i for op in model.ops if op.kind in WEIGHTED for i in op.inputs[1:3]}
+    return [t.dtype for i, t in enumerate(model.tensors) if i not in parameters and t.dtype != "int32"]
+
+
+def _is_depthwise(op: FileOp, model: Model) -> bool:
+    """A depthwise conv2d with one result a channel."""
+    x, y = (model.tensors[i] for i in (op.inputs[0], op.outputs[0]))
+    return op.kind == "conv2d" and is_depthwise(op.params["groups"], x.shape, y.shape)
+
+
+def _overlap(a: FileTensor, b: FileTensor) -> bool:
+    """Checks whether two activations share bytes of the arena."""
+    start, other = a.offset or 0, b.offset or 0
+    return start < other + b.nbytes and other < start + a.nbytes
+
+
+def _only_bits(dtypes: Sequence[str]) -> int:
+    """8 or 16 where all are of that width, else 0."""
+    return {frozenset({"int8"}): 8, frozenset({"int16"}): 16}.get(frozenset(dtypes), 0)
+
+
+def _is_product(op: FileOp, model: Model) -> bool:
+    """The pixels of the input are the rows of a matrix product as they are."""
+    p, w = op.params, model.tensors[op.inputs[1]]
+    padding = p["pad_top"] + p["pad_bottom"] + p["pad_left"] + p["pad_right"]
+    return bool(w.shape[1:3] == (1, 1) and p["groups"] == p["stride_h"] == p["stride_w"] == 1 and padding == 0)
+
+
+def _needed(src: Path, every: Sequence[str], ops: Sequence[str]) -> list[str]:
+    """Selects the files of a microcontroller with these ops: sources but for the folders of PCs and other ops, what
+    they include, and the sources of those headers."""
+    there = {path for path in every if not path.startswith(tuple(f"{folder}/" for folder in ON_PCS))}
+    waiting = [path for path in there if path.endswith(".c") and not path.startswith(f"{OPS}/")]
+    waiting += [f"{OPS}/{kind}.c" for kind in ops]
+    done: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in there and path not in done:
+            done.add(path)
+            for included in INCLUDE.findall((src / path).read_text(encoding="utf-8")):
+                waiting += [included, included.removesuffix(".h") + ".c"]
+    return sorted(done)

@@ -1,0 +1,153 @@
+"""Packages of build systems: files that each wants in the folder of a bundle besides the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nmpconv import __version__
+from nmpconv.exporters.c_sources.bundled_model import BundledModel
+from nmpconv.exporters.c_sources.examples import EXAMPLES, program, sketch
+from nmpconv.exporters.c_sources.template_files import filled
+from nmpconv.exporters.layouts import Layout
+
+URL = "https://github.com/OWNER/nmpconv"
+AUTHORS = "The nmpconv developers"
+# Of src/: what computes, and is compiled for speed.
+FAST = ("kernels/*.c", "conv/*.c", "arch/*/*.c", "core/decode.c")
+SAID = {"test_vector": "outputs are those", "buffer": "is the largest", "measure": "arena [0-9]+ bytes"}
+
+
+@dataclass(frozen=True)
+class Package:
+    """name: of the library. export: of its target in CMake, nmp::EXPORT. header: what programs include."""
+
+    name: str
+    export: str
+    header: str
+    models: tuple[BundledModel, ...]
+
+    @property
+    def option(self) -> str:
+        """In Zephyr's Kconfig."""
+        return self.name.upper()
+
+    @property
+    def sentence(self) -> str:
+        names = ", ".join(one.name for one in self.models)
+        what = f" with the model{'s' * (len(self.models) > 1)} {names}" if names else ""
+        return f"Interpreter of neural networks in integers{what}."
+
+    def values(self) -> dict[str, object]:
+        """Values of the names in templates."""
+        return {
+            "PACKAGE": self.name,
+            "EXPORT": self.export,
+            "HEADER": self.header,
+            "OPTION": self.option,
+            "SENTENCE": self.sentence,
+            "VERSION": __version__,
+            "URL": URL,
+            "AUTHORS": AUTHORS,
+            "FAST": " ".join(FAST),
+        }
+
+
+def package_of(name: str, models: tuple[BundledModel, ...]) -> Package:
+    """name: of the package; '': of the interpreter alone."""
+    header = f"{models[0].name}_data.h" if models else "nmp.h"
+    return Package(f"nmp_{name}" if name else "nmp", name or "nmp", header, models)
+
+
+def packaged(package: Package, layouts: Iterable[Layout], sources: Sequence[str]) -> dict[str, str]:
+    """Files of the layouts by path; paths under src/ are `sources`, relative to it."""
+    files: dict[str, str] = {}
+    for layout in layouts:
+        files |= MAKERS[layout](package, sources)
+    return files
+
+
+def _plain(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    models = package.models
+    return {f"examples/{name}.c": program(name, models) for name in EXAMPLES} if models else {}
+
+
+def _cmake(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    size = " -Os" if package.models else ""
+    folder = f"include/{package.name}" if package.models else "include"
+    text = filled("CMakeLists.txt", **package.values(), SIZE=size, INCLUDEDIR=folder)
+    return {"CMakeLists.txt": text, **_plain(package, sources)}
+
+
+def _sketches(package: Package) -> dict[str, str]:
+    models = package.models
+    return {f"examples/{name}/{name}.ino": sketch(name, models) for name in EXAMPLES} if models else {}
+
+
+def _arduino(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    return {"library.properties": filled("library.properties", **package.values()), **_sketches(package)}
+
+
+def _platformio(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    sketches = _sketches(package)
+    rows = [
+        f'{{ "name": "{path.split("/")[1]}", "base": "{path.rpartition("/")[0]}", "files": ["{path.split("/")[2]}"] }}'
+        for path in sketches
+    ]
+    examples = '\n  "examples": [\n    ' + ",\n    ".join(rows) + "\n  ]," if rows else ""
+    return {"library.json": filled("library.json", **package.values(), EXAMPLES=examples), **sketches}
+
+
+def _zephyr(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    values = package.values()
+    files = {
+        "zephyr/module.yml": filled("module.yml", **values, SAMPLES="samples:\n  - samples" if package.models else ""),
+        "zephyr/Kconfig": filled("Kconfig", **values),
+        "zephyr/CMakeLists.txt": filled("zephyr_module.cmake", **values),
+    }
+    for name, does in EXAMPLES.items() if package.models else ():
+        folder = f"samples/{name}"
+        files[f"{folder}/CMakeLists.txt"] = filled("zephyr_sample.cmake", EXAMPLE=name)
+        files[f"{folder}/prj.conf"] = f"CONFIG_{package.option}=y\nCONFIG_MAIN_STACK_SIZE=8192\n"
+        files[f"{folder}/sample.yaml"] = filled("sample.yaml", **values, EXAMPLE=name, DOES=does, SAID=SAID[name])
+        files[f"{folder}/src/main.c"] = program(name, package.models)
+    return files
+
+
+def _idf(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    files = {
+        "CMakeLists.txt": _cmake(package, sources)["CMakeLists.txt"],
+        "idf_component.yml": filled("idf_component.yml", **package.values()),
+    }
+    for name in EXAMPLES if package.models else ():
+        folder = f"examples/{name}"
+        files[f"{folder}/CMakeLists.txt"] = filled("idf_project.cmake", EXAMPLE=name)
+        files[f"{folder}/main/CMakeLists.txt"] = 'idf_component_register(SRCS "main.c")\n'
+        files[f"{folder}/sdkconfig.defaults"] = "CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192\n"
+        files[f"{folder}/main/main.c"] = program(name, package.models)
+    return files
+
+
+def _cmsis_pack(package: Package, sources: Sequence[str]) -> dict[str, str]:
+    header, include = '<file category="header" name="src/{}"/>', '<file category="include" name="src/"/>'
+    heads = ["nmp.h", "nmp.hpp", *(f"{one.name}_data.h" for one in package.models)]
+    listed = ['<file category="doc" name="README.md"/>', include, *map(header.format, heads)]
+    listed += [f'<file category="source" name="src/{path}"/>' for path in sources if path.endswith(".c")]
+    files = _plain(package, sources)
+    for path in files:
+        does = EXAMPLES[path.rpartition("/")[2].removesuffix(".c")]
+        select = f"{package.export}: {does}"
+        listed.append(f'<file category="source" name="{path}" attr="template" select="{select}"/>')
+    lines = "\n".join(f"        {line}" for line in listed)
+    return {f"nmpconv.{package.name}.pdsc": filled("pack.pdsc", **package.values(), FILES=lines), **files}
+
+
+MAKERS: Mapping[Layout, Callable[[Package, Sequence[str]], dict[str, str]]] = {
+    "plain": _plain,
+    "cmake": _cmake,
+    "arduino": _arduino,
+    "platformio": _platformio,
+    "zephyr": _zephyr,
+    "idf": _idf,
+    "cmsis-pack": _cmsis_pack,
+}

@@ -1,0 +1,29 @@
+/* Hands a buffer to each model, as a camera or a microphone fills it, and prints which output is the largest. */
+#include <stdio.h>
+
+@INCLUDES@
+
+@BUFFERS@
+
+@ARENA@
+
+@HELPERS@
+static void print_result(const char *name, long best, long integer) {
+  printf(best < 0 ? "%s was refused\n" : "%s: output %ld is the largest, %ld\n", name, best, integer);
+}
+
+@FUNCTIONS@
+static int example(void) {
+@RUNS@
+  return 0;
+}
+
+#ifdef ESP_PLATFORM /* ESP-IDF has no main */
+void app_main(void) {
+  example();
+}
+#else
+int main(void) {
+  return example();
+}
+#endif

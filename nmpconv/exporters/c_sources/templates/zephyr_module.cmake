@@ -1,0 +1,11 @@
+if(CONFIG_@OPTION@)
+  set(NMP_SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/../src)
+  file(GLOB_RECURSE NMP_SOURCES ${NMP_SOURCE_DIR}/*.c)
+  set(NMP_FAST @FAST@) # what computes: compiled for speed
+  list(TRANSFORM NMP_FAST PREPEND ${NMP_SOURCE_DIR}/)
+  file(GLOB NMP_FAST ${NMP_FAST})
+  zephyr_library_named(@PACKAGE@)
+  zephyr_library_sources(${NMP_SOURCES})
+  zephyr_include_directories(${NMP_SOURCE_DIR})
+  set_source_files_properties(${NMP_FAST} PROPERTIES COMPILE_OPTIONS -O2)
+endif()

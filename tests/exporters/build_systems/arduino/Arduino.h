@@ -1,0 +1,40 @@
+/* In place of an Arduino core: prints on stdout; loop() is called once. */
+#ifndef ARDUINO_H
+#define ARDUINO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+struct SerialStandIn {
+  void begin(unsigned long) {}
+  void print(const char *text) { printf("%s", text); }
+  void print(char c) { printf("%c", c); }
+  void print(int n) { printf("%d", n); }
+  void print(long n) { printf("%ld", n); }
+  void print(unsigned long n) { printf("%lu", n); }
+  template <typename T>
+  void println(T x) {
+    print(x);
+    printf("\n");
+  }
+  void println() { printf("\n"); }
+};
+static SerialStandIn Serial;
+
+static inline unsigned long micros() {
+  static unsigned long now;
+  return now += 7;
+}
+static inline void delay(unsigned long) {}
+
+void setup();
+void loop();
+int main() {
+  setup();
+  loop();
+  return 0;
+}
+
+#endif

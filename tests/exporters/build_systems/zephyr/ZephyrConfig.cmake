@@ -1,0 +1,32 @@
+# In place of Zephyr: what modules and applications call, for this machine. An application is the library app; options
+# of prj.conf are variables; each module of EXTRA_ZEPHYR_MODULES is read as its zephyr/module.yml says.
+enable_language(C)
+file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/prj.conf ZEPHYR_OPTIONS REGEX "^CONFIG_.*=y$")
+foreach(option ${ZEPHYR_OPTIONS})
+  string(REPLACE "=y" "" option ${option})
+  set(${option} y)
+endforeach()
+
+add_executable(app)
+add_library(zephyr_interface INTERFACE)
+target_link_libraries(app PRIVATE zephyr_interface)
+
+macro(zephyr_library_named name)
+  add_library(${name} STATIC)
+  set(ZEPHYR_CURRENT_LIBRARY ${name})
+  target_compile_options(${name} PRIVATE -std=c99 -O0)
+  target_link_libraries(app PRIVATE ${name})
+endmacro()
+macro(zephyr_library_sources)
+  target_sources(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${ARGN})
+endmacro()
+macro(zephyr_include_directories)
+  target_include_directories(zephyr_interface INTERFACE ${ARGN})
+endmacro()
+
+foreach(module ${EXTRA_ZEPHYR_MODULES})
+  file(STRINGS ${module}/zephyr/module.yml folder REGEX "^  cmake: ")
+  string(REPLACE "  cmake: " "" folder ${folder})
+  get_filename_component(folder ${module}/${folder} ABSOLUTE)
+  add_subdirectory(${folder} ${CMAKE_CURRENT_BINARY_DIR}/module)
+endforeach()
