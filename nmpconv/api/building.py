@@ -14,8 +14,10 @@ from typing import Any
 import nmpconv
 from nmpconv.api import keywords, project
 from nmpconv.api.project import Gate, Measurements, Project, ProjectTarget
+from nmpconv.base import verdict
 from nmpconv.base.files import read_file, read_text, write_file
 from nmpconv.base.progress import Progress, reporter, silent
+from nmpconv.base.verdict import Verdict
 from nmpconv.conversion.options import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
@@ -27,7 +29,7 @@ SCHEMA = 1  # of the facts that are kept beside a file
 @dataclass(frozen=True)
 class Built:
     """Result of a target. path: of its file. sha256: of the file's bytes. fresh: it was made now, or else it was up to
-    date. warnings: of its conversion."""
+    date. verdict: on the test data, or where there is none, on the conversion. warnings: of its conversion."""
 
     target: str
     path: Path
@@ -35,6 +37,7 @@ class Built:
     fresh: bool
     measured: Measurements
     gates: tuple[Gate, ...]
+    verdict: Verdict
     warnings: tuple[str, ...] = ()
 
     @property
@@ -90,9 +93,10 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Known:
-    """Facts of a file: what was measured, and what its conversion warned of."""
+    """Facts of a file: its measurements, the verdict on it, and the warnings of its conversion."""
 
     measured: Measurements
+    verdict: Verdict
     warnings: tuple[str, ...]
 
 
@@ -189,7 +193,9 @@ def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
         facts = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, **asdict(known)}
         write_file(plan.facts, f"{json.dumps(facts, indent=2)}\n".encode())
     gates = tuple(project.gates(plan.target, known.measured, found.path))
-    return Built(plan.target.name, plan.file, sha256, plan.kept is None, known.measured, gates, known.warnings)
+    return Built(
+        plan.target.name, plan.file, sha256, plan.kept is None, known.measured, gates, known.verdict, known.warnings
+    )
 
 
 def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
@@ -200,11 +206,15 @@ def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
         known = json.loads(read_text(facts, "list of facts"))
         same = (known["schema"], known["digest"]) == (SCHEMA, digest)
         if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
-            measured, warnings = Measurements(**known["measured"]), known["warnings"]
+            measured, warnings, found = (
+                Measurements(**known["measured"]),
+                known["warnings"],
+                verdict.of(known["verdict"]),
+            )
             numbers = all(value is None or type(value) in (int, float) for value in asdict(measured).values())
             if numbers and isinstance(warnings, list) and all(isinstance(text, str) for text in warnings):
-                return _Known(measured, tuple(warnings))
-    except (NmpError, ValueError, TypeError, KeyError):  # not ours, or cut: made anew
+                return _Known(measured, found, tuple(warnings))
+    except (NmpError, ValueError, TypeError, KeyError, AttributeError):  # not ours, or cut: made anew
         pass
     return None
 
@@ -225,19 +235,20 @@ def _make(found: Project, target: ProjectTarget, file: Path, progress: Progress)
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}
     doubts: tuple[str, ...] = ()
+    reached = converted.verdict
     if found.test is None:
         held = converted.report.held_out
         measured = Measurements(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
     else:
         judged = evaluate(converted.data, _samples(found.test), reference=found.model, progress=progress)
-        doubts = judged.warnings
+        doubts, reached = judged.warnings, judged.verdict
         known = judged.top1 is not None and judged.reference_top1 is not None
         drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
         measured = Measurements(
             **sizes, sqnr=judged.mean_sqnr_db, agreement=judged.agreement, top1=judged.top1, drop=drop
         )
     converted.save(file)
-    return _Known(measured, (*converted.report.warnings, *doubts))
+    return _Known(measured, reached, (*converted.report.warnings, *doubts))
 
 
 def _instructions(file: Path, board: str, progress: Progress) -> int:

@@ -17,6 +17,7 @@ from nmpconv.api.pages import of_conversion
 from nmpconv.base.files import check_output, write_file
 from nmpconv.base.progress import reporter
 from nmpconv.base.summary import Chart, Summarized, Summary
+from nmpconv.base.verdict import Verdict
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.options import FLAGS, Keywords
 from nmpconv.conversion.report import Report
@@ -46,8 +47,12 @@ class Converted(Summarized):
         return self.data
 
     def summary(self) -> Summary:
-        found = replace(self.report.summary(), title="Converted")
-        return replace(found, verdict="sizes only, nothing was calibrated") if self.sketch else found
+        return replace(self.report.summary(), title="Converted")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the conversion."""
+        return self.report.verdict
 
     def records(self) -> list[dict[str, Any]]:
         return self.report.records()
@@ -106,7 +111,7 @@ def convert(keywords: Keywords) -> Converted:
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:
-        log.info("%s", note)
+        log.info("considered: %s", note)
     for warning in result.report.warnings:
         log.warning("%s", warning)
     return converted

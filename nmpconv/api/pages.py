@@ -11,6 +11,7 @@ from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.keywords import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent
+from nmpconv.base.verdict import Verdict
 from nmpconv.data.samples import Data
 from nmpconv.exporters import html
 from nmpconv.exporters.html.charts import Bars, rebinned
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
 SAMPLES = 64  # that the worst ones are looked for among
 
 
+class ReportPage(str):
+    """Text of a report's HTML file. verdicts: on each of its files."""
+
+    verdicts: tuple[Verdict, ...] = ()
+
+    @classmethod
+    def of(cls, subjects: Sequence[Subject]) -> ReportPage:
+        page = cls(html.render(subjects))
+        page.verdicts = tuple(subject.verdict for subject in subjects)
+        return page
+
+
 @forgiving()
 def html_report(
     files: NmpFile | Sequence[NmpFile],
@@ -37,13 +50,14 @@ def html_report(
     limit: int = SAMPLES,
     time: bool = False,
     progress: Progress | bool = silent,
-) -> str:
+) -> ReportPage:
     """The report of a .nmp file, or of two and what differs between them, as one HTML file that needs no network.
 
     files: paths, bytes, or what `nmpconv.convert` returned, whose report and histograms are then in it. data, as for
     `nmpconv.convert`: ``limit`` samples are run, for histograms and for the worst of them; not an iterator where there
     are two files. reference: the model that they are compared with, and example_inputs for a torch module, as for
-    `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ.
+    `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ. The
+    page is a str, whose ``verdicts`` are those on the files.
     Raises ModelError, InputError, UsageError.
     """
     check(html_report, {"limit": limit, "time": time, "progress": progress})
@@ -53,7 +67,7 @@ def html_report(
     with nullcontext() if reference is None else on_disk(reference, example_inputs, found) as path:
         for number, file in enumerate(given):
             subjects.append(_subject(file, number, found, path, limit, time, progress))
-    return html.render(subjects)
+    return ReportPage.of(subjects)
 
 
 def _subject(
@@ -67,7 +81,7 @@ def _subject(
 ) -> Subject:
     content = data_of(file)
     net = load(content) if data is not None or time else None
-    judged = Judged(0, {}, ())
+    judged = Judged()
     if net is not None and data is not None:
         judged = judge(net, data, reference, limit, progress)
     times = measure(net, runs=None, warmup=3, progress=progress).ops if net is not None and time else ()
@@ -78,9 +92,7 @@ def _subject(
         content,
         report=getattr(converted, "report", None),
         bars=bars,
-        judged=judged.count,
-        samples=judged.worst,
-        doubts=judged.warnings,
+        judged=judged,
         times=times,
     )
 
@@ -101,7 +113,7 @@ def of_conversion(
 ) -> str:
     """The report of a conversion. model: that was converted, which the samples are compared with; iterators are used up
     and give no samples, and a step takes none of them."""
-    judged = Judged(0, {}, ())
+    judged = Judged()
     net = converted.load()
     if data and not net.has_states and not any(isinstance(one, Iterator) for one in data.values()):
         judged = judge(net, data, model, SAMPLES, progress)
@@ -110,9 +122,7 @@ def of_conversion(
         converted.data,
         report=converted.report,
         bars={**judged.bars, **observed(converted)},
-        judged=judged.count,
-        samples=judged.worst,
-        doubts=judged.warnings,
+        judged=judged,
         command=command,
     )
     return html.render([subject])

@@ -30,6 +30,26 @@ def counted(hits: int, count: int, what: str) -> str:
     return f"{hits} of {count} {what} ({low:.0f} to {high:.0f} %)"
 
 
+def difference(wins: int, losses: int, count: int) -> tuple[float, float]:
+    """The interval of the difference of two proportions of the same samples, in points, after Agresti and Min (2005).
+    wins, losses: samples of ``count`` that only the one and only the other has."""
+    share_won, share_lost = (wins + 0.5) / (count + 2), (losses + 0.5) / (count + 2)
+    change = share_won - share_lost
+    half = Z * math.sqrt((share_won + share_lost - change**2) / (count + 2))
+    return 100 * max(change - half, -1.0), 100 * min(change + half, 1.0)
+
+
+def jackknife(whole: float, without: Sequence[float]) -> float | None:
+    """Half the interval of a figure of a set, after Tukey (1958). without: the figure of the set less each of several
+    equal groups; None with fewer than LEAST of them, or where one is not finite."""
+    found = np.asarray(without, np.float64)
+    count = len(found)
+    if count < LEAST or not np.isfinite(found).all() or not math.isfinite(whole):
+        return None
+    error = math.sqrt((count - 1) / count * float(np.sum((found - found.mean()) ** 2)))
+    return student(count - 1) * error
+
+
 def margin(values: Sequence[float] | np.ndarray) -> float | None:
     """Half the interval of a mean; None with fewer than LEAST values, or where one is not finite."""
     found = np.asarray(values, np.float64)

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 SAME_DB = 90.0  # of two float runs of one function; sums in another order leave 100 dB and more
 
@@ -16,9 +16,11 @@ T = TypeVar("T")
 
 
 class Sqnr:
-    """Signal-to-quantization-noise ratio over a set that is seen piece by piece."""
+    """Signal-to-quantization-noise ratio over a set that is seen piece by piece. pieces: sums of squares of what was
+    wanted and of the error, of each."""
 
     def __init__(self) -> None:
+        self.pieces: list[tuple[float, float]] = []
         self._signal = 0.0
         self._noise = 0.0
 
@@ -26,8 +28,9 @@ class Sqnr:
         """Takes in one piece; both have the same number of elements."""
         reference = np.asarray(wanted, dtype=np.float64).ravel()
         error = reference - np.asarray(got, dtype=np.float64).ravel()
-        self._signal += float(np.dot(reference, reference))
-        self._noise += float(np.dot(error, error))
+        self.pieces.append((float(np.dot(reference, reference)), float(np.dot(error, error))))
+        self._signal += self.pieces[-1][0]
+        self._noise += self.pieces[-1][1]
 
     @property
     def db(self) -> float:
@@ -44,6 +47,24 @@ def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:
     ratio = Sqnr()
     ratio.add(wanted, got)
     return ratio.db
+
+
+def effects(signals: NDArray[np.float64], noises: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The effect of each sample on the mean SQNR of some outputs, to first order: dB [samples], of mean 0. The standard
+    error of their mean is that of the SQNR; that of the difference of two conversions is that of the gain.
+
+    signals, noises: sums of squares [outputs, samples].
+    """
+    known = (signals.sum(axis=1) > 0) & (noises.sum(axis=1) > 0)
+    parts = [s / s.mean() - n / n.mean() for s, n in zip(signals[known], noises[known], strict=True)]
+    return np.sum(parts, axis=0) * (10 / math.log(10) / len(parts)) if parts else np.zeros(signals.shape[1])
+
+
+def each_db(signals: NDArray[np.float64], noises: NDArray[np.float64]) -> list[float]:
+    """The SQNR of each sample, the mean over some outputs. signals, noises: sums of squares [outputs, samples]."""
+    with np.errstate(divide="ignore"):
+        known = 10 * np.log10(np.where(noises > 0, signals, 1)) - 10 * np.log10(np.where(noises > 0, noises, 1))
+    return [mean_db(column) for column in np.where(noises > 0, known, math.inf).T.tolist()]
 
 
 def mean_db(ratios: Iterable[float]) -> float:

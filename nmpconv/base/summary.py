@@ -10,11 +10,13 @@ from importlib import import_module
 from typing import Any
 
 from nmpconv.base.quantities import NOTHING, clean
+from nmpconv.base.verdict import WORDS
 from nmpconv.errors import UsageError
 
 ROWS_MAX = 200  # of a table in a notebook; the object has all
 LINE_MAX = 240  # characters of the line in a console
 BOX = "border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:4px 10px;margin:0 6px 6px 0;display:inline-block"
+COLOURS = dict(zip(WORDS, ("#1a7f37", "#b26a00", "#c62828"), strict=True))  # legible on white and on black
 SMALL = "opacity:.7;font-size:85%"
 
 
@@ -22,7 +24,7 @@ SMALL = "opacity:.7;font-size:85%"
 class Summary:
     """title: of the kind of result. verdict: a sentence. tiles: named figures. columns, rows: a table of text, folded
     away; a column whose name starts with '>' is aligned to the right, one without entries is left out.
-    warnings: for people.
+    warnings: for people. word: of a verdict, one of COLOURS, or ''.
     """
 
     title: str
@@ -32,16 +34,20 @@ class Summary:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     warnings: Sequence[str] = ()
+    word: str = ""
 
     def line(self) -> str:
         """The text of `repr`: at most LINE_MAX characters, none of which steers a terminal."""
         tiles = ", ".join(f"{name} {value}" for name, value in self.tiles if value)
-        text = " ".join(clean("; ".join(filter(None, [f"{self.title}: {self.verdict}", tiles]))).split())
+        verdict = f"{self.word}: {self.verdict}" if self.word in COLOURS else self.verdict
+        text = " ".join(clean("; ".join(filter(None, [f"{self.title}: {verdict}", tiles]))).split())
         return f"<{text if len(text) <= LINE_MAX - 2 else text[: LINE_MAX - 5] + '...'}>"
 
     def html(self) -> str:
         """A fragment without scripts, styles of a page or anything from elsewhere; what files name is escaped."""
-        parts = [f"<p><b>{_text(self.title)}</b> {_text(self.verdict)}</p>"]
+        colour = COLOURS.get(self.word)
+        badge = f'<b style="color:{colour}">{_text(self.word)}</b> ' if colour else ""
+        parts = [f"<p><b>{_text(self.title)}</b> {badge}{_text(self.verdict)}</p>"]
         tiles = (
             f'<span style="{BOX}"><span style="{SMALL}">{_text(name)}</span><br><b>{_text(value)}</b></span>'
             for name, value in self.tiles

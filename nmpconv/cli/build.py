@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import console, shared_flags
+from nmpconv.cli.report_tables import show_verdict
 from nmpconv.errors import ExitCode, GateError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _row(one: nmpconv.Built) -> dict[str, object]:
         "file": str(one.path),
         "sha256": one.sha256,
         "made": one.fresh,
+        "verdict": one.verdict.to_json(),
         **measured,
         "gates": gates,
         "warnings": list(one.warnings),
@@ -70,6 +72,8 @@ def _row(one: nmpconv.Built) -> dict[str, object]:
 
 
 def _show(found: list[nmpconv.Built]) -> None:
+    for one in found:
+        show_verdict(one.verdict, one.target)
     columns = ("target", "file", "", ">flash", ">RAM", ">top-1", ">agreement", ">SQNR", ">instructions", "gates")
     rows = []
     for one in found:

@@ -223,16 +223,24 @@ def columns() -> int | None:
     return _console(sys.stdout).width if decorated(sys.stdout) else None
 
 
-def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Named facts, one a line; on a terminal, long ones go on below themselves. Words stay whole."""
+def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]] | None = None) -> None:
+    """Named facts, one a line; on a terminal, long ones go on below themselves. Words stay whole.
+
+    styles: by name, the beginning of a value and rich's style of it on a terminal.
+    """
     kept = [(clean(name), clean(value)) for name, value in rows if value]
     width, edge = max((len(name) for name, _ in kept), default=0), columns()
     for name, value in kept:
         lines = value.splitlines()
         if edge is not None:
             lines = [part for text in lines for part in _wrapped(text, max(edge - width - 2, FOLD))]
+        word, style = (styles or {}).get(name, ("", ""))
         for label, text in zip([name, *[""] * len(lines)], lines, strict=False):
-            print(f"{label.ljust(width)}  {text}")
+            styled = bool(label and style and edge is not None and text.startswith(word))
+            print(f"{label.ljust(width)}  ", end="")
+            if styled:
+                _console(sys.stdout).print(Text(word, style), end="")
+            print(text[len(word) :] if styled else text)
     print()
 
 

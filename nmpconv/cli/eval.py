@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import console, shared_flags
+from nmpconv.cli.report_tables import show_verdict
 
 if TYPE_CHECKING:
     from nmpconv.evaluation.accuracy import Evaluation
@@ -81,15 +82,15 @@ def command(
     if json:
         console.as_json(_json(found))
         return
+    show_verdict(found.verdict)
     _show(found)
     for warning in found.warnings:
         console.line(f"warning: {warning}")
-    if found.top1 is None and reference is None and not found.metrics:
-        console.note("there are no labels and no --reference: nothing to compare with")
 
 
 def _json(found: Evaluation) -> dict[str, object]:
     return {
+        "verdict": found.verdict.to_json(),
         "n": found.n,
         "sequences": found.sequences,
         "labels": found.labelled or None,

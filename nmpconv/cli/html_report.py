@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmpconv.cli import console, shared_flags
+from nmpconv.cli.report_tables import show_verdict
 from nmpconv.errors import UsageError
 
 NAME = "report"
@@ -55,7 +56,7 @@ def command(
 
     found = shared_flags.sources(data or (), "--data") or None
     with console.progress() as progress:
-        text = nmpconv.html_report(
+        page = nmpconv.html_report(
             [shared_flags.given(model) for model in models],
             data=found,
             reference=reference,
@@ -63,8 +64,13 @@ def command(
             time=time,
             progress=progress,
         )
-    shared_flags.write(path, text.encode())
+    text = page.encode()
+    shared_flags.write(path, text)
+    names = [str(model) for model in models]
     if json:
-        console.as_json({"models": [str(model) for model in models], "output": str(path), "bytes": len(text.encode())})
+        verdicts = [found.to_json() for found in page.verdicts]
+        console.as_json({"models": names, "output": str(path), "bytes": len(text), "verdicts": verdicts})
     elif path != shared_flags.STREAM:
-        console.line(f"{path}, {console.size(len(text.encode()))}")
+        for name, verdict in zip(names, page.verdicts, strict=True):
+            show_verdict(verdict, name if len(names) > 1 else "")
+        console.line(f"{path}, {console.size(len(text))}")

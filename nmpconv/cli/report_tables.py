@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 from nmpconv.cli import console
 
+COLOURS = {"keeps": "bold green", "loses a little": "bold yellow", "loses": "bold red"}
+
 if TYPE_CHECKING:
+    from nmpconv.base.verdict import Verdict
     from nmpconv.conversion.candidates import Candidate
     from nmpconv.conversion.report import Layer, Report
     from nmpconv.conversion.sensitivity import Lever
@@ -23,6 +26,7 @@ COLUMNS = (
 
 def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:
     """path: the file that was written, if any; planned: there are no exponents yet."""
+    show_verdict(report.verdict)
     console.table(
         COLUMNS,
         [_row(layer, planned=planned) for layer in report.layers],
@@ -36,6 +40,19 @@ def show_report(report: Report, model: Path, path: Path | None, *, planned: bool
     for warning in report.warnings:
         console.line(f"warning: {warning}")
     console.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def show_verdict(found: Verdict, about: str = "") -> None:
+    """Shows a verdict in two or three lines. about: what it is on, where there are several."""
+    console.facts(
+        [
+            ("target" if about else "", about),
+            ("verdict", f"{found.word}: {found.sentence}" if found.quality.basis else found.sentence),
+            ("needs", "" if found.footprint is None else found.footprint.words),
+            ("nearness", found.nearness),
+        ],
+        {"verdict": (found.word, COLOURS.get(found.word, ""))},
+    )
 
 
 def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str, str]]:
@@ -54,22 +71,18 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
 
 def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
     """Describes the choice of the integers, and how near the float model they are."""
+    from nmpconv.conversion.validation import Considered  # with it the engines, which are there by now
+
     heads = console.shortened(report.sqnr_by_head)
     return [
         ("recipe", report.recipe),
-        ("considered", "\n".join(report.notes)),
+        ("not done", "\n".join(note for note in report.notes if not isinstance(note, Considered))),
         ("float graph", _float(report)),
         ("SQNR", "\n".join(f"{console.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
-        ("held out", _held_out(report)),
         ("given ranges", "" if planned else _legalized(report)),
         ("costliest", _costliest(report)),
         ("bias rule", _bias_rule(report)),
     ]
-
-
-def _held_out(report: Report) -> str:
-    """The SQNR above is of images that biases were fitted to; this is not."""
-    return "" if report.held_out is None else report.held_out.sentence
 
 
 def _costliest(report: Report) -> str:

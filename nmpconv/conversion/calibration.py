@@ -72,6 +72,11 @@ class Calibrated:
         return next((item.size for item in self.samples.values()), None)
 
     @property
+    def unit(self) -> str:
+        """The word for samples: "images", or "samples" of anything else."""
+        return "images" if self.size is not None else "samples"
+
+    @property
     def labels(self) -> Sequence[int] | None:
         """Classes of the samples; None where no input has one for each."""
         for item in self.samples.values():

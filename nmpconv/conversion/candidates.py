@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -60,17 +61,19 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """Images and labels that candidates are measured on. images, labels: that nothing is fitted to. fitted: those that
-    biases are fitted on. finish: the planned graph of an integer one. metadata: of the file. target: whose RAM counts;
-    None: that of activations. metric: of the goal, begun anew, and what it is called."""
+    """Images and labels that candidates are measured on. images, labels: that nothing is fitted to; a label is a class,
+    or boxes for a metric of these. fitted: those that biases are fitted on. finish: the planned graph of an integer
+    one. metadata: of the file. target: whose RAM counts; None: that of activations. metric: begun anew, and what it
+    is called. indices: of the images among the samples."""
 
     images: Feeds
-    labels: Sequence[int] | None
+    labels: Sequence[Any] | None
     fitted: Feeds
     finish: Callable[[Graph], Graph]
     metadata: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     metric: tuple[Callable[[], Measure], str] | None = None
+    indices: tuple[int, ...] = ()
 
     def fingerprint(self, recipe: bytes) -> str:
         """Digest of all that a candidate's measurements depend on. recipe: the file, if there is one."""
@@ -87,19 +90,20 @@ class ValidationSet:
 @dataclass(frozen=True)
 class EvaluatedCandidate:
     """A candidate's figures, its float graph with grids, and the bytes of its file. effects: of each image on the
-    figures' db, see `nmpconv.conversion.validation.effects`."""
+    figures' db, see `nmpconv.conversion.validation.effects`. score: on the images."""
 
     figures: Candidate
     ranged: Graph
     data: bytes
     effects: np.ndarray
+    score: Score
 
 
 class CandidateEvaluator:
     """Converts candidates of one model by one recipe, and measures them. judged: what a metric's result comes to."""
 
     def __init__(
-        self, fitter: Fitter, recipe: Recipe, trial: ValidationSet, judged: Callable[[Measure], float] | None = None
+        self, fitter: Fitter, recipe: Recipe, trial: ValidationSet, judged: Callable[[Measure], Any] | None = None
     ) -> None:
         self.fitter, self.recipe, self.trial, self._judged = fitter, recipe, trial, judged
         self.heads = heads(fitter.graph)
@@ -128,7 +132,7 @@ class CandidateEvaluator:
         one = Candidate(
             *(wide, db, score.agreement, drop, ram, len(data), work(planned), steps), metric=metric, db_margin=sure
         )
-        return EvaluatedCandidate(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count))
+        return EvaluatedCandidate(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count), score)
 
     def all(
         self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None

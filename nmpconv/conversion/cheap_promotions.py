@@ -17,6 +17,7 @@ from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, assumed, narrow, widened, work
 from nmpconv.conversion.quantizer import Fitter
+from nmpconv.conversion.validation import Considered, Score
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -29,9 +30,9 @@ PLACE = "what is nearly free"
 
 def run(
     trials: CandidateEvaluator, ranged: Graph, workers: Workers | None = None
-) -> tuple[Candidate, Candidate] | None:
-    """The model without wide tensors and with those that are worth it; None where none is. ranged: the float graph with
-    its grids. workers: what converts them."""
+) -> tuple[Candidate, Candidate, Score] | None:
+    """The model without wide tensors and with those that are worth it, and the score of these; None where none is.
+    ranged: the float graph with its grids. workers: what converts them."""
     is_cheap = _costs(trials.fitter)
     wide: list[str] = []
     for name in _loud(trials, ranged, is_cheap):
@@ -48,14 +49,15 @@ def run(
         for found in made:
             if found is not None and _within(base.figures, found.figures):
                 gain = found.figures.db - base.figures.db
-                return (base.figures, found.figures) if gain >= GAIN else None  # not where both are exact
+                return (base.figures, found.figures, found.score) if gain >= GAIN else None  # not where both are exact
     return None
 
 
 def note(base: Candidate, wide: Candidate) -> str:
     """Describes the choice, for the report."""
     gain, more = wide.db - base.db, 100 * (wide.work / base.work - 1)
-    return f"16 bits for {', '.join(wide.wide)}: {gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
+    cost = f"{gain:+.1f} dB on held-out images, {more:+.1f} % work, no more RAM"
+    return Considered(f"16 bits for {', '.join(wide.wide)}: {cost}")
 
 
 def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:

@@ -53,14 +53,14 @@ class Context:
         return context
 
     def measure(self, size: Size | None) -> MeasureFactory | None:
-        """The task metric of the goal; None where the goal is none. UsageError where its decoder is missing.
+        """The task metric of the goal; None where the goal is none. UsageError where a decoder is missing or unknown.
 
         size: height and width of the first input's pictures.
         """
         goal, decoder = self.search.goal if self.search else None, self.options.decoder
         metric = mixed_precision.MEASURED[goal.kind][0] if goal and goal.kind in mixed_precision.MEASURED else None
-        if decoder is not None and metric != AP:
-            raise UsageError("a decoder is for --bits auto --goal ap50", where="--decoder")
+        if decoder is not None and size is not None:
+            open_measure(AP, decoder, size)
         if goal is None or metric is None:
             return None
         open_measure(metric, decoder, size)

@@ -31,8 +31,8 @@ HELD_MOST = 200  # images that candidates are measured on
 class Decision:
     """The recipe of a conversion, and the reasons for it.
 
-    fitter: with the widths that were decided. score: on validation images; None with too few of them. notes, warnings:
-    for the report. front: Pareto front of the search for a goal.
+    fitter: with the widths that were decided. score: on validation images; None with too few of them. scored: which
+    samples those are. notes, warnings: for the report. front: Pareto front of the search for a goal.
     """
 
     fitter: Fitter
@@ -40,6 +40,7 @@ class Decision:
     prepared: Prepared
     score: Score | None
     notes: tuple[str, ...]
+    scored: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     front: tuple[Candidate, ...] = ()
 
@@ -51,7 +52,7 @@ def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     recipe, prepared, notes, score = choose(fitter, recipes, context.progress, context.trace, context.workers)
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()
-    return Decision(fitter, recipe, prepared, score, notes)
+    return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
@@ -63,8 +64,8 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
     trial = held_out(context, calibrated)
     trials = CandidateEvaluator(decision.fitter, decision.recipe, trial)
     if promoted := cheap_promotions.run(trials, decision.prepared.ranged, context.workers):
-        before, after = promoted
-        decision = _promoted(decision, after, cheap_promotions.PLACE, trial, context.trace)
+        before, after, score = promoted
+        decision = _promoted(decision, after, score, cheap_promotions.PLACE, trial, context.trace)
         decision = replace(decision, notes=(*decision.notes, cheap_promotions.note(before, after)))
     context.progress("widths", 1, 1)
     return decision
@@ -81,17 +82,19 @@ def search_widths(context: Context, calibrated: Calibrated, decision: Decision) 
         decision.fitter, decision.recipe, trial, *context.search, journal, context.progress, context.workers
     )
     taken, front = search.run()
-    decision = _promoted(decision, taken, mixed_precision.PLACE, trial, context.trace)
+    score = Score(taken.db, taken.agreement, len(trial.images), taken.db_margin)
+    decision = _promoted(decision, taken, score, mixed_precision.PLACE, trial, context.trace)
     return replace(decision, warnings=search.warnings(taken), front=tuple(front))
 
 
-def _promoted(decision: Decision, candidate: Candidate, place: str, trial: ValidationSet, trace: Trace) -> Decision:
+def _promoted(
+    decision: Decision, candidate: Candidate, score: Score, place: str, trial: ValidationSet, trace: Trace
+) -> Decision:
     """The decision with 16 bits for the tensors of a candidate. place: what decided so, for messages."""
     fitter = decision.fitter.with_choices(widened(decision.fitter.choices, candidate.wide, place))
     equalize = decision.recipe.equalize
     prepared = fitter.prepare(equalize, fitter.images, trace) if candidate.wide else decision.prepared
-    score = Score(candidate.db, candidate.agreement, len(trial.images), candidate.db_margin)
-    return replace(decision, fitter=fitter, prepared=prepared, score=score)
+    return replace(decision, fitter=fitter, prepared=prepared, score=score, scored=trial.indices)
 
 
 def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
@@ -104,18 +107,31 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
     feeds, images = calibrated.feeds, calibrated.fitter.images
     if len(images) < HELD_OUT:
         raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
-    used = spread(len(feeds), len(images))
-    others = [i for i in range(len(feeds)) if i not in set(used)]
+    held = unfitted(calibrated)
     measured: Sequence[Mapping[str, np.ndarray]]
     fitted: Sequence[Mapping[str, np.ndarray]]
-    if len(others) >= FEW_IMAGES:
-        held = [others[i] for i in spread(len(others), HELD_MOST)]
+    if held:
         subset, fitted = feeds.subset(held), images
         measured = list(subset) if context.workers.count > 1 else subset  # other processes may not find the files
     else:
-        held, measured, fitted = used[::3], images[::3], [image for i, image in enumerate(images) if i % 3]
+        held = _third(calibrated)
+        measured, fitted = images[::3], [image for i, image in enumerate(images) if i % 3]
     labels = None if calibrated.labels is None else [calibrated.labels[i] for i in held]
-    return ValidationSet(measured, labels, fitted, finisher(context.options), target=context.options.target)
+    return ValidationSet(
+        measured, labels, fitted, finisher(context.options), target=context.options.target, indices=held
+    )
+
+
+def unfitted(calibrated: Calibrated) -> tuple[int, ...]:
+    """Samples that biases and rounding are not fitted on, at most HELD_MOST; () where they are few."""
+    used = set(spread(len(calibrated.feeds), len(calibrated.fitter.images)))
+    others = [i for i in range(len(calibrated.feeds)) if i not in used]
+    return tuple(others[i] for i in spread(len(others), HELD_MOST)) if len(others) >= FEW_IMAGES else ()
+
+
+def _third(calibrated: Calibrated) -> tuple[int, ...]:
+    """Samples that recipes are not fitted on while they compete."""
+    return tuple(spread(len(calibrated.feeds), len(calibrated.fitter.images))[::3])
 
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:

@@ -94,9 +94,6 @@ class Options:
             shows_default=False,
         ),
     )
-    decoder: Decoder | None = field(
-        default=None, metadata=_flag(QUANTIZATION, "Detector whose outputs --goal ap50 decodes.")
-    )
     budget: Sequence[str] | None = field(
         default=None,
         metadata=_flag(
@@ -106,6 +103,20 @@ class Options:
             metavar="COST=N",
             example="budget=['ram=64k']",
             shows_default=False,
+        ),
+    )
+    decoder: Decoder | None = field(
+        default=None,
+        metadata=_flag(QUANTIZATION, "Detector whose outputs hold boxes: the verdict and --goal ap50 use it."),
+    )
+    boxes: Path | None = field(
+        default=None,
+        metadata=_flag(
+            QUANTIZATION,
+            "The images' boxes, for AP50 in the verdict, with --decoder: COCO JSON, or a CSV of file,labels.",
+            metavar="FILE",
+            shows_default=False,
+            project=False,
         ),
     )
     journal: Path | None = field(

@@ -10,10 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nmpconv.base.progress import Progress, silent
+from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
 from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion import decision as decisions
-from nmpconv.conversion import diagnostics, file_contents, ram_plan, recipes, sensitivity
+from nmpconv.conversion import diagnostics, file_contents, ram_plan, recipes, sensitivity, verdict_samples
 from nmpconv.conversion.calibration import Calibrated, calibrate, import_model, import_without_data
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
@@ -29,6 +30,7 @@ from nmpconv.passes.quantize import drop_channels, ranges
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
+from nmpconv.runtime.costs import footprint
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,10 @@ def quantize(context: Context, decision: Decision) -> Quantized:
 
 def describe(context: Context, calibrated: Calibrated, decision: Decision, quantized: Quantized) -> Report:
     """Measures the quantized graph, and reports the decision, warnings and levers."""
-    options, fitter, score, check = context.options, calibrated.fitter, decision.score, calibrated.check()
+    options, fitter, check = context.options, calibrated.fitter, calibrated.check()
     report = measure(decision.prepared, quantized.whole, fitter.images)
+    score, quality = verdict_samples.validate(context, calibrated, decision, quantized.whole)
+    quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
     report = report.of_file(quantized.slim, quantized.step, quantized.planned)
     preprocess = next((item for item in map(options.preprocess_of, calibrated.samples) if item is not None), None)
     warnings = (
@@ -104,7 +108,13 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
     report = replace(
-        report, recipe=str(decision.recipe), notes=notes, held_out=score, front=decision.front, warnings=warnings
+        report,
+        recipe=str(decision.recipe),
+        notes=notes,
+        held_out=score,
+        quality=quality,
+        front=decision.front,
+        warnings=warnings,
     )
     if not isinstance(check, str):
         report = replace(report, float_db=check.db, float_required_db=check.required)
@@ -125,7 +135,8 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
     data = to_bytes(planned, decisions.metadata(context, calibrated, decision), vectors)
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _recipe_text(context, calibrated, decision))
-    return Result(data, replace(report, file_bytes=len(data)), planned, decision.prepared.stats)
+    report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target))
+    return Result(data, report, planned, decision.prepared.stats)
 
 
 def _recipe_text(context: Context, calibrated: Calibrated, decision: Decision) -> str:
@@ -162,4 +173,6 @@ def plan(model: Path, options: Options) -> Result:
         replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)
         for layer in report.layers
     ]
-    return Result(data, replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data)), planned)
+    needs = footprint(data, options.target)
+    report = replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data), footprint=needs)
+    return Result(data, replace(report, quality=Quality(why="sizes only, nothing was calibrated")), planned)

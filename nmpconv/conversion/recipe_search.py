@@ -10,7 +10,7 @@ from functools import partial
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Workers
 from nmpconv.conversion.quantizer import EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
-from nmpconv.conversion.validation import Score, tried
+from nmpconv.conversion.validation import Considered, Score, tried
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.equalize import fewest_bits
 
@@ -103,4 +103,4 @@ def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
 def _noted(recipe: Recipe, score: Score) -> str:
     """No error at all has an infinite SQNR, and any error where the float model gives 0 alone has none."""
     db = "exact" if score.db == math.inf else f"{score.db:.2f} dB" if math.isfinite(score.db) else "no SQNR, beside 0,"
-    return f"{recipe}: {db} on held-out images"
+    return Considered(f"{recipe}: {db} on held-out images")

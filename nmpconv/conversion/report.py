@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.base.quantities import NOTHING, db, decibels, percent, scaled, size
-from nmpconv.base.sqnr import gain, mean_db, sqnr_db
+from nmpconv.base.quantities import NOTHING, db, percent, scaled
+from nmpconv.base.sqnr import gain, sqnr_db
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.thread_pool import each
+from nmpconv.base.verdict import Footprint, Quality, Verdict, widths
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Evidence, Feeds
 from nmpconv.calib.exponent_search import Function
@@ -108,10 +109,11 @@ class Report(Summarized):
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     window_macs: of the whole window, where the file is the step of a stream.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
-    at the output where it is worst, and the least that was required; None without a comparison. held_out: of the
-    recipe, fitted on two thirds of the images and measured on the others. noise: where that at the heads comes from.
-    warnings: for people. front: what `nmpconv.conversion.mixed_precision` had the choice of. levers: what would help
-    most, measured on images that it was not fitted to; none where that was not asked for.
+    at the output where it is worst, and the least that was required; None without a comparison. held_out: on
+    validation images, see `nmpconv.conversion.verdict_samples`. noise: where that at the heads comes from. quality: of
+    validation images, and footprint: of the file, for the verdict. warnings: for people. front: what
+    `nmpconv.conversion.mixed_precision` had the choice of. levers: what would help most, measured on images that it was
+    not fitted to; none where that was not asked for.
     """
 
     quantized_nodes: int
@@ -134,6 +136,8 @@ class Report(Summarized):
     float_required_db: float | None = None
     held_out: Score | None = None
     noise: Noise = field(default_factory=Noise)
+    quality: Quality = field(default_factory=Quality)
+    footprint: Footprint | None = None
     warnings: tuple[str, ...] = ()
     front: tuple[Candidate, ...] = ()
     levers: tuple[Lever, ...] = ()
@@ -170,22 +174,9 @@ class Report(Summarized):
         return max(fallen, key=lambda layer: layer.fall or 0.0, default=None)
 
     @property
-    def widths(self) -> str:
-        """Types of the outputs of layers: "int8", or "int8, int16 in 3 of 40 layers"."""
-        bits = [layer.bits[2] for layer in self.layers]
-        known = sorted(set(bits))
-        return ", ".join(
-            f"int{n}{f' in {bits.count(n)} of {len(bits)} layers' if i else ''}" for i, n in enumerate(known)
-        )
-
-    @property
-    def verdict(self) -> str:
-        """States how near the float model the integers are, and how that is known."""
-        if self.held_out is not None:
-            return self.held_out.sentence
-        if self.sqnr_by_head:
-            return f"{decibels(mean_db(self.sqnr_by_head.values()))} on calibration images"
-        return "quality not measured"
+    def verdict(self) -> Verdict:
+        """The verdict on the conversion."""
+        return Verdict(widths([layer.bits[2] for layer in self.layers]), self.quality, self.footprint)
 
     def summary(self) -> Summary:
         rows = [
@@ -200,15 +191,10 @@ class Report(Summarized):
             )
             for layer in self.layers
         ]
-        tiles = [
-            ("file", size(self.file_bytes) if self.file_bytes else ""),
-            ("activations", size(self.arena_bytes)),
-            ("work", f"{scaled(self.macs)}MAC"),
-            ("recipe", self.recipe),
-        ]
+        found = self.verdict
+        tiles = [*found.tiles, ("work", f"{scaled(self.macs)}MAC"), ("recipe", self.recipe)]
         columns = ("layer", "op", ">bits", ">MACs", ">clipped", ">own dB", ">dB")
-        verdict = f"{self.widths}: {self.verdict}" if self.layers else self.verdict
-        return Summary("Report", verdict, tiles, "layers", columns, rows, self.warnings)
+        return Summary("Report", found.sentence, tiles, "layers", columns, rows, self.warnings, found.word)
 
     def records(self) -> list[dict[str, Any]]:
         return [asdict(layer) for layer in self.layers]
@@ -240,7 +226,9 @@ class Report(Summarized):
     def to_json(self) -> dict[str, Any]:
         """Plain data; a figure that is infinite (no error at all) becomes None."""
         plain = asdict(self) | {"held_out": None if self.held_out is None else self.held_out.to_json()}
-        return _finite({JSON_KEYS.get(name, name): value for name, value in plain.items()})
+        del plain["quality"], plain["footprint"]
+        named = {JSON_KEYS.get(name, name): value for name, value in plain.items()}
+        return _finite({"verdict": self.verdict.to_json(), **named})
 
 
 def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv.base import confidence
+from nmpconv.base import confidence, sqnr
 from nmpconv.base.quantities import decibels
 from nmpconv.base.sqnr import mean_db, sqnr_db
 from nmpconv.base.thread_pool import each
+from nmpconv.base.verdict import Quality, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.activation_cache import Feeds, integers
 from nmpconv.conversion import node_runner
@@ -26,15 +27,30 @@ TOGETHER = 2  # recipes tried at a time; each holds the activations of its image
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
 
 
+class Considered(str):
+    """A note with figures of a candidate, which is for those who ask."""
+
+
+class Answers(NamedTuple):
+    """Best classes of images: of the float model and of the integers. classes: number of scores."""
+
+    floats: tuple[int, ...]
+    ours: tuple[int, ...]
+    classes: int
+
+
 class Score(NamedTuple):
     """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
-    they are too few for one, or db is not finite."""
+    they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
+    of each image."""
 
     db: float
     agreement: float | None
     images: int
     db_margin: float | None = None
+    answers: Answers | None = None
+    each_db: tuple[float, ...] = ()
 
     @property
     def agreed(self) -> int | None:
@@ -60,7 +76,29 @@ class Score(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         known = self.agreement is not None
-        return {**self._asdict(), "agreed": self.agreed, "agreement_range": self.agreement_range if known else None}
+        return {
+            "db": self.db,
+            "agreement": self.agreement,
+            "images": self.images,
+            "db_margin": self.db_margin,
+            "agreed": self.agreed,
+            "agreement_range": self.agreement_range if known else None,
+        }
+
+    def quality(self, names: Sequence[str], labels: Sequence[int] | None, unit: str) -> Quality:
+        """The same figures for a verdict. names, labels: of the images. unit: the word for them."""
+        floats, ours, classes = self.answers or Answers((), (), 0)
+        return quality(
+            names,
+            unit,
+            ours=ours,
+            floats=floats,
+            labels=labels,
+            classes=classes,
+            db=self.db,
+            db_margin=self.db_margin,
+            each_db=self.each_db,
+        )
 
 
 Tried = tuple[dict[Recipe, Score], dict[str, Unequal]]
@@ -163,24 +201,29 @@ def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], name
     ranked = sum(dim > 1 for dim in first.shape[1:]) == 1
     best = [np.argmax(x[names[0]].reshape(len(first), -1), axis=1) for x in (wanted, got)]
     agreement = 100 * float(np.mean(best[0] == best[1])) if ranked else None
-    sure = confidence.margin(effects(wanted, got, names, images)) if math.isfinite(db) else None
-    return Score(db, agreement, images, sure)
+    energies = _energies(wanted, got, names, images)
+    sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
+    answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
+    return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)))
 
 
 def effects(
     wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int
 ) -> np.ndarray:
-    """The effect of each image on the mean SQNR of these heads, to first order: dB [images], of mean 0. The standard
-    error of their mean is that of the SQNR; that of the difference of two conversions is that of the gain."""
-    found = np.zeros(images)
-    known = 0
+    """`nmpconv.base.sqnr.effects` of these heads."""
+    return sqnr.effects(*_energies(wanted, got, names, images))
+
+
+def _energies(
+    wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of squares of what was wanted and of the errors, [heads, images]."""
+    found = []
     for name in names:
         real, ours = (np.asarray(x[name], np.float64).reshape(images, -1) for x in (wanted, got))
-        signal, noise = (np.einsum("ij,ij->i", x, x) for x in (real, real - ours))
-        if signal.sum() > 0 and noise.sum() > 0:
-            found += signal / signal.mean() - noise / noise.mean()
-            known += 1
-    return found * (10 / math.log(10) / max(known, 1))
+        found.append([np.einsum("ij,ij->i", x, x) for x in (real, real - ours)])
+    signals, noises = np.array(found).transpose(1, 0, 2)
+    return signals, noises
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -17,15 +17,17 @@ from nmpconv.base import confidence
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
-from nmpconv.base.sqnr import Sqnr, head, mean_db, top_k
+from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, top_k
 from nmpconv.base.summary import Chart, Summarized, Summary
+from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.float_reference import Both, Call, Ran, ran
-from nmpconv.evaluation.task_metrics import AP, open_measure, results
+from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
 from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read as read_onnx
+from nmpconv.runtime.costs import footprint
 from nmpconv.runtime.feed import Arrays, Feed
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
@@ -46,7 +48,8 @@ class Evaluation(Summarized):
     error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
     sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
     labels of a folder come from, or why there are none. inputs: that take floats, and what part of these saturates.
-    warnings: what may be wrong with data or labels.
+    warnings: what may be wrong with data or labels. quality: the same figures, and footprint: of the file, for the
+    verdict. widths: of results of layers, see `nmpconv.base.verdict`.
     """
 
     n: int
@@ -62,6 +65,14 @@ class Evaluation(Summarized):
     labelled: str = ""
     inputs: tuple[InputRange, ...] = ()
     warnings: tuple[str, ...] = ()
+    quality: Quality = field(default_factory=Quality)
+    widths: str = ""
+    footprint: Footprint | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the file."""
+        return Verdict(self.widths, self.quality, self.footprint)
 
     @property
     def agreed(self) -> int | None:
@@ -78,20 +89,15 @@ class Evaluation(Summarized):
         return mean_db(self.sqnr.values()) if self.sqnr else None
 
     def summary(self) -> Summary:
-        counted = "" if self.agreed is None else confidence.counted(self.agreed, self.n, "samples agree")
-        whole = f"top-1 {rate(self.top1)}" if self.top1 is not None else ""
-        beside = f" (float {rate(self.reference_top1)})" if whole and self.reference_top1 is not None else ""
-        near = decibels(self.mean_sqnr_db) if self.mean_sqnr_db is not None else ""
+        found = self.verdict
         named = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
-        parts = [part for part in (f"{whole}{beside}", counted, near, *named) if part]
-        tiles = [("samples" if self.sequences is None else "calls", str(self.n))]
         fives = (("top-5", self.top5), ("float top-5", self.reference_top5))
-        tiles += [(name, rate(value)) for name, value in fives if value is not None]
+        tiles = [*found.tiles, *((name, rate(value)) for name, value in fives if value is not None)]
         rows = [(name, decibels(value), "") for name, value in self.sqnr.items()]
         rows += [(name, "", rate(value)) for name, value in self.equal.items()]
-        verdict = ", ".join(parts) or "nothing to compare with: no labels, no reference"
+        sentence = ", ".join(filter(None, [found.sentence, found.nearness, *named]))
         columns = ("output", ">SQNR", ">equal")
-        return Summary("Evaluation", verdict, tiles, "outputs", columns, rows, self.warnings)
+        return Summary("Evaluation", sentence, tiles, "outputs", columns, rows, self.warnings, found.word)
 
     def records(self) -> list[dict[str, Any]]:
         names = dict.fromkeys([*self.sqnr, *self.equal])
@@ -134,13 +140,13 @@ def evaluate(
     labels = _classes(feed, count, label_offset, math.prod(scores.shape) if ranked else None)
     ranks = _Ranks(labels is not None and ranked)
     judge = None if reference is None else _Judge(net, reference, feed)
-    judged = 0
+    names: list[str] = []
     wanted = [labels is None or label is not None for label in labels or [None] * count]
     for i, (got, heads, floats) in enumerate(_ran(net, feed, judge, wanted, workers or Here())):
         progress("evaluate", i + 1, count)
         if not wanted[i] or (judge is not None and floats is None):
             continue
-        judged += 1
+        names.append(feed.paths[i])
         if judge is not None and floats is not None:
             judge.add(floats, got, heads)
         told = None if floats is None else [floats[port.name] for port in net.outputs]
@@ -148,6 +154,7 @@ def evaluate(
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
             measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], told)
+    judged = len(names)
     if not judged:
         raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
     return Evaluation(
@@ -163,8 +170,28 @@ def evaluate(
         labelled=feed.labelled,
         inputs=tuple(feed.ranges.values()),
         warnings=(*feed.warnings, *ranks.shifted(label_offset)),
+        quality=_quality(names, feed, judge, ranks if ranked else None, measures.get(AP)),
+        widths=net.widths,
+        footprint=footprint(net.data, net.model.metadata.get("target")),
         metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
     )
+
+
+def _quality(
+    names: Sequence[str], feed: Feed, judge: _Judge | None, ranks: _Ranks | None, boxes: Measure | None
+) -> Quality:
+    """Figures for the verdict. ranks: None where the first output is no vector of scores."""
+    unit = "calls" if feed.starts is not None else "images" if feed.size is not None else "samples"
+    figures: dict[str, Any] = {}
+    if judge is not None and judge.energies:
+        energies = judge.energies
+        db = mean_db(judge.sqnr().values())
+        margin = confidence.margin(effects(*energies)) if math.isfinite(db) else None
+        figures = {"db": db, "db_margin": margin, "each_db": each_db(*energies)}
+    if ranks is not None:
+        figures |= {"ours": ranks.best, "floats": ranks.float_best, "labels": ranks.labels, "classes": ranks.classes}
+    found = quality(names, unit, **figures)
+    return replace(found, boxes=boxes.verdict()) if isinstance(boxes, AveragePrecision) else found
 
 
 def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
@@ -211,21 +238,26 @@ class _Hits:
 
 class _Ranks:
     """The best classes of the net and of the float model. labelled: there are right ones. agreed: how often the best
-    one is the same."""
+    one is the same. best, float_best, labels: of each sample. classes: number of scores."""
 
     def __init__(self, labelled: bool) -> None:
         self._labelled = labelled
-        self.ours, self.theirs, self.agreed = _Hits(), _Hits(), 0
-        self._pairs: list[tuple[int, int]] = []
+        self.ours, self.theirs, self.agreed, self.classes = _Hits(), _Hits(), 0, 0
+        self.best: list[int] = []
+        self.float_best: list[int] = []
+        self.labels: list[int | None] = []
 
     def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
         """The scores of the next sample; theirs: None without a float model."""
         best = top_k(ours, RANKED)
+        self.best.append(best[0])
+        self.labels.append(label)
+        self.classes = ours.size
         if label is not None and self._labelled:
             self.ours.add(best, label)
-            self._pairs.append((best[0], label))
         if theirs is not None:
             rank = top_k(theirs, RANKED)
+            self.float_best.append(rank[0])
             self.agreed += rank[0] == best[0]
             if label is not None and self._labelled:
                 self.theirs.add(rank, label)
@@ -235,9 +267,10 @@ class _Ranks:
 
         A model that gives one class alone is right as often as the commonest label: that is no evidence.
         """
-        if not self._pairs:
+        pairs = [(best, label) for best, label in zip(self.best, self.labels, strict=True) if label is not None]
+        if not pairs or not self._labelled:
             return ()
-        classes, labels = np.array(self._pairs).T
+        classes, labels = np.array(pairs).T
         [(more, count)] = Counter((classes - labels).tolist()).most_common(1)
         right, before, constant = classes == labels + more, classes == labels, labels == mode(labels.tolist())
         if more == 0 or max(luck(right, before), luck(right, constant)) > LUCK:
@@ -293,6 +326,14 @@ class _Judge:
 
     def sqnr(self) -> dict[str, float]:
         return {name: ratio.db for name, ratio in self._sqnr.items()}
+
+    @property
+    def energies(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Sums of squares of what was wanted and of the errors, [outputs, samples]; None without such outputs."""
+        if not self._sqnr:
+            return None
+        signals, noises = np.array([ratio.pieces for ratio in self._sqnr.values()]).transpose(2, 0, 1)
+        return signals, noises
 
     def equal(self) -> dict[str, float]:
         return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}

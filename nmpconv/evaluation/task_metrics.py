@@ -21,6 +21,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nmpconv.base import confidence
+from nmpconv.base.verdict import Boxes
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.detection.boxes import CLASS, KEPT_MOST, SCORE, kept
 from nmpconv.evaluation.detection.decoders import DECODERS, Size
@@ -30,6 +32,7 @@ Arrays = Sequence[np.ndarray]
 Label = int | np.ndarray | None
 LEAST_SCORE = 0.001  # of boxes that count in an average precision
 AP, AP50 = "ap", "ap50"
+GROUPS = 10  # of images, each left out once, for a confidence interval
 SURE = 0.5  # score of a box of the float model from which it stands for truth
 
 
@@ -136,6 +139,22 @@ class AveragePrecision:
         every = (("", self._ours), ("float ", self._theirs), ("agreement ", self._agreed))
         rows = [(name, precision.result()) for name, precision in every if precision.images]
         return {name + kind: value for name, both in rows for kind, value in zip((AP, AP50), both, strict=True)}
+
+    def verdict(self) -> Boxes:
+        """AP50 of both models for a verdict, with the 95 % confidence interval of what is lost."""
+        whole = self._lost(None)
+        parts = min(GROUPS, max(len(p.images) for p in (self._ours, self._agreed)))
+        margin = confidence.jackknife(whole, [self._lost((part, parts)) for part in range(parts)] if parts > 2 else [])
+        ours, floats, agreement = (
+            p.result()[1] if p.images else None for p in (self._ours, self._theirs, self._agreed)
+        )
+        return Boxes(ours, floats, agreement, margin)
+
+    def _lost(self, without: tuple[int, int] | None) -> float:
+        """Points of AP50 that are lost. without: (i, n) leaves every nth image from the ith on out."""
+        if self._ours.images and self._theirs.images:
+            return self._theirs.ap50(without) - self._ours.ap50(without)
+        return 100 - self._agreed.ap50(without) if self._agreed.images else float("nan")
 
     def _boxes(self, outputs: Arrays) -> np.ndarray:
         try:

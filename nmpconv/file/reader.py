@@ -16,6 +16,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.files import read_file
+from nmpconv.base.verdict import widths
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, TABLES
 from nmpconv.file.flatbuffer import KINDS, Table, unpack
@@ -121,6 +122,11 @@ class Model:
     def weights_bytes(self) -> int:
         """Bytes of all constants: weights, biases and tables."""
         return sum(t.data.nbytes for t in self.tensors if t.data is not None)
+
+    @property
+    def widths(self) -> str:
+        """Types of the results of ops: see `nmpconv.base.verdict.widths`."""
+        return widths([8 * np.dtype(self.tensors[op.outputs[0]].dtype).itemsize for op in self.ops])
 
     @property
     def config(self) -> dict[str, Any]:

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from nmpconv.base.verdict import Footprint
 from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
-from nmpconv.runtime.targets import MICROCONTROLLERS
+from nmpconv.runtime.targets import MICROCONTROLLERS, needs
 
 DEFAULT = "cortex-m4"  # where nobody says which
 TABLE = Path(__file__).with_name("costs.json")
@@ -61,6 +62,12 @@ def estimated(data: bytes, target: str) -> list[int]:
     rows = _table()[target]
     found = ((_row(rows, one.kernel), one.counts) for one in counted(data, target))
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in found]
+
+
+def footprint(data: bytes, target: str | None) -> Footprint:
+    """Needs of a file on a microcontroller: its target, or DEFAULT where that is none. Raises ModelError."""
+    there = stand_in(target)
+    return Footprint(needs(data, there).arena, len(data), sum(estimated(data, there)), there)
 
 
 def stand_in(target: str | None) -> str:

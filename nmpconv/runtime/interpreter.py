@@ -193,6 +193,11 @@ class Net(Summarized):
         return self.model.labels
 
     @property
+    def widths(self) -> str:
+        """Types of the results of ops: "int8", or "int8 (int16 in 3 of 40 layers)"."""
+        return self.model.widths
+
+    @property
     def has_states(self) -> bool:
         """Checks whether a run depends on those before it."""
         return len(self.inputs) < len(self.model.inputs)

@@ -83,13 +83,14 @@ def test_every_result_is_a_line_and_a_small_fragment(kind: str, shown: dict[str,
 
 def test_lines_say_what_is_asked_first(shown: dict[str, Any]) -> None:
     converted, net = shown["Converted"], shown["Net"]
-    assert converted.report.held_out.sentence in repr(converted)
-    assert repr(converted).startswith("<Converted: int8, int16 in 4 of 5 layers: ")
-    assert f"file {len(converted.data) / 1000:.2f} kB" in repr(converted)
+    assert repr(converted).startswith(f"<Converted: {converted.verdict.word}: int8 (int16 in 4 of 5 layers) keeps ")
+    assert f"flash {len(converted.data) / 1000:.2f} kB" in repr(converted)
     assert repr(net).startswith("<Net tiny: x [1x8x8x3] to y [1x3]; ")
     assert "CPU level portable" in repr(net)
     found = shown["Evaluation"]
-    assert f"top-1 {found.top1:.2f} % (float {found.reference_top1:.2f} %), {found.agreed} of 8" in repr(found)
+    assert f"{found.verdict.word}: int8 (int16 in 4 of 5 layers) keeps {100 * found.agreed / 8:.0f} % of 8" in repr(
+        found
+    )
     assert "the median of 2 runs" in repr(shown["Timing"])
     assert "6 us, the median of 2 runs on a board" in repr(shown["Measured"])
     assert "nothing was calibrated" in repr(shown["sketch"])
@@ -125,7 +126,7 @@ def test_long_tables_are_cut_and_say_so() -> None:
 def test_empty_evaluations_say_what_is_missing(tmp_path: Path, shown: dict[str, Any]) -> None:
     images = cli_files.images(tmp_path / "images")
     (images / "labels.csv").unlink()
-    assert "no labels, no reference" in repr(nmpconv.evaluate(shown["Converted"], images))
+    assert "not measured: nothing to compare with" in repr(nmpconv.evaluate(shown["Converted"], images))
 
 
 @pytest.mark.parametrize("kind", KINDS)

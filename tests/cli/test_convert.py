@@ -364,11 +364,33 @@ def test_a_scalar_needs_no_images(cli) -> None:
     assert not np.array_equal(*weights)
 
 
-def test_the_report_tells_held_out_images_and_where_noise_comes_from(cli) -> None:
+def test_the_report_begins_with_a_verdict_and_says_where_noise_comes_from(cli) -> None:
     ran = cli(*CONVERT)
-    assert re.search(r"held out +\d\d\.\d dB, [123] of 3 images agree \(\d+ to \d+ %\), fitted without them\n", ran.out)
+    first, second, third = ran.out.splitlines()[:3]
+    assert re.match(
+        r"verdict   (keeps|loses a little|loses): int8 .*keeps \d+.* % of 3 answers \(\d+ to \d+ %\)", first
+    )
+    assert re.match(r"needs     \d.* RAM, \d.* kB flash, \d.* instructions on a Cortex-M4$", second)
+    assert re.match(r"nearness  \d\d\.\d dB .*of 3 validation images, worst \d.* dB: images/0[036]\.png$", third)
     assert re.search(r"costliest +\d+ % of the noise  \w+\n", ran.out)
     assert "warning: 8 calibration images are few" in ran.out
     found = cli(*CONVERT, "--json").json
     assert found["held_out"]["images"] == 3
     assert set(found["noise"]["shares"]) <= {"r", "g", "logits"}
+
+
+def test_what_was_considered_is_talk_of_verbose(cli) -> None:
+    assert "considered" not in (plain := cli(*CONVERT)).out + plain.err
+    ran = cli(*CONVERT, "-v")
+    assert "considered: equalize none, nearest rounding: " in ran.err
+    assert ran.out == plain.out
+
+
+def test_samples_that_nothing_is_fitted_to_run_through_the_file_itself(cli) -> None:
+    """100 are fitted; of the 140 others all are looked at."""
+    cli_files.images(Path("many"), 240)
+    found = cli("convert", "model.onnx", "--data", "many", "--json").json["verdict"]
+    assert (found["n"], found["labelled"], found["basis"]) == (140, 140, "agreement")  # labels of noise are chance
+    assert found["agreement_range"][0] < found["agreement"] <= found["agreement_range"][1]
+    assert found["worst_db"] < found["sqnr_db"] and found["worst"].startswith("many/")
+    assert found["footprint"]["flash"] == Path("model.nmp").stat().st_size

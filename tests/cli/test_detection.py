@@ -72,6 +72,37 @@ def test_ap_against_labels(made) -> None:
     assert set(found) == {"ap", "ap50"}
 
 
+def test_the_verdict_is_of_boxes(made) -> None:
+    whole = made(*DECODED, "--boxes", "d.json", "--reference", "d.onnx").json["verdict"]
+    assert (whole["word"], whole["basis"], whole["n"]) == ("keeps", "ap50", 3)
+    assert whole["ap50"] == whole["float_ap50"]
+    floats = made(*DECODED, "--reference", "d.onnx").json["verdict"]
+    assert (floats["ap50"], floats["ap50_agreement"]) == (None, 100)
+
+
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_a_conversion_measures_boxes(made, bits: str) -> None:
+    """Of the third of nine images on which the recipe was not fitted."""
+    rows = ["file"]
+    about = json.loads(Path("d.json").read_text())
+    images, annotations = about["images"], about["annotations"]
+    for i in range(9):
+        Image.open(f"{i % 3}.png").save(f"more{i}.png")
+        rows.append(f"more{i}.png")
+        images.append({**images[i % 3], "id": 10 + i, "file_name": f"more{i}.png"})
+        annotations.append({**annotations[i % 3], "image_id": 10 + i})
+    Path("more.csv").write_text("\n".join(rows))
+    Path("more.json").write_text(json.dumps(about))
+    convert = ("convert", "d.onnx", "--data", "more.csv", "--std", "255", "--bits", bits, "--json")
+    found = made(*convert, "--decoder", "ultraface", "--boxes", "more.json").json["verdict"]
+    assert (found["basis"], found["n"]) == ("ap50", 3)
+    assert found["ap50"] == found["float_ap50"] > 50
+    assert "finds boxes with AP50" in found["sentence"]
+    alone = made(*convert, "--decoder", "ultraface").json["verdict"]
+    assert (alone["ap50"], alone["ap50_agreement"]) == (None, 100)
+    assert "boxes need a decoder" in made(*convert, "--boxes", "more.json").err
+
+
 def test_ap_beside_the_float_models(made) -> None:
     found = made(*DECODED, "--boxes", "d.json", "--reference", "d.onnx").json["metrics"]
     assert found["float ap50"] == found["ap50"]

@@ -11,7 +11,8 @@ def test_a_report_of_a_file(cli) -> None:
     ran = cli("report", "model.nmp")
     assert (ran.code, ran.left) == (0, ["model.html"])
     text = Path("model.html").read_text()
-    assert ran.out == f"model.html, {len(text.encode()) / 1000:.1f} kB\n"
+    assert ran.out.startswith("verdict  int8, not measured: nothing to compare with\nneeds    544 B RAM, ")
+    assert ran.out.splitlines()[-1] + "\n" == f"model.html, {len(text.encode()) / 1000:.1f} kB\n"
     assert "hand-made" not in text
     assert "conv2d" in text
 
@@ -22,7 +23,10 @@ def test_with_data_and_a_reference(cli) -> None:
     )
     assert (ran.code, ran.left) == (0, ["r.html"])
     size = Path("r.html").stat().st_size
-    assert ran.json == {"schema": 1, "models": ["model.nmp"], "output": "r.html", "bytes": size}
+    printed = ran.json
+    [found] = printed.pop("verdicts")
+    assert printed == {"schema": 1, "models": ["model.nmp"], "output": "r.html", "bytes": size}
+    assert (found["n"], found["labelled"], found["basis"]) == (3, 3, None)
     text = Path("r.html").read_text()
     assert "Of 3;" in text
     assert "Time on this machine" in text

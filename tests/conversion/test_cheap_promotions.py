@@ -46,7 +46,7 @@ def found(graph: Graph, choices: Choices = NOTHING, finish: Callable[[Graph], Gr
 
 
 def test_the_loud_and_small() -> None:
-    base, wide = found(net())
+    base, wide, _ = found(net())
     assert {MEAN, SMALL} & {*wide.wide}
     assert not {"a", "b"} & {*wide.wide}
     assert wide.db >= base.db + cheap_promotions.GAIN

@@ -13,6 +13,7 @@ from nmpconv.bisection import NOTHING, _recipe
 from nmpconv.cli.report_tables import show_levers
 from nmpconv.conversion.candidates import Candidate, EvaluatedCandidate
 from nmpconv.conversion.sensitivity import Lever, Proposal, measured
+from nmpconv.conversion.validation import Score
 from nmpconv.passes.quantize.overrides import Choices
 
 IMAGES = 34
@@ -20,7 +21,8 @@ IMAGES = 34
 
 def converted(db: float, agreed: int, effects: np.ndarray) -> EvaluatedCandidate:
     figures = Candidate((), db, 100 * agreed / len(effects), None, 1000, 5000, 900, 700)
-    return EvaluatedCandidate(figures, None, b"", effects)  # type: ignore[arg-type]
+    score = Score(db, None, len(effects))
+    return EvaluatedCandidate(figures, None, b"", effects, score)  # type: ignore[arg-type]
 
 
 def levers(*made: EvaluatedCandidate, base: EvaluatedCandidate) -> list[Lever]:

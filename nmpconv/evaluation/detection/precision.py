@@ -38,6 +38,12 @@ class Precision:
         means = 100 * np.mean(table, axis=0)
         return float(means.mean()), float(means[0])
 
+    def ap50(self, without: tuple[int, int] | None = None) -> float:
+        """AP50 in percent. without: (i, n) leaves every nth image from the ith on out."""
+        some = Precision(self._most)
+        some.images = [x for i, x in enumerate(self.images) if without is None or i % without[1] != without[0]]
+        return some.result()[1]
+
     def _of(self, number: float) -> np.ndarray:
         """Average precision of one class at each least overlap."""
         scores, hits, left_out, wanted = [], [], [], 0

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nmpconv.base.verdict import Footprint, Verdict
 from nmpconv.conversion.report import Layer, Report
 from nmpconv.exporters.html.charts import Bars
-from nmpconv.exporters.html.worst_samples import Sample
+from nmpconv.exporters.html.worst_samples import Judged
 from nmpconv.file.memory_map import Memory, memory
 from nmpconv.file.reader import Model, read
 from nmpconv.runtime import targets
+from nmpconv.runtime.costs import footprint
 from nmpconv.runtime.interpreter import OpTime
 from nmpconv.runtime.targets import Needs
 
@@ -19,8 +21,8 @@ from nmpconv.runtime.targets import Needs
 @dataclass(frozen=True)
 class Subject:
     """name: of the file, for a person. report: of the conversion, where this was one. bars: by tensor, what was seen in
-    it: floats in a conversion, else what the integers stand for. judged: how many samples; samples: the worst of them.
-    times: seconds on this machine; they differ from run to run. doubts: about the samples.
+    it: floats in a conversion, else what the integers stand for. judged: samples that were run. times: seconds on this
+    machine; they differ from run to run. footprint: of a run on the file's target, for the verdict.
     """
 
     name: str
@@ -28,17 +30,23 @@ class Subject:
     model: Model
     memory: Memory | None
     ram: tuple[Needs, ...]
+    footprint: Footprint
     report: Report | None = None
     bars: Mapping[str, Bars] = field(default_factory=dict)
-    judged: int = 0
-    samples: tuple[Sample, ...] = ()
+    judged: Judged = field(default_factory=Judged)
     times: tuple[OpTime, ...] = ()
     command: str = ""
-    doubts: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the conversion, where this was one; else on the samples that were run."""
+        if self.report is not None:
+            return self.report.verdict
+        return Verdict(self.model.widths, self.judged.quality, self.footprint)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*(self.report.warnings if self.report else ()), *self.doubts)
+        return (*(self.report.warnings if self.report else ()), *self.judged.warnings)
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -52,11 +60,9 @@ def of_file(
     *,
     report: Report | None = None,
     bars: Mapping[str, Bars] | None = None,
-    judged: int = 0,
-    samples: tuple[Sample, ...] = (),
+    judged: Judged | None = None,
     times: tuple[OpTime, ...] = (),
     command: str = "",
-    doubts: tuple[str, ...] = (),
 ) -> Subject:
     """data: the file's bytes. Raises ModelError for a refused one."""
     model = read(data)
@@ -64,4 +70,5 @@ def of_file(
     plan = memory(model, targets.scratch(data, target))
     ram = tuple(targets.needs(data, one) for one in targets.MICROCONTROLLERS)
     digest = hashlib.sha256(data).hexdigest()
-    return Subject(name, digest, model, plan, ram, report, bars or {}, judged, samples, times, command, doubts)
+    needs = footprint(data, target)
+    return Subject(name, digest, model, plan, ram, needs, report, bars or {}, judged or Judged(), times, command)

@@ -6,15 +6,17 @@ import base64
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from nmpconv.base import confidence
 from nmpconv.base.progress import Progress, silent
-from nmpconv.base.sqnr import sqnr_db, top_k
+from nmpconv.base.sqnr import Sqnr, each_db, effects, sqnr_db, top_k
+from nmpconv.base.verdict import Quality, quality, short_name
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
@@ -59,12 +61,13 @@ class Sample:
 @dataclass(frozen=True)
 class Judged:
     """bars: by tensor. worst: the samples on which file and float model differ most, worst first. warnings: of inputs
-    that are fed with another range than the file's."""
+    that are fed with another range than the file's. quality: of all samples, for the verdict."""
 
-    count: int
-    bars: Mapping[str, Bars]
-    worst: tuple[Sample, ...]
+    count: int = 0
+    bars: Mapping[str, Bars] = field(default_factory=dict)
+    worst: tuple[Sample, ...] = ()
     warnings: tuple[str, ...] = ()
+    quality: Quality = field(default_factory=Quality)
 
 
 def judge(
@@ -78,6 +81,7 @@ def judge(
     counts = {t.name: np.zeros(t.clip_max - t.clip_min + 1, np.int64) for t in net.model.tensors if t.data is None}
     engine = None if reference is None else _engine(reference, net, feed)
     found: list[tuple[tuple[float, ...], int, Sample]] = []
+    tally = _Tally(net)
     for i in range(count):
         sample = feed[i]
         if feed.begins(i):
@@ -85,6 +89,7 @@ def judge(
         _run(net, feed.integers(sample), counts)
         ours = net.outputs[0].dequantize(_output(net)).ravel()
         theirs = None if engine is None else engine.run(feed.floats(sample))[net.outputs[0].name].ravel()
+        tally.add(feed.paths[i], ours, theirs, None if feed.labels is None else feed.labels[i])
         judged = _sample(net, feed, i, sample, ours, theirs)
         found.append((_badness(judged, ours), i, judged))
         progress("judge", i + 1, count)
@@ -95,7 +100,42 @@ def judge(
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]), feed.warnings)
+    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]), feed.warnings, tally.quality(feed))
+
+
+class _Tally:
+    """Figures of the first output of both models, sample by sample."""
+
+    def __init__(self, net: Net) -> None:
+        self._ranked = sum(dim > 1 for dim in net.outputs[0].shape) == 1
+        self._classes = math.prod(net.outputs[0].shape)
+        self._names: list[str] = []
+        self._best: list[int] = []
+        self._float_best: list[int] = []
+        self._labels: list[int | None] = []
+        self._ratio = Sqnr()
+
+    def add(self, name: str, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
+        self._names.append(name)
+        if theirs is not None and theirs.size == ours.size:
+            self._ratio.add(theirs, ours)
+        if self._ranked:
+            self._best.append(top_k(ours, 1)[0])
+            self._float_best += [] if theirs is None else [top_k(theirs, 1)[0]]
+            self._labels.append(label)
+
+    def quality(self, feed: Feed) -> Quality:
+        unit, figures = "images" if feed.size is not None else "samples", {}
+        if len(self._ratio.pieces) == len(self._names):
+            signals, noises = np.array(self._ratio.pieces).T[:, np.newaxis]
+            finite = math.isfinite(self._ratio.db)
+            figures = {
+                "db": self._ratio.db,
+                "db_margin": confidence.margin(effects(signals, noises)) if finite else None,
+                "each_db": each_db(signals, noises),
+            }
+        best = {"ours": self._best, "floats": self._float_best, "labels": self._labels or None}
+        return quality(self._names, unit, **best, classes=self._classes, **figures)  # type: ignore[arg-type]
 
 
 def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
@@ -138,7 +178,7 @@ def _sample(
     picture = next((_png(x) for x in sample.values() if x.dtype == np.uint8 and x.ndim == 3), "")
     floats = () if theirs is None or not ranked else _ranks(port.labels, theirs)
     named = "" if label is None else _class(port.labels, label)
-    return Sample(_short(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
+    return Sample(short_name(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
 
 
 def _badness(sample: Sample, ours: np.ndarray) -> tuple[float, ...]:
@@ -156,11 +196,6 @@ def _ranks(labels: tuple[str, ...], scores: np.ndarray) -> tuple[Rank, ...]:
 
 def _class(labels: tuple[str, ...], number: int) -> str:
     return labels[number] if 0 <= number < len(labels) else str(number)
-
-
-def _short(path: str) -> str:
-    """The file and its folder: whole paths differ from machine to machine."""
-    return "/".join(Path(path).parts[-2:])
 
 
 def _png(pixels: np.ndarray) -> str:

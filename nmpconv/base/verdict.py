@@ -1,0 +1,331 @@
+"""Verdict on a converted model: a word, a sentence and four numbers, the same in the CLI, JSON, pages and Python.
+
+Both models see the same samples. The word comes from the first of these that is known:
+
+1. labels: points of top-1 that the integers lose against the float model;
+2. boxes: points of AP50 that they lose, or where only the float model's boxes are known, that they lack to 100 %;
+3. scores of classes: % of the answers, the best classes, that they lose;
+4. any other output: their SQNR.
+
+`KEEPS` and `LITTLE` are the bounds. Labels that the float model guesses no better than chance are not those of the
+model, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmpconv.base import confidence
+from nmpconv.base.quantities import decibels, scaled, size
+
+TOP1, AP50, AGREEMENT, SQNR = "top1", "ap50", "agreement", "sqnr"
+KEEPS: Mapping[str, float] = {TOP1: 1.0, AP50: 1.0, AGREEMENT: 2.0, SQNR: 30.0}
+LITTLE: Mapping[str, float] = {TOP1: 3.0, AP50: 3.0, AGREEMENT: 5.0, SQNR: 20.0}
+"""Bounds of "keeps" and of "loses a little": most points or % that are lost; of SQNR the least dB."""
+WORDS = ("keeps", "loses a little", "loses")
+UNKNOWN = "not measured"
+BETTER_THAN_CHANCE = 1.1  # times the top-1 of a guess, from which on labels fit the model
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Needs of a run. ram: bytes of the arena. flash: bytes of the file. instructions: estimated."""
+
+    ram: int
+    flash: int
+    instructions: int
+    target: str
+
+    @property
+    def words(self) -> str:
+        named = {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
+        return ", ".join(f"{value} {name}" for name, value in self.tiles) + f" on {named}"
+
+    @property
+    def tiles(self) -> list[tuple[str, str]]:
+        count = scaled(self.instructions).strip()
+        return [("RAM", size(self.ram)), ("flash", size(self.flash)), ("instructions", count)]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """AP50 of both models in %. ours, floats: against labels. agreement: against the float model's boxes. margin: half
+    the 95 % confidence interval of the points that are lost. None: not known."""
+
+    ours: float | None = None
+    floats: float | None = None
+    agreement: float | None = None
+    margin: float | None = None
+
+    @property
+    def lost(self) -> float | None:
+        """Points that the integers lose."""
+        if self.ours is not None and self.floats is not None:
+            return self.floats - self.ours
+        return None if self.agreement is None else 100 - self.agreement
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Figures of both models on the same samples. n: number of samples, and unit their name. agreed: those with the
+    float model's best class. labelled: those with a label; right, float_right: how many of them each model gives;
+    lost, gained: how many only the float model, and only the integers give. classes: number of scores.
+    db, db_margin: SQNR, and half its 95 % confidence interval. worst_db, worst: SQNR of the worst sample, and its name.
+    why: the reason why nothing was compared. None: not known.
+    """
+
+    n: int = 0
+    unit: str = "images"
+    why: str = "nothing to compare with"
+    agreed: int | None = None
+    labelled: int = 0
+    right: int | None = None
+    float_right: int | None = None
+    lost: int = 0
+    gained: int = 0
+    classes: int = 0
+    boxes: Boxes | None = None
+    db: float | None = None
+    db_margin: float | None = None
+    worst_db: float | None = None
+    worst: str = ""
+
+    @property
+    def top1(self) -> float | None:
+        """Right answers in %."""
+        return None if self.right is None or not self.labelled else 100 * self.right / self.labelled
+
+    @property
+    def float_top1(self) -> float | None:
+        """Right answers of the float model in %."""
+        return None if self.float_right is None or not self.labelled else 100 * self.float_right / self.labelled
+
+    @property
+    def change(self) -> Span | None:
+        """The 95 % confidence interval of the points of top-1 that are gained; None without both models."""
+        known = self.right is not None and self.float_right is not None and self.labelled
+        return confidence.difference(self.gained, self.lost, self.labelled) if known else None
+
+    @property
+    def agreement(self) -> float | None:
+        """Kept answers in %."""
+        return None if self.agreed is None or not self.n else 100 * self.agreed / self.n
+
+    @property
+    def db_range(self) -> Span | None:
+        """The 95 % confidence interval of the SQNR."""
+        if self.db is None or self.db_margin is None:
+            return None
+        return self.db - self.db_margin, self.db + self.db_margin
+
+    @property
+    def basis(self) -> str:
+        """Kind of figure that the word comes from: one of `KEEPS`, or "" where nothing was compared."""
+        chance = BETTER_THAN_CHANCE * 100 / self.classes if self.classes else 0.0
+        if self.change is not None and (self.float_top1 or 0.0) >= chance:
+            return TOP1
+        if self.boxes is not None and self.boxes.lost is not None and not math.isnan(self.boxes.lost):
+            return AP50
+        return AGREEMENT if self.agreed is not None else SQNR if self.db is not None else ""
+
+    @property
+    def loss(self) -> float | None:
+        """Points or % that are lost by the basis; of SQNR the dB that are left."""
+        if self.basis == TOP1:
+            return (self.float_top1 or 0.0) - (self.top1 or 0.0)
+        if self.basis == AGREEMENT:
+            return 100 - (self.agreement or 0.0)
+        return self.boxes.lost if self.basis == AP50 and self.boxes else self.db
+
+
+def quality(
+    names: Sequence[str],
+    unit: str,
+    *,
+    ours: Sequence[int] = (),
+    floats: Sequence[int] = (),
+    labels: Sequence[int | None] | None = None,
+    classes: int = 0,
+    db: float | None = None,
+    db_margin: float | None = None,
+    each_db: Sequence[float] = (),
+) -> Quality:
+    """Figures of samples.
+
+    names: of the samples: paths, and so on. ours, floats: best class of each, () where it is not known. labels: right
+    class of each, None where it has none. classes: number of scores. db, db_margin: SQNR of all. each_db: of each.
+    """
+    found = Quality(len(names), unit, classes=classes, db=db, db_margin=db_margin)
+    if len(each_db):
+        at = int(np.argmin(each_db))
+        found = replace(found, worst_db=float(each_db[at]), worst=short_name(names[at]))
+    if len(ours) and len(floats):
+        found = replace(found, agreed=int(np.sum(np.equal(ours, floats))))
+    known = [i for i, label in enumerate(labels or ()) if label is not None]
+    if labels is None or not known or not len(ours):
+        return found
+    classed = np.array([labels[i] for i in known])
+    right = np.asarray(ours)[known] == classed
+    found = replace(found, labelled=len(known), right=int(right.sum()))
+    if not len(floats):
+        return found
+    true = np.asarray(floats)[known] == classed
+    lost, gained = int((true & ~right).sum()), int((right & ~true).sum())
+    return replace(found, float_right=int(true.sum()), lost=lost, gained=gained)
+
+
+def short_name(path: str) -> str:
+    """The file and its folder: whole paths differ from machine to machine."""
+    return "/".join(Path(path).parts[-2:])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """widths: of results, see `widths`. footprint: None where it is not known."""
+
+    widths: str
+    quality: Quality
+    footprint: Footprint | None = None
+
+    @property
+    def word(self) -> str:
+        """One of `WORDS`, or UNKNOWN."""
+        basis, value = self.quality.basis, self.quality.loss
+        if not basis or value is None:
+            return UNKNOWN
+        enough = [value >= most[basis] if basis == SQNR else value <= most[basis] for most in (KEEPS, LITTLE)]
+        return WORDS[0 if enough[0] else 1 if enough[1] else 2]
+
+    @property
+    def sentence(self) -> str:
+        """States how much of the float model is left, on how many samples, with 95 % confidence intervals."""
+        found = self.quality
+        samples = f"{found.n} {found.unit}"
+        told = []
+        if found.boxes is not None and found.boxes.lost is not None:
+            told.append(_boxes(found.boxes, samples))
+        if found.agreement is not None:
+            told.append(
+                f"keeps {_rate(found.agreement)} of {found.n} answers"
+                f" ({_span(confidence.proportion(found.agreed or 0, found.n), 0)} %)"
+            )
+        if found.top1 is not None and (found.basis == TOP1 or found.float_top1 is None):
+            told.append(_top1(found))
+        if not told and found.db is not None:
+            told.append(f"is {_nearness(found)} on {samples}")
+        if not told:
+            return f"{self.widths}, {UNKNOWN}: {found.why}"
+        return f"{self.widths} {'; '.join(told)}"
+
+    @property
+    def nearness(self) -> str:
+        """SQNR of all samples beside that of the worst one; "" where it is not known."""
+        found = self.quality
+        if found.db is None:
+            return ""
+        interval = "" if found.db_range is None else f" ({_span(found.db_range, 1)} dB)"
+        worst = "" if found.worst_db is None else f", worst {decibels(found.worst_db)}: {found.worst}"
+        return f"{decibels(found.db)}{interval} of {found.n} {found.unit}{worst}"
+
+    @property
+    def tiles(self) -> list[tuple[str, str]]:
+        """The four numbers by name."""
+        found = self.quality
+        boxes = found.boxes or Boxes()
+        named = [
+            ("top-1", found.top1 if found.basis == TOP1 else None),
+            ("AP50", boxes.ours),
+            ("boxes kept", boxes.agreement),
+            ("answers kept", found.agreement),
+            ("top-1", found.top1),
+        ]
+        first = next(((name, _rate(value)) for name, value in named if value is not None), None)
+        if first is None and found.db is not None:
+            first = ("SQNR", decibels(found.db))
+        return [*([first] if first else []), *(self.footprint.tiles if self.footprint else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. Rates and their 95 % confidence intervals are in %, changes in points."""
+        found, boxes = self.quality, self.quality.boxes or Boxes()
+        agreed = None if found.agreed is None else confidence.proportion(found.agreed, found.n)
+        return {
+            "word": self.word,
+            "sentence": self.sentence,
+            "basis": found.basis or None,
+            "n": found.n,
+            "agreement": found.agreement,
+            "agreement_range": agreed,
+            "labelled": found.labelled,
+            "top1": found.top1,
+            "float_top1": found.float_top1,
+            "top1_change_range": found.change,
+            "ap50": boxes.ours,
+            "float_ap50": boxes.floats,
+            "ap50_agreement": boxes.agreement,
+            "ap50_margin": boxes.margin,
+            "sqnr_db": found.db,
+            "sqnr_range": found.db_range,
+            "worst_db": found.worst_db,
+            "worst": found.worst or None,
+            "footprint": None if self.footprint is None else asdict(self.footprint),
+        }
+
+
+def of(plain: Mapping[str, Any]) -> Verdict:
+    """A verdict of what `dataclasses.asdict` made of it. Raises TypeError, KeyError, ValueError for anything else."""
+    figures = dict(plain["quality"])
+    boxes, needs = figures.pop("boxes"), plain["footprint"]
+    found = Quality(**figures, boxes=None if boxes is None else Boxes(**boxes))
+    whole = Verdict(str(plain["widths"]), found, None if needs is None else Footprint(**needs))
+    json.dumps([whole.to_json(), whole.nearness, whole.tiles])  # fails for figures that are none
+    return whole
+
+
+def widths(bits: Sequence[int]) -> str:
+    """Types of results of layers: "int8", or "int8 (int16 in 3 of 40 layers)"."""
+    first, *others = sorted(set(bits)) or [8]
+    more = ", ".join(f"int{n} in {list(bits).count(n)} of {len(bits)} layers" for n in others)
+    return f"int{first} ({more})" if more else f"int{first}"
+
+
+def _top1(found: Quality) -> str:
+    if found.change is None:
+        right = confidence.proportion(found.right or 0, found.labelled)
+        return f"gives {_rate(found.top1)} of {found.labelled} right answers ({_span(right, 0)} %)"
+    low, high = found.change
+    of = "" if found.agreed is not None and found.labelled == found.n else f" of {found.labelled}"
+    rates = f"float {_rate(found.float_top1)}, here {_rate(found.top1)}"
+    return f"top-1{of}: {rates} (change {low:+.1f} to {high:+.1f} points)"
+
+
+def _boxes(found: Boxes, samples: str) -> str:
+    margin = "" if found.margin is None else f" (give or take {found.margin:.1f} points)"
+    if found.ours is not None and found.floats is not None:
+        return f"finds boxes with AP50 {_rate(found.ours)} on {samples}, float {_rate(found.floats)}{margin}"
+    return f"keeps {_rate(found.agreement)} of the boxes (AP50 against the float model) on {samples}{margin}"
+
+
+def _nearness(found: Quality) -> str:
+    interval = "" if found.db_range is None else f" ({_span(found.db_range, 1)} dB)"
+    if found.db == math.inf:
+        return "equal to the float model"
+    return f"{decibels(found.db)}{interval} from the float model"
+
+
+def _rate(value: float | None) -> str:
+    """Three digits: 98.2 %, 100 %."""
+    assert value is not None
+    return f"{value:.0f} %" if value in (0.0, 100.0) else f"{value:.1f} %"
+
+
+def _span(found: Span, digits: int) -> str:
+    return f"{found[0]:.{digits}f} to {found[1]:.{digits}f}"

@@ -1,0 +1,99 @@
+"""Samples that the verdict on a conversion is measured on: those that biases and rounding are not fitted on.
+
+1. Where enough samples are left, the file itself runs on them.
+2. Otherwise the same recipe, fitted on two thirds of the samples, runs on the third, as when recipes compete.
+3. Too few samples for that: how near the fitted ones it is, which says little of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpconv.base.sqnr import mean_db
+from nmpconv.base.verdict import Quality
+from nmpconv.conversion import decision as decisions
+from nmpconv.conversion.calibration import Calibrated
+from nmpconv.conversion.candidates import CandidateEvaluator
+from nmpconv.conversion.context import Context
+from nmpconv.conversion.decision import Decision
+from nmpconv.conversion.quantizer import HELD_OUT
+from nmpconv.conversion.report import Report
+from nmpconv.conversion.validation import Score
+from nmpconv.data import box_labels
+from nmpconv.errors import UsageError
+from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure
+from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
+
+
+class Validated(NamedTuple):
+    """Figures of validation samples. score: None where they are too few."""
+
+    score: Score | None
+    quality: Quality
+
+
+def validate(context: Context, calibrated: Calibrated, decision: Decision, whole: Graph) -> Validated:
+    """Measures the integer graph that was decided. Raises UsageError, InputError for boxes that do not fit."""
+    boxes = _boxes(context, calibrated)  # before any work
+    if len(calibrated.fitter.images) < HELD_OUT or decision.score is None:
+        return Validated(decision.score, Quality(why="no samples that nothing was fitted to"))
+    score, indices, metric = decision.score, decision.scored, None
+    apart = decisions.unfitted(calibrated)
+    if apart or context.options.decoder or not score.each_db:
+        trial = decisions.held_out(context, calibrated)
+        if context.options.decoder is not None:
+            begin = partial(open_measure, AP, context.options.decoder, calibrated.size)
+            truth = None if boxes is None else [boxes[i] for i in trial.indices]
+            trial = replace(trial, labels=truth, metric=(begin, AP))
+        trials = CandidateEvaluator(decision.fitter, decision.recipe, trial, _finished)
+        if apart:
+            score, _, metric = trials.run(to_bytes(plan_memory.run(whole), {}))
+        else:
+            made = trials.convert(decision.fitter.choices)
+            score, metric = made.score, made.figures.metric
+        indices = trial.indices
+    names, every = _names(calibrated), calibrated.labels
+    labels = None if every is None else [every[i] for i in indices]
+    found = score.quality([names[i] for i in indices], labels, f"validation {calibrated.unit}")
+    measured: Any = metric  # `_finished` hands the measure itself through
+    return Validated(score, replace(found, boxes=None if measured is None else measured.verdict()))
+
+
+def of_fitted(report: Report, unit: str, images: int) -> Quality:
+    """Case 3."""
+    if not report.sqnr_by_head or not images:
+        return report.quality
+    return Quality(
+        n=images, unit=f"calibration {unit}, which it was fitted to", db=mean_db(report.sqnr_by_head.values())
+    )
+
+
+def _finished(measure: Measure) -> AveragePrecision:
+    assert isinstance(measure, AveragePrecision)
+    return measure
+
+
+def _boxes(context: Context, calibrated: Calibrated) -> Sequence[np.ndarray] | None:
+    """Labelled boxes of all samples; None where no file was given."""
+    file, options = context.options.boxes, context.options
+    if file is None:
+        return None
+    if options.decoder is None:
+        raise UsageError("boxes need a decoder of the model's outputs", where="--boxes", hint="give --decoder, too")
+    first = next(iter(calibrated.samples.values()), None)
+    if first is None or first.preprocess is None or first.size is None:
+        raise UsageError("boxes need images", where="--boxes")
+    height, width = first.size
+    return box_labels.read(file, first.paths, (width, height), first.preprocess)
+
+
+def _names(calibrated: Calibrated) -> list[str]:
+    """Where each sample comes from."""
+    return next((item.paths for item in calibrated.samples.values()), [])
