@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, SupportsBytes
 
 from nmpconv.base.files import read_file
-from nmpconv.data.in_memory import LABELS
+from nmpconv.data.columns import LABELS
 from nmpconv.data.samples import Data
 from nmpconv.errors import UsageError
 from nmpconv.runtime.interpreter import Net, load
@@ -44,7 +44,7 @@ def sources(data: Any) -> Mapping[str, Data]:
     Besides what `Data` is, and mappings of input names to it:
 
     1. a tuple (samples, labels), the latter class numbers [n] for arrays [n, ...], or for a mapping of these;
-    2. a mapping with labels [n] under one of the names that `nmpconv.data.in_memory` has for them. A single other
+    2. a mapping with labels [n] under one of the names that `nmpconv.data.columns` has for them. A single other
        array may have any name.
     """
     if isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0]):

@@ -17,7 +17,10 @@ from nmpconv.base.files import read_file, write_file
 from nmpconv.conversion.options import FLAGS
 from nmpconv.errors import InputError, UsageError
 
-SOURCE_HELP = "a folder of images, a .csv (file,label), a .txt list, a .npy or .npz, a .wav, or one image"
+SOURCE_HELP = (
+    "a folder, .zip or .tar of images, a .csv (file,label, or numbers), a .txt list, a .npy, .npz, .pt or .h5, a .wav, "
+    "or one image"
+)
 STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
 STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # of files; other samples are images, whatever they are called
 OLDER = {"calib": "data", "calib-limit": "limit", "input": "data"}  # what flags were called before 0.2.0
@@ -152,8 +155,9 @@ def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for value in values:
         name, equals, path = value.partition("=")
-        # A path may hold '='; an input's name before it holds no '/', or the path does not exist as it stands.
-        if not equals or Path(value).exists():
+        # A path may hold '='; an input's name before it holds no '/', or the path does not exist as it stands. Behind
+        # '@' there are windows of a table.
+        if not equals or "@" in name or Path(value).exists():
             name, path = "", value
         if not path:
             raise UsageError(f"{value!r} names no source", where=flag, hint=f"give {flag} NAME=SOURCE")

@@ -8,7 +8,7 @@ from statistics import median, mode
 
 import numpy as np
 
-from nmpconv.base.confidence import LUCK, luck
+from nmpconv.base.confidence import LUCK, counted, luck
 from nmpconv.base.sqnr import mean_db
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.conversion.quantizer import heads
@@ -39,37 +39,37 @@ IMAGENET = (1000, 1001)  # classes: so many scores are a classifier's, without f
 
 
 def quality(
-    bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float]
+    bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float], unit: str
 ) -> tuple[str, ...]:
     """Warnings of a poor SQNR or agreement, and of few images. bits, widths: of `options.Options`. score: on validation
-    images; where there are none, fitted_db counts: dB of the heads on the others. More bits cost RAM, so they are
-    advised only where JUDGED images prove that the result is poor."""
+    images; where there are none, fitted_db counts: dB of the heads on the others. unit: the word for images. More bits
+    cost RAM, so they are advised only where JUDGED images prove that the result is poor."""
     found = []
     if 0 < images < FEW_IMAGES:
-        found.append(f"{images} calibration images are few: ranges and biases may fit no others; about 100 are right")
+        found.append(f"{images} calibration {unit} are few: ranges and biases may fit no others; about 100 are right")
     wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(widths, "--bits a16w8")
     tries = [wider] if bits == "8" else ["--bits 16"] if bits == "a16w8" else []
     measured = images if score is None else score.images
     tries = tries if measured >= JUDGED else []
-    tries += ["more images"] if images < ENOUGH_IMAGES else []
+    tries += [f"more {unit}"] if images < ENOUGH_IMAGES else []
     advised = f"try {', '.join([*tries, 'other preprocessing'])}"
     if score is not None:
-        if proven := _poor(score):
-            found.append(f"poor on images that nothing was fitted to: {proven}; {advised}")
+        if proven := _poor(score, unit):
+            found.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")
     elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
-        found.append(f"poor, even on images that it was fitted to: {db:.1f} dB on {images} images; {advised}")
+        found.append(f"poor, even on {unit} that it was fitted to: {db:.1f} dB on {images} {unit}; {advised}")
     return tuple(found)
 
 
-def _poor(score: Score) -> str:
+def _poor(score: Score, unit: str) -> str:
     """The figures that are poor beyond doubt; "" where chance may explain them."""
     found = []
     if score.db == -inf:
-        found.append(f"no SQNR on {score.images} images")
+        found.append(f"no SQNR on {score.images} {unit}")
     elif score.db_margin is not None and score.db + score.db_margin < POOR_DB:
-        found.append(f"{score.db:.1f} dB on {score.images} images (give or take {score.db_margin:.1f} dB)")
+        found.append(f"{score.db:.1f} dB on {score.images} {unit} (give or take {score.db_margin:.1f} dB)")
     if score.agreed is not None and score.agreement_range[1] < POOR_AGREEMENT:
-        found.append(score.words)
+        found.append(counted(score.agreed, score.images, f"{unit} agree"))
     return " and ".join(found)
 
 

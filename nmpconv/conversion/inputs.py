@@ -17,7 +17,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.samples import Data, Feeds, Samples, open_samples
 from nmpconv.data.sequences import open_frames
-from nmpconv.data.sources import Items
+from nmpconv.data.sources import Items, for_inputs
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.quantize import recurrent_states
@@ -50,7 +50,7 @@ def open_inputs(
     starts: dict[str, tuple[int, ...]] = {}
     for name in fed:
         shape, source = graph[name].shape, data[name]
-        given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit}
+        given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": graph.labels}
         if taken:
             found = open_frames(source, shape, look(name), front=front, **given)
             opened[name], starts[name] = found
@@ -67,6 +67,7 @@ def open_inputs(
 
 def _by_name(data: Mapping[str, Data], fed: Sequence[str], taken: Collection[str]) -> Mapping[str, Data]:
     """A source for each of these inputs."""
+    data = for_inputs(data, fed)
     if set(data) == {""} and len(fed) == 1:
         return {fed[0]: data[""]}
     if "" in data:

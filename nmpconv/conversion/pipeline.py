@@ -99,12 +99,15 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     preprocess = next((item for item in map(options.preprocess_of, calibrated.samples) if item is not None), None)
     warnings = (
         *decision.warnings,
+        *dict.fromkeys(text for one in calibrated.samples.values() for text in one.remarks),
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
-        *diagnostics.quality(str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head),
+        *diagnostics.quality(
+            str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head, calibrated.unit
+        ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
     report = replace(

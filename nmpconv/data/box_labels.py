@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from nmpconv.base.files import read_lines, read_text
-from nmpconv.data.images import placed
+from nmpconv.data.images import placed, upright_size
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
 
@@ -121,6 +121,6 @@ def _table(rows: list[list[float]]) -> np.ndarray:
 def _size(image: str) -> Size:
     try:
         with Image.open(image) as opened:
-            return opened.size
+            return upright_size(opened)
     except OSError as error:
         raise InputError(f"not a readable image: {error}", where=image) from None

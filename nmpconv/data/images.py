@@ -1,14 +1,16 @@
 """Image files to uint8 arrays of the model's size, and pixels to the model's float input.
 
-Decoding: EXIF orientation is not applied, an alpha channel is dropped, 16-bit levels become the nearest 8-bit ones
-(v / 257), palette, CMYK and gray files become what the model's channel count needs (1: gray, 3: RGB). Resizing is
-Pillow's bilinear with its support scaled when it shrinks. An image that has the model's size already is taken as it is.
+Decoding: a picture is turned as its EXIF orientation says, an alpha channel is dropped, 16-bit levels become the
+nearest 8-bit ones (v / 257), palette, CMYK and gray files become what the model's channel count needs (1: gray,
+3: RGB). Resizing is Pillow's bilinear with its support scaled when it shrinks. An image that has the model's size
+already is taken as it is.
 """
 
 from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,14 @@ from nmpconv.ir import Preprocess
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CHANNELS = (1, 3)
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # what is inside of a file, whatever its name says
+ORIENTATION = 0x0112  # the tag of EXIF
+_T = Image.Transpose
+TURNS = {
+    **{2: _T.FLIP_LEFT_RIGHT, 3: _T.ROTATE_180, 4: _T.FLIP_TOP_BOTTOM},
+    **{5: _T.TRANSPOSE, 6: _T.ROTATE_270, 7: _T.TRANSVERSE, 8: _T.ROTATE_90},
+}  # that make a picture upright, by its orientation
+SIDEWAYS = 5  # orientations from here on swap width and height
+ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")  # modes with transparency
 PIXELS_MAX = 2**26  # of an image, decoded or resized
 
 
@@ -72,14 +82,14 @@ def _check(pre: Preprocess, channels: int) -> None:
 
 
 def load(
-    source: Path | Image.Image,
+    source: Path | bytes | Image.Image,
     size: tuple[int, int, int],
     preprocess: Preprocess,
     max_pixels: int | None = None,
     *,
     where: str = "",
 ) -> np.ndarray:
-    """A file, or a picture of Pillow, as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray.
+    """A file, or what is in it, or a picture of Pillow, as uint8 [H,W,C] of ``size`` (H, W, C), RGB or gray.
 
     max_pixels: how many it may have, PIXELS_MAX by default. where: names it in messages; default: the file's path.
     InputError for what is no such image.
@@ -91,7 +101,7 @@ def load(
             with nullcontext(source) if isinstance(source, Image.Image) else _open(source) as image:
                 _check_pixels(image.width, image.height, most, where)
                 image.load()
-                decoded = _decode(image, "L" if size[2] == 1 else "RGB")
+                decoded = _decode(upright(image), "L" if size[2] == 1 else "RGB")
     except UnidentifiedImageError:
         found = f"not a readable image: none of {', '.join(FORMATS)}"
         raise InputError(found, where=where, hint="replace or remove the file") from None
@@ -102,9 +112,48 @@ def load(
     return fit(decoded, size, preprocess, where=where, max_pixels=most)
 
 
-def _open(path: Path) -> Image.Image:
+def _open(source: Path | bytes) -> Image.Image:
     """From memory: a decoder that asks for as many bytes as a chunk claims gets those that are there."""
-    return Image.open(io.BytesIO(read_file(path)), formats=FORMATS)
+    return Image.open(io.BytesIO(source if isinstance(source, bytes) else read_file(source)), formats=FORMATS)
+
+
+def orientation(image: Image.Image) -> int:
+    """EXIF's orientation, 1 to 8; 1 is upright, and so is what is none of them."""
+    found = image.getexif().get(ORIENTATION, 1)
+    return found if found in TURNS else 1
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The picture as people look at it."""
+    turn = TURNS.get(orientation(image))
+    return image if turn is None else image.transpose(turn)
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height of the picture as people look at it, from its header."""
+    width, height = image.size
+    return (height, width) if orientation(image) >= SIDEWAYS else (width, height)
+
+
+def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
+    """Remarks on pictures that are turned, and on those with transparency, by their headers."""
+    turned = transparent = 0
+    for one in pictures:
+        try:
+            with nullcontext(one) if isinstance(one, Image.Image) else _open(one) as image:
+                turned += orientation(image) > 1
+                transparent += image.mode in ALPHA or "transparency" in image.info
+        except Exception:  # whatever is wrong with it is told where it is decoded
+            continue
+    found = []
+    if turned:
+        found.append(f"{turned} of {len(pictures)} images are turned as their EXIF orientation says")
+    if transparent:
+        found.append(
+            f"{transparent} of {len(pictures)} images have an alpha channel, which is dropped: "
+            "what is transparent has the colour that lies under it"
+        )
+    return tuple(found)
 
 
 def _check_pixels(width: int, height: int, most: int, where: str) -> None:

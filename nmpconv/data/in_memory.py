@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from nmpconv.data.columns import LABELS
 from nmpconv.data.sources import Item, Items, Source, is_one
 from nmpconv.errors import InputError
 
-LABELS = ("label", "labels", "target", "targets", "class", "y")  # columns of class numbers
 WHERE = "data"  # what messages call the iterable
 
 

@@ -49,6 +49,14 @@ class Samples:
         return self.source.labelled
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks for people: on what was left out of the source, on pictures that were turned, on transparency."""
+        if self.preprocess is None:
+            return self.source.remarks
+        some = [self.source.image(self.indices[i]) for i in spread(len(self), LOOKED)]
+        return (*self.source.remarks, *images.remarks([one for one in some if one is not None]))
+
+    @property
     def size(self) -> tuple[int, int] | None:
         """Height and width of the model's input in pixels; None where it is no image."""
         if self.preprocess is None:
@@ -94,6 +102,7 @@ class Samples:
         return graph_input(self[i], self.preprocess, self.shape, pixels=pixels, dtype=dtype)
 
 
+LOOKED = 100  # pictures at most that remarks are made on
 Data = str | Path | np.ndarray | Iterable[Any]
 
 
@@ -106,27 +115,29 @@ def open_samples(
     max_pixels: int | None = None,
     limit: int | None = None,
     ears: Ears = deaf,
+    classes: Sequence[str] = (),
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
     data: an iterable (see `nmpconv.data.in_memory`), an array (one sample or a stack [n, ...]), or a path: a folder of
-    images, .npy or .wav files (and one level of folders in it, and maybe `labels.csv`), a .csv with a column `file` and
-    maybe `label`, a .txt with one path a line, one image, a .wav, a .npy (one sample or a stack [n, ...]), or a .npz
-    (its only array, or the one named ``input_name``; maybe `labels`). uint8 arrays [H,W,C] or [H,W] are images when
-    ``preprocess`` is given; all other arrays are the model's input as they are. Images without ``preprocess`` get the
-    defaults. max_pixels: see `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays
-    of .wav files.
+    images, .npy, .wav files or tables of numbers (and one level of folders in it, and maybe `labels.csv`), a .zip or
+    .tar of the same but sound, a .csv or .txt list of files with or without labels (`nmpconv.data.lists`), a .csv of
+    numbers (`nmpconv.data.tables`), one image, a .wav, a .npy (one sample or a stack [n, ...]), or a file of arrays by
+    name (`nmpconv.data.containers`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given; all other
+    arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
+    `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays of .wav files. classes:
+    names of the model's classes, which labels may have instead of numbers.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)
     where = str(data) if isinstance(data, str | Path) else WHERE
     if isinstance(data, str | Path):
-        source = open_source(Path(data), input_name, shape, ears)
+        source = open_source(Path(data), input_name, shape, ears, classes)
     else:
         source = gather([data] if isinstance(data, np.ndarray) else data, input_name, shape, limit)
     indices = tuple(range(len(source)))
     labels = None if source.labels is None else tuple(source.labels)
-    if labels and not isinstance(labels[0], int):
+    if labels and isinstance(labels[0], list):
         raise InputError("several labels for a sample; one is allowed", where=where)
     if source.image(0) is None:
         first = source.array(0)

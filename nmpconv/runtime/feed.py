@@ -13,6 +13,7 @@ from nmpconv.data import audio, box_labels
 from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.data.sequences import open_frames
+from nmpconv.data.sources import for_inputs
 from nmpconv.errors import InputError, UsageError
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
@@ -47,6 +48,8 @@ class Feed:
         self._states, self.stream, self._front = net.has_states, stream_of(net), _front_of(net)
         self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
+        self._classes = net.labels
+        sources = for_inputs(sources, names)
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
         if set(sources) != set(names):
@@ -109,8 +112,9 @@ class Feed:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Inputs that are fed with another range than the file's."""
-        return tuple(text for one in self.ranges.values() for text in one.warnings)
+        """Remarks on the samples, and inputs that are fed with another range than the file's."""
+        remarks = dict.fromkeys(text for one in self._samples.values() for text in one.remarks)
+        return (*remarks, *(text for one in self.ranges.values() for text in one.warnings))
 
     def floats(self, sample: Arrays) -> Arrays:
         """A sample for the ONNX model."""
@@ -141,16 +145,20 @@ class Feed:
         shape = port.source_shape or port.shape
         axis = self.stream.axis if self.stream and self.stream.input in ("", name) else None
         if self._states:
-            given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit}
+            given: dict[str, Any] = {
+                "input_name": name,
+                "max_pixels": max_pixels,
+                "limit": limit,
+                "classes": self._classes,
+            }
             samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **given)
             if self.starts not in (None, starts):
                 raise InputError(f"the sequences of {name!r} and of another input differ in length")
             self.starts = starts
         else:
             heard = ears(self._front, shape, None)
-            samples = open_samples(
-                source, shape, port.preprocess, input_name=name, max_pixels=max_pixels, limit=limit, ears=heard
-            )
+            given = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": self._classes}
+            samples = open_samples(source, shape, port.preprocess, ears=heard, **given)
         where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:
             raise InputError(

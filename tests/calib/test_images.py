@@ -53,12 +53,12 @@ def test_every_mode_becomes_what_the_model_needs(tmp_path: Path, mode: str, chan
         assert (got == wanted).all()
 
 
-def test_orientation_is_not_applied(tmp_path: Path) -> None:
+def test_orientation_is_applied(tmp_path: Path) -> None:
     image = Image.fromarray(RGB)
     exif = image.getexif()
     exif[0x0112] = 6
     image.save(tmp_path / "x.png", exif=exif)
-    assert (images.load(tmp_path / "x.png", (8, 10, 3), NONE) == RGB).all()
+    assert (images.load(tmp_path / "x.png", (10, 8, 3), NONE) == np.rot90(RGB, -1)).all()
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.png", b""), ("b.jpg", b"\xff\xd8\xff\xe0 no"), ("c.png", b"text")])

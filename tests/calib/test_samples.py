@@ -198,7 +198,7 @@ def refused(
 def test_missing_and_empty_folders(tmp_path: Path) -> None:
     refused(tmp_path, "nowhere", "no such file or folder")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path, "empty", r"no images in the folder \(found: nothing\)")
+    refused(tmp_path, "empty", r"no samples in the folder, or one level deeper \(found: nothing\)")
     (tmp_path / "empty" / "a.doc").write_text("")
     (tmp_path / "empty" / "b.doc").write_text("")
     refused(tmp_path, "empty", r"\(found: 2 \.doc\)")
@@ -223,8 +223,8 @@ def test_dead_paths_are_named_by_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("path,label\na.png,1\n", "the header is 'path,label'; a column `file`"),
-        ("", "the header is ''"),
+        ("url,label\na.png,1\n", "not a table of numbers: .*'a.png'.* a list of files has a column `file`"),
+        ("", "the table is empty"),
         ("file,label\n", "names no files"),
         ("file,label\na.png,cat\n", "l.csv:2: the label 'cat' is not a class number"),
         ("file,label\na.png\n", "l.csv:2: 1 columns; the header has 2"),

@@ -127,7 +127,7 @@ CALIBRATION = [
     Case("none", nothing, "convert model.onnx", ExitCode.USAGE, ("--data",)),
     Case("missing", nothing, "convert model.onnx --data nowhere", ExitCode.INPUT, ("no such file", "current folder")),
     Case(
-        "empty", lambda: Path("bare").mkdir(), "convert model.onnx --data bare", ExitCode.INPUT, ("bare", "no images")
+        "empty", lambda: Path("bare").mkdir(), "convert model.onnx --data bare", ExitCode.INPUT, ("bare", "no samples")
     ),
     Case("garbage-image", lambda: write("images/03.png", "hello"), CONVERT, ExitCode.INPUT, ("03.png", "readable")),
     Case("cut-image", lambda: cut("images/03.png", 0.5), CONVERT, ExitCode.INPUT, ("03.png", "not a readable image")),

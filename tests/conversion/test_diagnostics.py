@@ -72,14 +72,14 @@ def test_information_of_results() -> None:
 
 
 def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_others() -> None:
-    [poor] = quality("8", "default", 40, None, {"y": 9.0})
+    [poor] = quality("8", "default", 40, None, {"y": 9.0}, "images")
     assert poor.startswith(
         "poor, even on images that it was fitted to: 9.0 dB on 40 images; try --precise, --bits a16w8"
     )
-    assert quality("8", "default", 40, None, {"y": 16.0}) == ()
-    [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf})
+    assert quality("8", "default", 40, None, {"y": 16.0}, "images") == ()
+    [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf}, "images")
     assert poor.startswith("poor, even on images that it was fitted to: -inf dB on 200 images; try")
-    assert quality("8", "default", 0, None, {}) == ()
+    assert quality("8", "default", 0, None, {}, "images") == ()
 
 
 def test_labels_tell_where_results_are_as_sure() -> None:

@@ -1,0 +1,34 @@
+"""Names of columns and arrays as people give them, and classes by number or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nmpconv.errors import InputError
+
+FILES = ("file", "path", "filename", "file_name", "filepath", "image")
+LABELS = ("label", "labels", "target", "targets", "class", "y")  # columns of class numbers
+OF_LISTS = ("label", "target", "class", "class_id", "y")  # of lists of files, in which `labels` are files of boxes
+OF_TABLES = ("label", "labels", "target", "class")  # of tables, in which y is an axis
+TIMES = ("time", "timestamp", "t", "index")  # columns of a table of numbers that no model is fed
+LISTED = 5  # names that a message lists
+
+
+def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
+    """The first of these names in a header, whatever its case."""
+    known = [cell.strip().lower() for cell in header]
+    return next((known.index(name) for name in names if name in known), None)
+
+
+def class_number(text: str, classes: Sequence[str], where: str) -> int:
+    """A class by its number, or by its name where the model's classes are known. Raises InputError."""
+    text = text.strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    if text in classes:
+        return list(classes).index(text)
+    some = ", ".join(classes[:LISTED]) + (", ..." if len(classes) > LISTED else "")
+    hint = f"numbers, or the model's classes: {some}" if classes else "numbers; names need --labels of `convert`"
+    raise InputError(f"the label {text!r} is not a class number", where=where, hint=hint)

@@ -1,0 +1,199 @@
+"""Tables of numbers as text: accelerometers, electrocardiograms, features. Rows are moments, columns are channels.
+
+A table fits a model's input in one of these ways, the first that does:
+
+1. A row has as many numbers as the input: it is a sample.
+2. A window of rows is a sample, [time, channels] or, where the model wants that, [channels, time]. The model's input
+   says how long it is; the next one begins ``step`` rows later, by default behind it. Rows after the last window are
+   left out.
+
+A header is optional. A column that it calls by one of `columns.OF_TABLES` has classes: a window whose rows differ there
+has no label. A column of time or of an index (`columns.TIMES`) is left out where the others fit without it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpconv.data.columns import OF_TABLES, TIMES, class_number, place_of
+from nmpconv.errors import InputError
+
+SUFFIXES = (".csv", ".tsv")
+DELIMITERS = "\t;,"  # the first of these in the first line parts columns
+KEYS = ("window", "step")
+WINDOWED = re.compile(r"(.*)@((?:window|step)=[^@/\\]*)")
+
+
+class Cut(NamedTuple):
+    """Windows that are asked for, in rows. window: None for the length that the model takes. step: from one window to
+    the next; None for the length of a window."""
+
+    window: int | None = None
+    step: int | None = None
+
+
+def asked(path: Path) -> tuple[Path, Cut]:
+    """Splits "walk.csv@step=64" into the path and the windows; a file of that very name is itself. InputError."""
+    found = WINDOWED.fullmatch(str(path))
+    if found is None or path.exists():
+        return path, WHOLE
+    numbers: dict[str, int] = {}
+    for part in found[2].split(","):
+        key, _, number = part.partition("=")
+        if key not in KEYS or not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+            raise InputError(f"{part!r} is not allowed", where=str(path), hint="allowed: window=N and step=N, in rows")
+        numbers[key] = int(number)
+    return Path(found[1]), Cut(**numbers)
+
+
+WHOLE = Cut()
+
+
+class Windows:
+    """Samples of a table. values: [rows, channels]. labels: of the windows, None where their rows differ."""
+
+    labelled = ""
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, where: str, values: np.ndarray, rows: Sequence[int], shape: tuple[int, ...], cut: Cut) -> None:
+        self._where, self._values, self._shape = where, values, shape
+        self._length, self._transposed = _fit(values, shape, where)
+        if cut.window not in (None, self._length):
+            raise InputError(f"window={cut.window}; the model takes {self._length} rows", where=where)
+        if len(values) < self._length:
+            raise InputError(f"{len(values)} rows; the model's input takes {self._length}", where=where)
+        self._starts = range(0, len(values) - self._length + 1, cut.step or self._length)
+        self.labels: Sequence[Any] | None = None
+        if len(rows):
+            spans = [set(rows[a : a + self._length]) for a in self._starts]
+            self.labels = [span.pop() if len(span) == 1 else None for span in spans]
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def where(self, i: int) -> str:
+        return f"{self._where}[{i}]"
+
+    def image(self, i: int) -> None:
+        return None
+
+    def array(self, i: int) -> np.ndarray:
+        part = self._values[self._starts[i] : self._starts[i] + self._length]
+        return (part.T if self._transposed else part).reshape(self._shape)
+
+
+class Tables:
+    """Samples of several tables, one after the other. labels: of the tables, where they are known from elsewhere."""
+
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, tables: Sequence[Windows], labels: Sequence[Any] | None, labelled: str) -> None:
+        self._tables, self.labelled = tables, labelled
+        self._ends = list(accumulate(map(len, tables)))
+        self.labels: Sequence[Any] | None = None
+        if labels is not None:
+            self.labels = [label for table, label in zip(tables, labels, strict=True) for _ in range(len(table))]
+        elif all(table.labels for table in tables):
+            self.labels = [label for table in tables for label in table.labels or ()]
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def where(self, i: int) -> str:
+        return self._of(i)[0].where(self._of(i)[1])
+
+    def image(self, i: int) -> None:
+        return None
+
+    def array(self, i: int) -> np.ndarray:
+        table, at = self._of(i)
+        return table.array(at)
+
+    def _of(self, i: int) -> tuple[Windows, int]:
+        number = bisect_right(self._ends, i)
+        return self._tables[number], i - (self._ends[number - 1] if number else 0)
+
+
+def read(
+    lines: Sequence[str], where: str, shape: tuple[int, ...], cut: Cut = WHOLE, classes: Sequence[str] = ()
+) -> Windows:
+    """Samples of a table. lines: of its text. shape: of the ONNX input. classes: see `class_number`. InputError."""
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise InputError("the table is empty", where=where)
+    delimiter = next((one for one in DELIMITERS if one in lines[0]), ",")
+    header = next(csv.reader(lines[:1], delimiter=delimiter))
+    if all(map(_is_number, header)):
+        header, first = [], 0
+    else:
+        first = 1
+    rows = lines[first:]
+    label_at = place_of(header, OF_TABLES)
+    columns = [i for i in range(len(header) or rows[0].count(delimiter) + 1) if i != label_at]
+    values = _numbers(rows, where, delimiter, columns, first)
+    timed = [header[i].strip().lower() in TIMES for i in columns] if header else []
+    if any(timed) and not _fits(values.shape[1], shape):
+        values = values[:, [not one for one in timed]]
+    labels: list[int] = []
+    if label_at is not None:
+        cells = csv.reader(rows, delimiter=delimiter)
+        labels = [class_number(row[label_at], classes, f"{where}:{i + first + 1}") for i, row in enumerate(cells)]
+    return Windows(where, values, labels, shape, cut)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[int], first: int) -> np.ndarray:
+    """float32 [rows, columns]."""
+    if not rows or not columns:
+        raise InputError("the table holds no numbers", where=where)
+    try:
+        found = np.loadtxt(
+            rows, np.float64, comments=None, delimiter=delimiter, usecols=columns, ndmin=2, quotechar='"'
+        )
+    except ValueError as error:
+        reason = str(error).splitlines()[0].replace("float64", "a number")
+        hint = f"rows are counted from the {'header on' if first else 'first on'}; "
+        allowed = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
+        raise InputError(f"not a table of numbers: {reason}", where=where, hint=hint + allowed) from None
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused
+        found = found.astype(np.float32)
+    if wrong := np.argwhere(~np.isfinite(found)).tolist():
+        row, column = wrong[0]
+        raise InputError(f"column {columns[column] + 1} is no finite number", where=f"{where}:{row + first + 1}")
+    return found
+
+
+def _fits(columns: int, shape: tuple[int, ...]) -> bool:
+    dims = [dim for dim in shape if dim != 1]
+    return columns == prod(shape) or (columns in dims and len(dims) == 2) or (columns == 1 and len(dims) == 1)
+
+
+def _fit(values: np.ndarray, shape: tuple[int, ...], where: str) -> tuple[int, bool]:
+    """The rows of a sample; checks whether channels come first in the model."""
+    columns, dims = values.shape[1], [dim for dim in shape if dim != 1]
+    if columns == prod(shape):
+        return 1, False
+    if _fits(columns, shape):
+        first = len(dims) == 2 and dims[1] != columns
+        return prod(shape) // columns, first
+    raise InputError(
+        f"a table of {columns} column(s); the model's input is {list(shape)}",
+        where=where,
+        hint=f"a row has {prod(shape)} numbers, or its columns are the channels of windows of time",
+    )

@@ -1,0 +1,102 @@
+"""Tables of numbers: rows are samples, or moments of windows; headers, labels, times; what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmpconv.data.samples import open_samples
+from nmpconv.data.sources import files_of
+from nmpconv.errors import InputError
+
+VALUES = np.arange(60, dtype=np.float32).reshape(20, 3) / 4
+
+
+def table(path: Path, values: np.ndarray, header: str = "", last: Sequence[object] = ()) -> Path:
+    rows = [",".join(map(str, row)) for row in values.tolist()]
+    rows = [f"{row},{one}" for row, one in zip(rows, last, strict=True)] if len(last) else rows
+    path.write_text("\n".join(([header] if header else []) + rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("header", ["", "ax,ay,az"])
+@pytest.mark.parametrize(("shape", "turn"), [((1, 8, 3), False), ((1, 3, 8), True), ((1, 1, 8, 3), False)])
+def test_windows_follow_each_other(tmp_path: Path, shape: tuple[int, ...], turn: bool, header: str) -> None:
+    """20 rows are two windows of 8; the model decides which axis is time."""
+    samples = open_samples(table(tmp_path / "walk.csv", VALUES, header), shape, None)
+    assert (len(samples), samples.kind, samples.labels) == (2, "array", None)
+    part = VALUES[8:16]
+    np.testing.assert_array_equal(samples[1], (part.T if turn else part).reshape(shape))
+
+
+@pytest.mark.parametrize(("asked", "starts"), [("step=4", [0, 4, 8, 12]), ("window=8,step=12", [0, 12])])
+def test_steps_of_windows(tmp_path: Path, asked: str, starts: list[int]) -> None:
+    table(tmp_path / "walk.csv", VALUES)
+    path = tmp_path / f"walk.csv@{asked}"
+    samples = open_samples(path, (1, 8, 3), None)
+    assert [x[0, 0, 0] for x in samples] == [VALUES[i, 0] for i in starts]
+    assert files_of(path) == [tmp_path / "walk.csv"]
+
+
+def test_rows_that_are_samples(tmp_path: Path) -> None:
+    path = tmp_path / "features.tsv"
+    path.write_text("label\ta\tb\tc\n" + "\n".join(f"{i % 2}\t{i}\t{i + 1}\t{-i}" for i in range(5)))
+    samples = open_samples(path, (1, 3), None)
+    assert samples.labels == (0, 1, 0, 1, 0)
+    assert samples[3].tolist() == [[3, 4, -3]]
+
+
+def test_a_window_over_two_labels_has_none(tmp_path: Path) -> None:
+    path = table(tmp_path / "walk.csv", VALUES, "ax,ay,az,label", ["run"] * 10 + ["walk"] * 10)
+    samples = open_samples(f"{path}@step=4", (1, 4, 3), None, classes=("walk", "run"))
+    assert samples.labels == (1, 1, None, 0, 0)
+    with pytest.raises(InputError, match="the label 'run' is not a class number"):
+        open_samples(path, (1, 4, 3), None)
+
+
+def test_a_column_of_time_is_left_out_where_it_fits_without(tmp_path: Path) -> None:
+    path = table(tmp_path / "walk.csv", VALUES, "Time,x,y")
+    np.testing.assert_array_equal(open_samples(path, (1, 10, 2), None)[0], VALUES[np.newaxis, :10, 1:])
+    assert open_samples(path, (1, 10, 3), None)[0].shape == (1, 10, 3)
+
+
+def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
+    for name in ("run", "walk"):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            table(tmp_path / name / f"{i}.csv", VALUES[i : i + 8])
+    samples = open_samples(tmp_path, (1, 8, 3), None, classes=("walk", "run"))
+    assert (samples.labels, samples.labelled) == ((1, 1, 0, 0), "the names of the folders")
+    np.testing.assert_array_equal(samples[3], VALUES[np.newaxis, 1:9])
+    assert open_samples(tmp_path, (1, 8, 3), None).labels is None
+    assert len(files_of(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "message"),
+    [
+        ("1,2\n3,4\n", (1, 3, 8, 8), r"a table of 2 column\(s\); the model's input is \[1, 3, 8, 8\]"),
+        ("1,2,3\n4,5,6\n", (1, 8, 3), "2 rows; the model's input takes 8"),
+        ("1,2,3\n4,x,6\n", (1, 3), "not a table of numbers: could not convert string 'x'"),
+        ("1,2,3\n4,,6\n", (1, 3), "not a table of numbers"),
+        ("1,2,3\n4,5\n", (1, 3), "not a table of numbers"),
+        ("1,2,3\n4,nan,6\n", (1, 3), "column 2 is no finite number"),
+        ("1,2,1e99\n", (1, 3), "column 3 is no finite number"),
+        ("a,b,c\n", (1, 3), "the table holds no numbers"),
+        ("\n\n", (1, 3), "the table is empty"),
+    ],
+)
+def test_what_is_no_table(tmp_path: Path, text: str, shape: tuple[int, ...], message: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        open_samples(tmp_path / "t.csv", shape, None)
+
+
+@pytest.mark.parametrize("asked", ["step=0", "step=-1", "step=x", "step=4,hop=2", "window=9"])
+def test_wrong_windows(tmp_path: Path, asked: str) -> None:
+    table(tmp_path / "walk.csv", VALUES)
+    with pytest.raises(InputError, match=r"not allowed|the model takes 8 rows"):
+        open_samples(tmp_path / f"walk.csv@{asked}", (1, 8, 3), None)
