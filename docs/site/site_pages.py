@@ -25,7 +25,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from nmpconv.cli import app as commands
+from nmpconv.cli import whole_app
 from nmpconv.errors import ExitCode
 
 MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_\[\]<>|])")
@@ -58,7 +58,7 @@ class Generated(SphinxDirective):
 
 class Commands(Generated):
     def lines(self) -> Iterator[str]:
-        whole = typer.main.get_command(commands)
+        whole = typer.main.get_command(whole_app())
         for name, command in whole.commands.items():  # type: ignore[attr-defined]
             yield from self.command(name, command)
             for inner, of_group in getattr(command, "commands", {}).items():

@@ -5,55 +5,44 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cache
+from importlib import import_module
 from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
 
 from nmpconv import __version__
-from nmpconv.cli import (
-    bench,
-    bisect,
-    build,
-    bundle,
-    compare,
-    console,
-    convert,
-    device,
-    eval,
-    export,
-    html_report,
-    init,
-    inspect,
-    ops,
-    run,
-    shared_flags,
-)
-from nmpconv.cli.refusals import is_usage, translated
+from nmpconv.cli import console
+from nmpconv.cli.flags import today
 from nmpconv.cli.verbosity import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError
 
 PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
-
-app = typer.Typer(
-    name="nmpconv",
-    help="Quantizes ONNX CNNs for integer-only devices with power-of-two scales, and runs them with the same bits "
-    "everywhere.",
-    epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where an "
-    "unexpected error comes from. Every command has its own --help.",
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": shared_flags.today},
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-for command in (convert, inspect, html_report, run, eval, bisect, bench, compare, bundle, export, init, build, ops):
-    app.command(command.NAME, no_args_is_help=command not in (build, ops))(talking(command.command))
-for known in device.app.registered_commands:
-    assert known.callback is not None
-    known.callback = talking(known.callback)
-app.add_typer(device.app, name=device.NAME)
+# Commands in the order of --help, with the first sentence of their own: a command's module is imported when it runs.
+COMMANDS = {
+    "convert": "Quantize an ONNX model with calibration data into one .nmp file.",
+    "inspect": "Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.",
+    "report": "Write one HTML file: layers, graph, memory plan, weights; histograms and worst samples where there is "
+    "data.",
+    "run": "Run a model: the best classes of each image, or all outputs as arrays.",
+    "eval": "Measure accuracy on labelled data, and agreement and SQNR against the float model.",
+    "bisect": "Rank tensors by what is gained when each alone is float, and measure what helps at the first of them.",
+    "bench": "Measure a model on this machine: the distribution of its latency, and where the time goes op by op.",
+    "compare": "Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that "
+    "differs.",
+    "bundle": "Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, "
+    "CMakeLists.txt.",
+    "export": "Write the model as ONNX with quantized tensors, for onnxruntime and other tools.",
+    "init": "Write a project file for `nmpconv build`, with comments, and with what can be guessed from the model.",
+    "build": "Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.",
+    "ops": "List the ops: the ONNX types that become each, the widths it computes in, and its restrictions.",
+    "device": "Look for devices, and at one.",
+}
+MODULES = {"report": "html_report"}  # those that are not called like their command
+WITHOUT_ARGUMENTS = ("build", "ops", "device")  # commands that mean something alone
 
 
 def _version(asked: bool) -> None:
@@ -62,7 +51,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 @talking
 def _options(
     version: Annotated[
@@ -74,23 +62,62 @@ def _options(
         os.environ["NMP_DEBUG"] = "1"
 
 
+def app_with(loaded: Collection[str]) -> typer.Typer:
+    """The program, of whose commands only these can run; of others there is what --help says of them."""
+    app = typer.Typer(
+        name="nmpconv",
+        help="Quantizes ONNX CNNs for integer-only devices with power-of-two scales, and runs them with the same bits "
+        "everywhere.",
+        epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where "
+        "an unexpected error comes from. Every command has its own --help.",
+        context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": today},
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    for name, summary in COMMANDS.items():
+        if name not in loaded:
+            app.command(name, help=summary)(_not_loaded)
+            continue
+        module = import_module(f"nmpconv.cli.{MODULES.get(name, name)}")
+        if name == "device":
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, no_args_is_help=name not in WITHOUT_ARGUMENTS)(talking(module.command))
+    return app
+
+
+@cache
+def whole_app() -> typer.Typer:
+    """The program with all of its commands."""
+    return app_with(COMMANDS)
+
+
+def _not_loaded() -> None:
+    raise AssertionError("the command that runs is loaded")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; arguments: those of the process when None."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow encoding must not turn a name into a crash
             stream.reconfigure(errors="replace")
     drawn = console.decorated(sys.stdout) and console.decorated(sys.stderr) and get_terminal_size().columns >= PANELS
-    app.rich_markup_mode = "rich" if drawn else None
     words = list(sys.argv[1:] if arguments is None else arguments)
+    completes = any(name.endswith("_COMPLETE") and name.startswith("_NMPCONV") for name in os.environ)
+    app = app_with(COMMANDS if completes else [word for word in words if not word.startswith("-")][:1])
+    app.rich_markup_mode = "rich" if drawn else None
     json = "--json" in words
     reset()
     try:
-        code = _run(words)
+        code = _run(app, words)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe has seen enough
         return _unread()
     except Exception as error:
         if not _is_interrupt(error):
+            from nmpconv.cli.refusals import is_usage, translated  # not loaded where nothing is refused
+
             return _explain(translated(error, words) if is_usage(error) else error, json)
         code = INTERRUPTED
     except KeyboardInterrupt:
@@ -100,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Runs a command; errors of the command line are raised as typer has them."""
     try:
         code = app(args=arguments, prog_name="nmpconv", standalone_mode=False)
@@ -137,6 +164,8 @@ def _explain(error: Exception, json: bool) -> int:
             f"nmpconv failed: {type(error).__name__}: {error}", hint="this is a bug of nmpconv; NMP_DEBUG=1 shows where"
         )
     if os.environ.get("NMP_DEBUG"):
+        import traceback
+
         traceback.print_exception(error, file=sys.stderr)
     console.say(f"error: {known.where}: {known.message}" if known.where else f"error: {known.message}")
     if known.hint:

@@ -10,22 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, Literal, NoReturn, TextIO
-
-from rich import box
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmpconv.base.quantities import NOTHING as NOTHING
 from nmpconv.base.quantities import clean as clean
@@ -37,9 +22,11 @@ from nmpconv.base.quantities import rate as rate
 from nmpconv.base.quantities import scaled as scaled
 from nmpconv.base.quantities import size as size
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 LONG = 4000  # characters of a line of talk
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
-PACED = 60  # columns from which on a bar has room for how fast it goes
 FOLD = 16  # text columns of a table on a terminal may fold to this width
 NAMES = ("layer", "name", "tensor", "output")  # columns of tables with names of the model's tensors and nodes
 AND = ";"  # between what TFLite's converter made one tensor of
@@ -57,17 +44,6 @@ class Talk:
 def decorated(stream: TextIO) -> bool:
     """Checks whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
     return stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF
-
-
-class _Console(Console):
-    """rich's, but for a reader of a pipe that goes away: that is `main`'s business. NO_COLOR is rich's."""
-
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
-
-
-def _console(stream: TextIO) -> Console:
-    return _Console(file=stream, highlight=False, force_terminal=decorated(stream))
 
 
 def say(text: str) -> None:
@@ -136,7 +112,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
     if not cells or not used:
         return
     if decorated(sys.stdout):
-        _rich_table(title, names, right, cells)
+        from nmpconv.cli.terminal import show_table
+
+        show_table(title, names, right, cells)
     else:
         _plain_table(title, names, right, cells)
 
@@ -160,51 +138,6 @@ def _short(name: str, known: Sequence[str]) -> str:
     return name
 
 
-def _rich_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
-    """On a terminal that is too narrow for all columns, parts below each other; each has the first column."""
-    console = _console(sys.stdout)
-
-    def drawn(columns: Sequence[int], cells: list[list[str]]) -> Table:
-        return _drawn([names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
-
-    # A name is one word for rich, but folds.
-    folded = [[cell if to_right else cell[:FOLD] for cell, to_right in zip(row, right, strict=True)] for row in cells]
-
-    def least(columns: Sequence[int]) -> int:
-        return console.measure(drawn(columns, folded), options=console.options.update(max_width=1000)).minimum
-
-    parts = [[0]]
-    for i in range(1, len(names)):
-        if len(parts[-1]) > 1 and least([*parts[-1], i]) > console.width:
-            parts.append([0])
-        parts[-1].append(i)
-    if title:
-        console.print(Text(title, style="table.title"))
-    # Numbers are never cut: a part of two columns that is too wide runs over the edge.
-    console.width = max([console.width, *map(least, parts)])
-    for columns in parts:
-        console.print(drawn(columns, cells), crop=False)
-
-
-def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list[str]]:
-    return [[row[i] for i in columns] for row in cells]
-
-
-def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
-        longest = max(len(name), *(len(row[i]) for row in cells))
-        # "0.00 %" is two words for rich, but stays in one line. What folds, folds to FOLD at least, or rich may give it
-        # less room than it needs, and draw over the edge.
-        whole = to_right or longest <= FOLD
-        least = longest if whole else FOLD
-        justify: Literal["right", "left"] = "right" if to_right else "left"
-        made.add_column(Text(name), justify=justify, overflow="fold", no_wrap=whole, min_width=least)
-    for row in cells:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
-
-
 def _plain_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [names, *cells]) for i in range(len(names))]
     if title:
@@ -220,7 +153,11 @@ def _plain_table(title: str, names: list[str], right: list[bool], cells: list[li
 
 def columns() -> int | None:
     """Width of the terminal; None where stdout has no edge: in a pipe, in a file."""
-    return _console(sys.stdout).width if decorated(sys.stdout) else None
+    if not decorated(sys.stdout):
+        return None
+    from nmpconv.cli.terminal import console_of
+
+    return console_of(sys.stdout).width
 
 
 def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]] | None = None) -> None:
@@ -239,7 +176,9 @@ def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]]
             styled = bool(label and style and edge is not None and text.startswith(word))
             print(f"{label.ljust(width)}  ", end="")
             if styled:
-                _console(sys.stdout).print(Text(word, style), end="")
+                from nmpconv.cli.terminal import show_styled
+
+                show_styled(word, style)
             print(text[len(word) :] if styled else text)
     print()
 
@@ -270,23 +209,15 @@ class Reporter:
         return f", {duration(self._since - since)}" if Talk.verbose else ""
 
 
-class _Rate(ProgressColumn):
-    """Samples a second, bytes a second: whatever a stage counts."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{scaled(task.speed).strip()}/s" if task.speed else "")
-
-
 @contextmanager
 def progress() -> Iterator[Reporter]:
     """Bars on a terminal; otherwise, and with --verbose, one line as each stage ends. Both on stderr."""
     if Talk.quiet or not decorated(sys.stderr):
         yield Reporter(None)
         return
-    console = _console(sys.stderr)
-    pace = (_Rate(), TimeRemainingColumn()) if console.width >= PACED else ()  # else counts would be cut
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *pace)
-    with Progress(*columns, console=console, transient=True) as bar:
+    from nmpconv.cli.terminal import bars  # with it rich, which only a terminal needs
+
+    with bars() as bar:
         yield Reporter(bar)
 
 

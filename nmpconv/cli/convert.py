@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmpconv.cli import console, shared_flags
-from nmpconv.cli.flags import with_options
+from nmpconv.cli.option_flags import with_options
 from nmpconv.cli.report_tables import show_needs, show_report
 from nmpconv.conversion.options import CALIBRATION, FLAGS, Keywords
 from nmpconv.errors import UsageError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import console, shared_flags
+from nmpconv.cli.verbosity import talking
 
 if TYPE_CHECKING:
     from nmpconv.device.protocol import Hello
@@ -27,6 +28,7 @@ def facts(hello: Hello) -> list[tuple[str, str]]:
 
 
 @app.command("info")
+@talking
 def info(
     name: Annotated[str, typer.Argument(metavar=shared_flags.DEVICE_NAME, help="The device.", show_default=False)],
     wait: shared_flags.Wait = 10.0,
@@ -48,6 +50,7 @@ def info(
 
 
 @app.command("list")
+@talking
 def listed(json: shared_flags.Json = False) -> None:
     """List serial ports and simulated boards."""
     from nmpconv.device import simulator
@@ -65,6 +68,7 @@ def listed(json: shared_flags.Json = False) -> None:
 
 
 @app.command("build")
+@talking
 def build(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Its name, e.g. mps2-an386.", show_default=False)],
     output: Annotated[

@@ -13,8 +13,7 @@ from typing import Any
 from typer.models import OptionInfo
 
 from nmpconv.base.near_names import nearest
-from nmpconv.cli import shared_flags
-from nmpconv.cli.flags import flag_of, info_of, kind_of
+from nmpconv.cli.flags import OLDER, flag_of, info_of, kind_of, today
 from nmpconv.errors import UsageError, refusal
 
 
@@ -36,7 +35,7 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
     if hasattr(error, "possibilities"):
         typed = _typed(name, arguments)
         flags = [flag_of(one) for one in known.values() if isinstance(info_of(one), OptionInfo)]
-        older = {f"--{old}": f"--{new}" for old, new in shared_flags.OLDER.items() if f"--{new}" in flags}
+        older = {f"--{old}": f"--{new}" for old, new in OLDER.items() if f"--{new}" in flags}
         names = {**older, **{flag: flag for flag in flags}}
         return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, names) or help_)
     if own is not None and type(error).__name__ == "MissingParameter":
@@ -77,7 +76,7 @@ def _typed(name: str, arguments: Sequence[str]) -> str:
 
 
 def _today(word: str) -> str:
-    return f"--{shared_flags.today(word[2:])}" if word.startswith("--") else word
+    return f"--{today(word[2:])}" if word.startswith("--") else word
 
 
 def _nearest(word: str, known: Iterable[str] | Mapping[str, str]) -> str:

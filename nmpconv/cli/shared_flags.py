@@ -23,7 +23,6 @@ SOURCE_HELP = (
 )
 STREAM = Path("-")  # stdin in place of a file to read, stdout in place of one to write
 STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # of files; other samples are images, whatever they are called
-OLDER = {"calib": "data", "calib-limit": "limit", "input": "data"}  # what flags were called before 0.2.0
 
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL.nmp", help="The converted model; - is stdin.", show_default=False)
@@ -91,11 +90,6 @@ class DecoderChoice(str, Enum):
 
 
 DecoderName = Annotated[DecoderChoice | None, typer.Option(help="What the metric ap reads the outputs as.")]
-
-
-def today(name: str) -> str:
-    """Today's name of a flag."""
-    return OLDER.get(name, name)
 
 
 def value(choice: Enum | None) -> Any:

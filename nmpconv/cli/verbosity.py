@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,13 +35,17 @@ class Flags(Group):
     ] = False
 
 
-class _ToStderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING:  # warnings are in what the command shows
-            console.say(record.getMessage())
+@functools.cache
+def _log() -> tuple[Any, Any]:
+    """The logger of the package, and a handler that makes talk of its notes; loaded where somebody wants these."""
+    import logging
 
+    class ToStderr(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno < logging.WARNING:  # warnings are in what the command shows
+                console.say(record.getMessage())
 
-_LOG, _HANDLER = logging.getLogger("nmpconv"), _ToStderr()
+    return logging.getLogger("nmpconv"), ToStderr()
 
 
 def reset() -> None:
@@ -55,11 +58,13 @@ def _set(*, quiet: bool, verbose: bool) -> None:
         raise UsageError("--quiet and --verbose exclude each other")
     console.Talk.quiet, console.Talk.verbose = quiet, verbose
     if verbose:
-        _LOG.addHandler(_HANDLER)
-        _LOG.setLevel(logging.INFO)
-    else:
-        _LOG.removeHandler(_HANDLER)
-        _LOG.setLevel(logging.NOTSET)
+        log, handler = _log()
+        log.addHandler(handler)
+        log.setLevel("INFO")
+    elif _log.cache_info().currsize:
+        log, handler = _log()
+        log.removeHandler(handler)
+        log.setLevel("NOTSET")
 
 
 def talking(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,17 +6,19 @@ of a compressed .tar, which can only be read from its start, all members are hel
 
 from __future__ import annotations
 
-import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmpconv.base.files import LINES_MAX, open_file
 from nmpconv.errors import InputError
+
+if TYPE_CHECKING:
+    import tarfile
 
 ZIP = (".zip",)
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -84,6 +86,8 @@ def _unzipped(archive: zipfile.ZipFile, lock: Lock, info: zipfile.ZipInfo, path:
 
 
 def _of_tar(path: Path) -> tuple[list[Member], int]:
+    import tarfile  # not loaded for what is no .tar
+
     found: list[Member] = []
     links = held = 0
     lock = Lock()

@@ -15,8 +15,8 @@ from typer.models import OptionInfo
 
 import nmpconv
 from nmpconv.api.keywords import BOUNDS, FREE, check, forgiving, kind_of, plain
-from nmpconv.cli import app
-from nmpconv.cli.shared_flags import OLDER
+from nmpconv.cli import whole_app
+from nmpconv.cli.flags import OLDER
 from nmpconv.errors import UsageError
 
 COMMANDS = {
@@ -57,7 +57,7 @@ class Flag(NamedTuple):
 
 def flags(command: str) -> dict[str, Flag]:
     """The options of a command by the keyword that each is to be."""
-    callback = next(known.callback for known in app.registered_commands if known.name == command)
+    callback = next(known.callback for known in whole_app().registered_commands if known.name == command)
     assert callback is not None
     kinds = inspect.get_annotations(callback, eval_str=True)
     found = {}

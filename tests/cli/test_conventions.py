@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from nmpconv.cli import app, console
+from nmpconv.cli import console, whole_app
 from nmpconv.errors import ExitCode
 
 COMMANDS = ("convert", "inspect", "report", "run", "eval", "bench", "compare", "bundle", "ops")
@@ -55,7 +55,7 @@ def test_exit_codes_are_told(cli, root: Path) -> None:
 
 
 def test_every_command_has_the_same_flags(cli) -> None:
-    assert {command.name for command in app.registered_commands} >= set(COMMANDS)
+    assert {command.name for command in whole_app().registered_commands} >= set(COMMANDS)
     for command in (*((name,) for name in COMMANDS), ("device", "list"), ("device", "info")):
         text = cli(*command, "-h").out
         assert [flag for flag in ("--quiet", "--verbose", "--no-color", "--json") if flag not in text] == [], command
@@ -166,7 +166,7 @@ def test_json_has_every_node_that_is_refused(cli) -> None:
 
 
 def test_a_bug_is_an_error_for_programs_too(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmpconv.file.reader.read", lambda source: 1 / 0)
+    monkeypatch.setattr("nmpconv.file.reader.read", lambda source, **_: 1 / 0)
     ran = cli("inspect", "model.nmp", "--json")
     assert (ran.code, ran.json["error"]["kind"]) == (ExitCode.INTERNAL, "internal")
     assert "ZeroDivisionError" in ran.json["error"]["message"]
@@ -280,7 +280,7 @@ def test_shortened_names_differ() -> None:
 
 
 def test_too_little_memory_is_no_bug(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(source: object) -> None:
+    def read(source: object, **_: bool) -> None:
         raise MemoryError("Unable to allocate 9 GiB")
 
     monkeypatch.setattr("nmpconv.file.reader.read", read)

@@ -16,7 +16,7 @@ import serial
 from typer.models import OptionInfo
 
 from nmpconv.base import units
-from nmpconv.cli import app, device, refusals
+from nmpconv.cli import device, refusals, whole_app
 from nmpconv.cli.flags import flag_of, info_of, kind_of
 from nmpconv.device.transport import Serial
 from nmpconv.errors import DeviceError, ExitCode
@@ -27,7 +27,7 @@ CONVERT = ("convert", "model.onnx", "--data", "images")
 
 def options() -> Iterator[tuple[tuple[str, ...], Parameter]]:
     """Every option of every command, with the words of the command."""
-    for group, commands in (((), app.registered_commands), (("device",), device.app.registered_commands)):
+    for group, commands in (((), whole_app().registered_commands), (("device",), device.app.registered_commands)):
         for command in commands:
             assert command.callback is not None and command.name is not None
             for one in inspect.signature(command.callback).parameters.values():
@@ -44,7 +44,9 @@ NUMBERS = [row for row in EVERY if kind_of(row.values[1]) in (int, float)]
 
 def arguments(words: tuple[str, ...]) -> list[str]:
     """Of a command that then fails, at the latest since a file is not there."""
-    parameters = inspect.signature(next(c for c in app.registered_commands if c.name == words[0]).callback or print)
+    parameters = inspect.signature(
+        next(c for c in whole_app().registered_commands if c.name == words[0]).callback or print
+    )
     needed = [one for one in parameters.parameters.values() if one.default is Parameter.empty]
     flags = [(flag_of(one), "gone") for one in needed if isinstance(info_of(one), OptionInfo)]
     places = ["gone" for one in needed if not isinstance(info_of(one), OptionInfo)]

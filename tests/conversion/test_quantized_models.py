@@ -16,7 +16,7 @@ from onnx_text import build
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from typer.testing import CliRunner
 
-from nmpconv.cli import app
+from nmpconv.cli import whole_app
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.data.samples import open_samples
 from nmpconv.errors import UsageError
@@ -121,14 +121,14 @@ def test_sixteen_bits_are_the_dequantized_model(quantized, samples: Path) -> Non
 def test_the_command_tells(quantized, samples: Path, tmp_path: Path) -> None:
     model, target = quantized("shapes", True, "QUInt8"), tmp_path / "m.nmp"
     args = ["convert", str(model), "-o", str(target), "--mean", "123.675,116.28,103.53", "--std", "58.395,57.12,57.375"]
-    shown = CliRunner().invoke(app, args)
+    shown = CliRunner().invoke(whole_app(), args)
     assert shown.exit_code == 0
     assert "bits on average to power-of-two grids, at most" in shown.stdout
-    rows = json.loads(CliRunner().invoke(app, [*args, "--json"]).stdout)["legalized"]
+    rows = json.loads(CliRunner().invoke(whole_app(), [*args, "--json"]).stdout)["legalized"]
     assert {"name", "dtype", "scale", "zero_point", "range", "bits", "exponent", "new_range", "bits_lost"} == set(
         rows[0]
     )
-    plain = CliRunner().invoke(app, ["convert", str(samples / "shapes" / "model.onnx"), "-o", str(target)])
+    plain = CliRunner().invoke(whole_app(), ["convert", str(samples / "shapes" / "model.onnx"), "-o", str(target)])
     assert isinstance(plain.exception, UsageError)
 
 

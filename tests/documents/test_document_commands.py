@@ -14,8 +14,8 @@ import typer
 from documented import Block, Shell, Shown, blocks, commands, is_same, trimmed
 from onnx_text import build
 
-from nmpconv.cli import app
-from nmpconv.cli.shared_flags import OLDER
+from nmpconv.cli import whole_app
+from nmpconv.cli.flags import OLDER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "samples"
@@ -192,7 +192,7 @@ def test_what_runs_elsewhere_is_still_in_the_documents() -> None:
 
 def flags() -> set[str]:
     found = {"--version", "--help", "--install-completion", "--debug", *(f"--{name}" for name in OLDER)}
-    whole = typer.main.get_command(app)
+    whole = typer.main.get_command(whole_app())
     for command in whole.commands.values():  # type: ignore[attr-defined]
         for inner in (command, *getattr(command, "commands", {}).values()):
             found |= {name for param in inner.params for name in (*param.opts, *param.secondary_opts)}
