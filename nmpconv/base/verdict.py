@@ -46,9 +46,14 @@ class Footprint:
     target: str
 
     @property
+    def machine(self) -> str:
+        """The target as people write it."""
+        return {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
+
+    @property
     def words(self) -> str:
-        named = {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
-        return ", ".join(f"{value} {name}" for name, value in self.tiles) + f" on {named}"
+        """All figures, and where."""
+        return ", ".join(f"{value} {name}" for name, value in self.tiles) + f" on {self.machine}"
 
     @property
     def tiles(self) -> list[tuple[str, str]]:
