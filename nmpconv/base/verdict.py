@@ -7,14 +7,15 @@ Both models see the same samples. The word comes from the first of these that is
 3. scores of classes: % of the answers, the best classes, that they lose;
 4. any other output: their SQNR.
 
-`KEEPS` and `LITTLE` are the bounds. Labels that the float model guesses no better than chance are not those of the
-model, and decide nothing.
+`KEEPS` and `LITTLE` are the bounds. Labels that the float model guesses no better than chance, or much better but for
+an offset, are not those of the model, and decide nothing.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -46,9 +47,14 @@ class Footprint:
     target: str
 
     @property
+    def machine(self) -> str:
+        """The target as people write it."""
+        return {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
+
+    @property
     def words(self) -> str:
-        named = {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
-        return ", ".join(f"{value} {name}" for name, value in self.tiles) + f" on {named}"
+        """All figures, and where."""
+        return ", ".join(f"{value} {name}" for name, value in self.tiles) + f" on {self.machine}"
 
     @property
     def tiles(self) -> list[tuple[str, str]]:
@@ -174,6 +180,8 @@ def quality(
     if labels is None or not known or not len(ours):
         return found
     classed = np.array([labels[i] for i in known])
+    if len(floats) and _is_off(np.asarray(floats)[known] - classed):
+        return found
     right = np.asarray(ours)[known] == classed
     found = replace(found, labelled=len(known), right=int(right.sum()))
     if not len(floats):
@@ -181,6 +189,12 @@ def quality(
     true = np.asarray(floats)[known] == classed
     lost, gained = int((true & ~right).sum()), int((right & ~true).sum())
     return replace(found, float_right=int(true.sum()), lost=lost, gained=gained)
+
+
+def _is_off(differences: np.ndarray) -> bool:
+    """Checks whether an offset between classes and labels is far more frequent than none."""
+    [(offset, count)] = Counter(differences.tolist()).most_common(1)
+    return offset != 0 and count > 2 * int(np.sum(differences == 0)) + 2
 
 
 def short_name(path: str) -> str:

@@ -21,6 +21,7 @@ from nmpconv.base.quantities import percent as percent
 from nmpconv.base.quantities import rate as rate
 from nmpconv.base.quantities import scaled as scaled
 from nmpconv.base.quantities import size as size
+from nmpconv.base.short_names import shortened as shortened
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -29,8 +30,6 @@ LONG = 4000  # characters of a line of talk
 OFF = ("", "0", "false")  # values of FORCE_COLOR that force nothing
 FOLD = 16  # text columns of a table on a terminal may fold to this width
 NAMES = ("layer", "name", "tensor", "output")  # columns of tables with names of the model's tensors and nodes
-AND = ";"  # between what TFLite's converter made one tensor of
-PARTS = "/_.:;"  # where a name's end may begin
 SCHEMA = 1  # of what --json prints: raised when a key goes or changes its sense, not when one comes
 
 
@@ -100,11 +99,11 @@ def _finite(value: Any) -> Any:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
     """A table of the result. A column whose name starts with '>' is aligned to the right; columns without any entry are
-    left out; names in those of `NAMES` are `shortened`."""
+    left out; names in those of `NAMES` are `shortened`, but with --verbose."""
     cells, title = [[clean(cell) for cell in row] for row in rows], clean(title)
     for i in (i for i, name in enumerate(columns) if name in NAMES):
-        short = shortened(row[i] for row in cells)
-        cells = [[*row[:i], short[row[i]], *row[i + 1 :]] for row in cells]
+        short = {} if Talk.verbose else shortened(row[i] for row in cells)
+        cells = [[*row[:i], short.get(row[i], row[i]), *row[i + 1 :]] for row in cells]
     used = [i for i in range(len(columns)) if any(row[i] not in ("", NOTHING) for row in cells)]
     names = [columns[i].removeprefix(">") for i in used]
     right = [columns[i].startswith(">") for i in used]
@@ -117,25 +116,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
         show_table(title, names, right, cells)
     else:
         _plain_table(title, names, right, cells)
-
-
-def shortened(names: Iterable[str]) -> dict[str, str]:
-    """Names as people read them: of several joined by ; the first one, and as much of the end as tells it from all
-    others. So "a/x;b/y;c/z" becomes "a/x;*" or "a/x;*/z", a pattern that recipes understand."""
-    known = tuple(dict.fromkeys(names))
-    return {name: _short(name, known) for name in known}
-
-
-def _short(name: str, known: Sequence[str]) -> str:
-    first, joined, rest = name.partition(AND)
-    if not joined:
-        return name
-    alike = [other for other in known if other.startswith(first + AND)]
-    ends = [rest[i:] for i in range(len(rest) - 1, 0, -1) if rest[i] in PARTS]
-    for end in ("", *ends):
-        if sum(other.endswith(end) for other in alike) == 1:
-            return min(name, f"{first}{AND}*{end}", key=len)
-    return name
 
 
 def _plain_table(title: str, names: list[str], right: list[bool], cells: list[list[str]]) -> None:

@@ -51,6 +51,12 @@ def test_word(found: Quality, word: str, basis: str) -> None:
     assert (Verdict("int8", found).word, found.basis) == (word, basis)
 
 
+def test_labels_that_are_off_by_one_decide_nothing() -> None:
+    classes = list(range(100))
+    found = quality(NAMES[:100], "images", ours=classes, floats=classes, labels=[i + 1 for i in classes], classes=101)
+    assert (found.basis, found.top1, found.agreement) == ("agreement", None, 100)
+
+
 def test_sentence_and_numbers() -> None:
     needs = Footprint(1_510_000, 3_660_000, 310_000_000, "cortex-m4")
     found = Verdict("int8", answers(20, 3, 1), needs)

@@ -37,7 +37,17 @@ def ours(found: set[str]) -> set[str]:
 def test_what_needs_no_command_loads_none(tmp_path: Path, flag: str) -> None:
     found = modules(tmp_path, flag)
     assert not found & {*ENGINES, "numpy", "PIL", "rich", "pydantic", "logging.handlers"}
-    names = {"", ".errors", ".base", ".base.quantities", ".cli", ".cli.console", ".cli.flags", ".cli.verbosity"}
+    names = {
+        "",
+        ".errors",
+        ".base",
+        ".base.quantities",
+        ".base.short_names",
+        ".cli",
+        ".cli.console",
+        ".cli.flags",
+        ".cli.verbosity",
+    }
     assert ours(found) == {f"nmpconv{name}" for name in names}
 
 

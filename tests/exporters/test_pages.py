@@ -18,7 +18,7 @@ from nmpconv.errors import UsageError
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
 
-VOID = {"meta", "link", "input", "img", "br"}
+VOID = {"meta", "link", "input", "img", "br", "wbr"}
 SHAPES = {"path", "rect", "circle"}
 EVIL = """</title></script><script>alert("1")</script><img src=x onerror='alert(2)'>&"""
 

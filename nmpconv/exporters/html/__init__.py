@@ -5,6 +5,7 @@ Whatever comes from a file or a name is escaped by the templates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -26,7 +27,13 @@ def render(subjects: Sequence[Subject]) -> str:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"short": page.short, "grouped": "{:,}".format}
+    known = page.names(subjects)
+    environment.filters |= {
+        "short": lambda name: known.get(name, name),
+        "fitted": lambda name, most: _fitted(str(known.get(name, name)), most),
+        "named": lambda name: _breakable(str(known.get(name, name))),
+        "grouped": "{:,}".format,
+    }
     # The project's own style and script stand in the page as they are; both are free of "</".
     source = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "script.js")}
     return environment.get_template("page.html").render(
@@ -41,11 +48,23 @@ def render(subjects: Sequence[Subject]) -> str:
     )
 
 
+def _fitted(name: str, most: int) -> str:
+    """The end of a name that has room, begun with a word of it."""
+    ends = [f"*{name[i:]}" for i in range(1, len(name)) if name[i] in "/_.:" and len(name) - i < most]
+    return name if len(name) <= most else ends[0] if ends else "…" + name[1 - most :]
+
+
+def _breakable(name: str) -> Markup:
+    """A name that a line may end in, but not amid its words."""
+    return Markup("<wbr>").join(re.split(r"(?<=[/_.:;*])(?=[^/_.:;*])", name))
+
+
 def _view(subject: Subject, prefix: str) -> dict[str, object]:
     """prefix: of this file's anchors."""
     return {
         "prefix": prefix,
         "subject": subject,
+        "verdict": subject.verdict,
         "results": list(page.results(subject)),
         "facts": page.facts(subject),
         "options": page.options(subject.model),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.short_names import shortened
 from nmpconv.conversion.report import Layer
 from nmpconv.exporters.html import charts
 from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
@@ -27,7 +28,7 @@ MEMORY_WIDTH, MEMORY_HEIGHT = 960, 320  # of the memory plan
 @dataclass(frozen=True)
 class Box:
     """An input or an op in the picture of the graph. colours: of its width, exponent and SQNR. facts: what a reader is
-    told. anchor: of its row in the tables.
+    told. number: of the op, "" for an input.
     """
 
     x: float
@@ -36,7 +37,7 @@ class Box:
     name: str
     shape: str
     facts: str
-    anchor: str
+    number: str
     width_colour: str
     exponent_colour: str
     sqnr_colour: str
@@ -47,11 +48,6 @@ def number(value: float | None, digits: int = 1) -> str:
     if value is None or math.isnan(value):
         return "–"
     return "exact" if value == math.inf else f"{value:.{digits}f}"
-
-
-def short(name: str, most: int = 64) -> str:
-    """The end of a long name tells more than its beginning."""
-    return name if len(name) <= most else "…" + name[1 - most :]
 
 
 def scaled(value: float) -> str:
@@ -78,8 +74,16 @@ def _span(found: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}..{high}"
 
 
+def names(subjects: Sequence[Subject]) -> dict[str, str]:
+    """Short names of ops and tensors, by their names."""
+    found: dict[str, str] = {}
+    for kind in ("ops", "tensors"):
+        found |= shortened(one.name for subject in subjects for one in getattr(subject.model, kind))
+    return found
+
+
 def facts(subject: Subject) -> list[tuple[str, str]]:
-    """Describes the conversion."""
+    """Describes the conversion: what is folded away."""
     model = subject.model
     rows = [
         ("file", f"{subject.name}, {scaled(model.file_bytes)}B"),
@@ -99,19 +103,18 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
 
 
 def results(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Lists the measurements of a conversion, and where they come from."""
+    """Lists the measurements of a conversion behind its verdict, and where the noise comes from."""
+    if nearness := subject.verdict.nearness:
+        yield "nearness", nearness
     report = subject.report
     if report is None:
         return
+    short = names([subject])
     heads = report.sqnr_by_head.items()
-    yield from ((f"SQNR of {short(name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads)
-    if report.held_out is not None:
-        score = report.held_out
-        told = (
-            f", {score.words}; nothing was fitted to them" if score.words else f" on {score.images} validation images"
-        )
-        yield "held out", f"{number(score.db)} dB{told}"
-    shares = [f"{100 * share:.0f} % by {short(name)}" for name, share in report.costliest.items()]
+    yield from (
+        (f"SQNR of {short.get(name, name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads
+    )
+    shares = [f"{100 * share:.0f} % by {short.get(name, name)}" for name, share in report.costliest.items()]
     if noise := "; ".join(shares) or report.noise.skipped:
         yield "most noise", noise
     if report.bias_rule_cost_db is not None:
@@ -218,8 +221,17 @@ def sqnr_chart(subject: Subject) -> dict[str, Any] | None:
         if layer is not None and layer.name in steep:
             at = min(max(layer.sqnr_cumulative or 0.0, 0.0), TOP_DB)
             marks.append((round((i + 0.5) * step, 1), round(height - at / TOP_DB * height, 1), layer.name, i))
+    points = [
+        {
+            "x": round((i + 0.5) * step, 1),
+            "name": op.name,
+            "db": number(layer.sqnr_cumulative if layer else None),
+            "own": number(layer.sqnr_isolated if layer else None),
+        }
+        for i, (op, layer) in enumerate(zip(subject.model.ops, found, strict=True))
+    ]
     grid = [(db, round(height - db / TOP_DB * height, 1)) for db in range(0, int(TOP_DB) + 1, 20)]
-    return {"own": own, "whole": whole, "marks": marks, "grid": grid, "last": len(found) - 1}
+    return {"own": own, "whole": whole, "marks": marks, "grid": grid, "last": len(found) - 1, "points": points}
 
 
 def graph(subject: Subject) -> dict[str, Any]:
@@ -248,7 +260,7 @@ def graph(subject: Subject) -> dict[str, Any]:
                 op.name if op else model.inputs[i].name,
                 shape(tensor),
                 ", ".join(told),
-                f"op{i - first}" if op else "",
+                str(i - first) if op else "",
                 charts.colour(1.0 if tensor.dtype == "int16" else 0.0),
                 charts.colour((tensor.exponents[0] - low) / ((high - low) or 1)),
                 _sqnr_colour(layer),
@@ -298,6 +310,7 @@ def _tensors(plan: Memory, model: Model) -> list[dict[str, Any]]:
                 "w": round(max((stop - start + 1) * step - 0.6, 0.6), 1),
                 "h": round(tall, 1),
                 "peak": life.alive(plan.peak),
+                "op": max(life.first, 0),
                 "title": f"{tensor.name}: {tensor.nbytes} bytes at {tensor.offset}, steps {life.first} to {life.last}",
             }
         )

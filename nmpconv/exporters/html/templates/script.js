@@ -27,25 +27,65 @@ function show(op) {
   frame.scrollTop += box.top + box.height / 2 - around.top - around.height / 2;
   frame.scrollLeft += box.left + box.width / 2 - around.left - around.width / 2;
 }
-document.querySelectorAll(".graph").forEach((frame) => show(frame.querySelector("g")));
 search.addEventListener("keydown", (event) => {
   const first = document.querySelector("g.hit");
   if (event.key === "Enter" && first) first.closest("section").scrollIntoView();
 });
 for (const tools of document.querySelectorAll("[data-graph]")) {
   const svg = document.getElementById(tools.dataset.graph);
+  const frame = svg.closest(".graph");
   const width = Number(svg.getAttribute("width"));
   const height = Number(svg.getAttribute("height"));
+  const fit = () => Math.max(Math.min(1, frame.clientWidth / width, frame.clientHeight / height), 0.1);
   let zoom = 1;
-  tools.addEventListener("click", (event) => {
-    const factor = Number(event.target.dataset.zoom);
-    if (!factor) return;
-    zoom = factor === 1 ? 1 : Math.min(Math.max(zoom * factor, 0.1), 5);
+  const draw = (next) => {
+    zoom = Math.min(Math.max(next, 0.1), 5);
     svg.setAttribute("width", width * zoom);
     svg.setAttribute("height", height * zoom);
+  };
+  draw(fit());
+  tools.addEventListener("click", (event) => {
+    const asked = event.target.dataset.zoom;
+    if (!asked) return;
+    draw(asked === "fit" ? fit() : asked === "1" ? 1 : zoom * Number(asked));
+    const chosen = svg.querySelector("g.selected");
+    if (chosen) show(chosen);
   });
   tools.addEventListener("change", (event) => {
     svg.dataset.colour = event.target.value;
+  });
+}
+// An overview leads to what is clicked in it.
+document.querySelectorAll(".graph").forEach((frame) => frame.addEventListener("click", (event) => {
+  const svg = frame.querySelector("svg");
+  if (event.target.closest("g") && svg.getAttribute("width") < svg.viewBox.baseVal.width / 2) {
+    document.querySelector(`[data-graph=${svg.id}] [data-zoom="1"]`).click();
+  }
+}));
+// An op is chosen in the chart, a table, the graph or the memory plan, and marked in all of them.
+function choose(op) {
+  for (const element of document.querySelectorAll("[data-op]")) {
+    element.classList.toggle("selected", element.dataset.op === op);
+  }
+  const box = document.querySelector("g.selected");
+  if (box) show(box);
+  const point = document.querySelector(".point.selected");
+  if (point) read(point);
+}
+function read(point) {
+  const chart = point.closest(".chart");
+  chart.querySelector(".readout").textContent = point.dataset.told;
+  chart.querySelector(".cursor").setAttribute("d", "M" + point.dataset.x + " 0V220");
+}
+document.addEventListener("click", (event) => {
+  const element = event.target.closest("[data-op]");
+  if (element && !event.target.closest("a")) choose(element.dataset.op);
+});
+for (const chart of document.querySelectorAll(".chart")) {
+  chart.addEventListener("pointermove", (event) => {
+    const under = document.elementFromPoint(event.clientX, event.clientY);
+    const point = under && under.closest(".point");
+    if (point) read(point);
   });
 }
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((folded) => { folded.open = true; }));

@@ -1,0 +1,49 @@
+"""Names of tensors and nodes as people read them: the same in tables of the command line and in pages.
+
+A name is short, or becomes a pattern that recipes understand, and that fits no other of the names:
+
+1. Up to WHOLE characters stay as they are.
+2. Of several joined by ; (what TFLite's converter made one tensor of) the first one stays, and as much of the end as
+   tells it from all others: "a/x;b/y;c/z" becomes "a/x;*" or "a/x;*/z". Where that is long, case 3 is for the first.
+3. Of others the shortest end stays that no other name has: ".../block_1/project/Conv2D" becomes "*/project/Conv2D".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+WHOLE = 32  # characters of a name that is left as it is
+AND = ";"  # between the parts of a joined name
+PARTS = "/_.:;"  # where a name's end may begin
+
+
+def shortened(names: Iterable[str]) -> dict[str, str]:
+    """Each name with what people read instead."""
+    known = tuple(dict.fromkeys(names))
+    ends = Counter(end for name in known for end in {end for part in name.split(AND) for end in _ends(part)})
+    return {name: _joined(name, known, ends) if AND in name else _end(name, ends) for name in known}
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Ends of a name that may be left of it, the shortest first."""
+    return (name[i:] for i in range(len(name) - 1, 0, -1) if name[i] in "/:")
+
+
+def _end(name: str, ends: Counter[str]) -> str:
+    """Case 3."""
+    if len(name) <= WHOLE:
+        return name
+    return next((f"*{end}" for end in _ends(name) if ends[end] == 1 and len(end) + 1 < len(name)), name)
+
+
+def _joined(name: str, known: Sequence[str], ends_of_all: Counter[str]) -> str:
+    """Case 2."""
+    first, _, rest = name.partition(AND)
+    alike = [other for other in known if other.startswith(first + AND)]
+    ends = [rest[i:] for i in range(len(rest) - 1, 0, -1) if rest[i] in PARTS]
+    for end in ("", *ends):
+        if sum(other.endswith(end) for other in alike) == 1:
+            found = min(name, f"{first}{AND}*{end}", key=len)
+            return found if len(found) <= WHOLE else f"{_end(first, ends_of_all)}{AND}*{end}"
+    return name

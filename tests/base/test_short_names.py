@@ -1,0 +1,32 @@
+"""Names as people read them: short, never amid a word, and patterns that fit no other name."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from nmpconv.base.short_names import WHOLE, shortened
+
+NET = "StatefulPartitionedCall/functional_1/MobileNetV2"
+EXPECTED = {
+    "/3/3.0/Conv": "/3/3.0/Conv",
+    f"{NET}/expanded_conv_1/project/Conv2D": "*/expanded_conv_1/project/Conv2D",
+    f"{NET}/expanded_conv_2/project/Conv2D": "*/expanded_conv_2/project/Conv2D",
+    f"{NET}/expanded_conv_2/expand/Conv2D": "*/expand/Conv2D",
+    f"{NET}/Conv2D_prequant": "*/Conv2D_prequant",
+    f"{NET}/Relu6;{NET}/bn/Fused;{NET}/conv/Conv2D3": "*/Relu6;*",
+    f"{NET}/bn_2/Fused;{NET}/a/Conv2D4": "*/bn_2/Fused;*/Conv2D4",
+    f"{NET}/bn_2/Fused;{NET}/a/Conv2D5": "*/bn_2/Fused;*/Conv2D5",
+    "x" * 40: "x" * 40,
+}
+
+
+def test_long_names_are_their_shortest_end() -> None:
+    found = shortened(EXPECTED)
+    lone = [name for name in EXPECTED if "bn_2" not in name]
+    assert {name: found[name] for name in lone} == {name: EXPECTED[name] for name in lone}
+
+
+def test_a_short_name_is_a_pattern_that_fits_one_name() -> None:
+    for name, short in shortened(EXPECTED).items():
+        assert [other for other in EXPECTED if fnmatchcase(other, short)] == [name]
+        assert len(name) <= WHOLE or len(short) <= len(name)
