@@ -52,6 +52,7 @@ navigation = NAVIGATION = {
             "docs/conversion",
             "docs/kernels",
             "docs/memory-safety",
+            "docs/proofs",
             "docs/decisions/README",
         ],
         "Project": [
