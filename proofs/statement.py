@@ -68,7 +68,7 @@ class Proof:
                 self.nodes[key] = (function, node)
 
 
-EFFORT_OF_MUTANT = 10_000_000
+EFFORT_OF_MUTANT = 3_000_000
 STATEMENTS: dict[str, Statement] = {}
 
 

@@ -41,6 +41,7 @@ navigation = NAVIGATION = {
             "docs/reference/api",
             "docs/reference/json",
             "docs/reference/tools",
+            "docs/reference/limits",
             "OPS",
             "schema/FORMAT",
             "interpreter/firmware/PROTOCOL",

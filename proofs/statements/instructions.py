@@ -245,6 +245,14 @@ def lanes(proof: Proof, op: str, a: IntType, b: IntType, y: IntType, shifts: lis
     "rows_of_both",
 )
 def lanes_are_added(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        steps = {name: c.run.symbol(UINT32, name, 0, 1) for name in ("a_step", "b_step")}
+        how = c.struct("nmp_binary", a_shift=0, b_shift=0, **steps)
+        rows = z3.And(*(one.term == 1 for one in steps.values()))
+        for name, more in (("rows_of_both", []), ("fits", [0, 0])):
+            c.run.demand(c.theory.truth(c.call(name, c.pointer(how), *more)) == rows, "rows of both operands")
+
+    proof.run(body, machine="mve", bits=True)
     lanes(proof, "add", INT8, INT8, INT8, [(7, 0), (0, 7), (8, 0), (22, 0), (0, 22), (23, 0)])
     lanes(proof, "add", INT16, INT16, INT16, [(14, 0), (0, 14), (15, 0)])
 

@@ -85,7 +85,7 @@ def weights_are_summed(proof: Proof) -> None:
 
 
 @statement(
-    "a channel's weights are summed in stretches of at most 128, that lie in the weights and follow each other",
+    "a channel's weights are summed from first to last, in stretches of at most 128 that lie in the weights",
     PACK,
     "nmp_sum_weights",
 )
@@ -98,16 +98,23 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
         first = channel.term * k.term
         c.run.assume(first >= 0, first + k.term < 2**62)
         place: dict[str, Any] = {}
+        totals = {one: z3.Function(one, INTEGERS, INTEGERS) for one in ("sum", "magnitudes")}
+        c.run.assume(*(total(0) == 0 for total in totals.values()))  # of the first so many weights
 
         def stretch(c: Translation, sums: Any, weights: Any, n: Number) -> None:
             at, count = c.theory.raw(weights.index), c.theory.raw(n)
             c.run.demand(z3.And(count >= 1, count <= 128), "elements of a stretch")
             c.run.demand(z3.And(at == place["i"], at >= first, at + count <= first + k.term), "place of a stretch")
             place["n"] = count
+            for one, total in totals.items():
+                field = sums.target.fields[one]
+                more = total(at + count - first) - total(at - first)
+                field.value = c.theory.number(INT64, field.value.term + more)
 
         def moves(run: Any, v: dict[str, Any]) -> list[Any]:
             i, end = run.theory.raw(v["i"]), run.theory.raw(v["end"])
             found = [i >= first, i <= first + k.term, end == first + k.term]
+            found += [run.theory.raw(v["s"].fields[one].value) == total(i - first) for one, total in totals.items()]
             if "n" in place:
                 found.append(i == place["i"] + place["n"])
             place["i"] = i
@@ -116,8 +123,9 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
         c.run.contracts |= {"nmp_sum_narrow": stretch, "nmp_sum_wide": stretch}
         c.run.cuts[("nmp_sum_weights", 0)] = Cut(moves)
         place.clear()
-        c.call("nmp_sum_weights", c.pointer(conv), channel)
-        c.run.demand(place["i"] == first + k.term, "all weights")
+        found = c.call("nmp_sum_weights", c.pointer(conv), channel)
+        for one, total in totals.items():
+            c.run.demand(c.theory.raw(found.fields[one].value) == total(k.term), f"{one} of all weights")
 
     proof.run(body)
 
