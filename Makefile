@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware demo test test-slow test-all proofs fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,10 @@ $(VENV)/writers: packaging/locks/docs.lock $(VENV)/installed
 	$(LOCKED) $<
 	@touch $@
 
+$(VENV)/provers: packaging/locks/proofs.lock $(VENV)/installed
+	$(LOCKED) $<
+	@touch $@
+
 $(VENV)/simulator: packaging/locks/sim.lock $(VENV)/installed
 	$(LOCKED) $<
 	@touch $@
@@ -79,6 +83,9 @@ test-slow: $(VENV)/installed  ## fuzzing and whole conversions
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
 
 test-all: test test-slow  ## every test
+
+proofs: $(VENV)/provers  ## statements about all inputs of C functions, decided by a solver (ARGS="NAME ... --mutants")
+	$(BIN)/python -m proofs $(ARGS)
 
 fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=600 ARGS="--seed 1 --replay FILE ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_models --seconds $(or $(SECONDS),600) --jobs $$(nproc) $(ARGS)

@@ -1,4 +1,4 @@
-"""Writes packaging/locks/: every package that tests, lint, the site and `make wheels` install, with its hashes.
+"""Writes packaging/locks/: every package that tests, proofs, lint, the site and `make wheels` install, with its hashes.
 
     make lock
 
@@ -37,6 +37,7 @@ def main() -> None:
     lock("wheels", tools, OLDEST, "build", "test")
     lock("sim", [*extras["sim"], *(tool for tool in tools if tool.startswith("ziglang"))], OLDEST, "wheels")
     lock("lint", extras["lint"], OLDEST, "build", "test")
+    lock("proofs", extras["proofs"], OLDEST, "build", "test")
     lock("docs", extras["docs"], DOCS_OLDEST, "build", "test")
 
 

@@ -53,6 +53,7 @@ def wanted() -> dict[str, list[str]]:
         "test": [*needs, *extras["test"]],
         "lint": extras["lint"],
         "docs": extras["docs"],
+        "proofs": extras["proofs"],
         "sim": [*extras["sim"], *(line for line in tools if line.startswith("ziglang"))],
         "wheels": [line for line in tools if not line.startswith("#")],
     }

@@ -42,6 +42,7 @@ navigation = NAVIGATION = {
             "docs/reference/api",
             "docs/reference/json",
             "docs/reference/tools",
+            "docs/reference/limits",
             "OPS",
             "schema/FORMAT",
             "interpreter/firmware/PROTOCOL",
@@ -52,6 +53,7 @@ navigation = NAVIGATION = {
             "docs/memory",
             "docs/conversion",
             "docs/memory-safety",
+            "docs/proofs",
         ],
         "Internals": [
             "ARCHITECTURE",

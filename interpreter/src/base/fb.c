@@ -75,15 +75,14 @@ static int frame_inside(const walk *w, uint32_t number, uint32_t at) {
   }
   for (uint32_t i = 0; i < count; i++) {
     const fb_field *field = &fields[i];
-    const uint8_t *place = fb_slot(w->file + at, i);
-    uint32_t width = fb_kind(field) == FB_KIND_SCALAR ? field->arg : 4;
-    if (place == NULL) {
+    const uint32_t offset = fb_offset(w->file + at, i); /* not an address yet: it may lead out of the file */
+    const uint32_t width = fb_kind(field) == FB_KIND_SCALAR ? field->arg : 4;
+    if (offset == 0) {
       if (field->kind & FB_REQUIRED) {
         return 0;
       }
       continue;
     }
-    uint32_t offset = (uint32_t)(place - (w->file + at));
     if (offset < 4 || offset + width > table_bytes || (at + offset) % width != 0) {
       return 0;
     }

@@ -56,11 +56,16 @@ static inline const uint8_t *fb_root(const uint8_t *file) {
   return file + fb_load32(file);
 }
 
-/* Place of the field in its table, NULL when it is absent. */
-static inline const uint8_t *fb_slot(const uint8_t *table, uint32_t slot) {
+/* Bytes from a table to its field, 0 when it is absent. */
+static inline uint32_t fb_offset(const uint8_t *table, uint32_t slot) {
   const uint8_t *vtable = table - (int32_t)fb_load32(table);
   uint32_t at = 4 + 2 * slot;
-  uint16_t offset = at < fb_load16(vtable) ? fb_load16(vtable + at) : 0;
+  return at < fb_load16(vtable) ? fb_load16(vtable + at) : 0;
+}
+
+/* Place of the field in its table, NULL when it is absent. */
+static inline const uint8_t *fb_slot(const uint8_t *table, uint32_t slot) {
+  uint32_t offset = fb_offset(table, slot);
   return offset ? table + offset : NULL;
 }
 

@@ -1,0 +1,356 @@
+"""base/fb.c: the verifier reads nothing outside of the file, whatever its bytes and its length are.
+
+Each function is proved with what its callees were proved to say. What is assumed of the schema's tables is checked
+against gen/nmp_schema.c by tests/proofs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import z3
+
+from proofs.execute import Cut
+from proofs.memory import Buffer, Pointer, Record
+from proofs.numbers import INT32, UINT8, UINT32, Number, constant
+from proofs.statement import Proof, statement
+from proofs.translate import Translation
+
+FB = "base/fb.c"
+SCALAR, STRING, TABLE, UNION, VECTOR, STRINGS, TABLES = range(7)
+WIDTHS = (1, 2, 4, 8)
+BYTES_MAX = 2**31 - 1
+FILE = z3.Function("file", z3.IntSort(), z3.IntSort())
+KIND = z3.Function("kind", z3.IntSort(), z3.IntSort())
+ARG = z3.Function("arg", z3.IntSort(), z3.IntSort())
+
+
+def one_of(term: Any, values: tuple[int, ...]) -> Any:
+    return z3.Or(*(term == value for value in values))
+
+
+class Walk:
+    """A file of any length and bytes, and a walk over it."""
+
+    def __init__(self, c: Translation) -> None:
+        self.c, self.run = c, c.run
+        self.bytes = c.run.symbol(UINT32, "bytes", 4, BYTES_MAX)
+        self.budget = c.run.symbol(UINT32, "budget")
+        self.count = c.run.symbol(UINT32, "fields", 0, 255)
+        self.first_field = c.run.integer("first_field")
+        self.file = Buffer(UINT8, self.bytes, self.byte, "file")
+        self.fields = Buffer(c.types.named(["fb_field"]), None, self.field, "fields")
+        self.w = c.struct("walk", file=c.pointer(self.file), bytes=self.bytes, budget=self.budget)
+        self.at = c.run.symbol(UINT32, "at")
+
+    def byte(self, index: Number) -> Number:
+        term = FILE(self.c.theory.raw(index))
+        self.run.assume(term >= 0, term <= 255)
+        return Number(UINT8, term, 0, 255)
+
+    def field(self, index: Number) -> Record:
+        """A field by what gen/nmp_schema.c may say of one."""
+        at = self.c.theory.raw(index)
+        kind, arg = KIND(at), ARG(at)
+        plain = kind % 128
+        self.run.assume(kind >= 0, kind <= 255, arg >= 0, arg <= 255, plain <= TABLES)
+        self.run.assume(z3.Implies(z3.Or(plain == SCALAR, plain == VECTOR), one_of(arg, WIDTHS)))
+        return self.c.struct("fb_field", kind=Number(UINT8, kind, 0, 255), arg=Number(UINT8, arg, 0, 255))
+
+    def four(self, at: Any) -> Any:
+        """There are four bytes at `at`."""
+        return z3.And(at >= 0, at + 4 <= self.bytes.term)
+
+    def place(self, at: Any) -> Any:
+        return z3.And(self.four(at), at % 4 == 0)
+
+    def pointer(self) -> Pointer:
+        return self.c.pointer(self.w)
+
+    # Callees
+
+    def fields_of(self, c: Translation, w: Any, number: Any, fields: Pointer) -> Number:
+        fields.target.value = Pointer(self.fields.of, self.fields, Number(UINT32, self.first_field, 0, 255))
+        return self.count
+
+    def follow(self, c: Translation, w: Any, at: Number) -> Number:
+        self.run.demand(self.four(c.theory.raw(at)), "follow: four bytes in the file")
+        to = c.run.symbol(UINT32, "to")
+        self.run.assume(z3.Or(to.term == 0, self.place(to.term)))
+        return to
+
+    def passes(self, name: str, aligned: bool = True) -> Any:
+        def contract(c: Translation, *args: Any) -> Number:
+            at = c.theory.raw(args[-1])
+            self.run.demand(self.place(at) if aligned else self.four(at), f"{name}: four bytes in the file")
+            return c.theory.boolean(z3.Bool(c.run.name(name)))
+
+        return contract
+
+    def vector_inside(self, c: Translation, w: Any, at: Number, width: Number, count: Pointer) -> Number:
+        self.run.demand(self.four(c.theory.raw(at)), "vector_inside: four bytes in the file")
+        self.run.demand(one_of(c.theory.raw(width), WIDTHS), "vector_inside: width")
+        some = c.run.symbol(UINT32, "count")
+        count.target.value = some
+        inside = z3.Bool(c.run.name("inside"))
+        for bytes_ in WIDTHS:
+            end = c.theory.raw(at) + 4 + some.term * bytes_
+            self.run.assume(z3.Implies(z3.And(inside, c.theory.raw(width) == bytes_), end <= self.bytes.term))
+        return c.theory.boolean(inside)
+
+
+@statement("inside is at + bytes <= length, for any 32-bit numbers", FB, "inside")
+def range_in_file(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        walk, more = Walk(c), c.run.symbol(UINT32, "more")
+        found = c.theory.truth(c.call("inside", walk.pointer(), walk.at, more))
+        c.run.demand(found == (walk.at.term + more.term <= walk.bytes.term), "inside")
+
+    proof.run(body)
+
+
+@statement("an offset is followed to nothing, or further on, to a multiple of 4 with four bytes", FB, "follow")
+def offset_leads_into_file(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        walk = Walk(c)
+        c.run.assume(walk.four(walk.at.term))
+        to = c.theory.raw(c.call("follow", walk.pointer(), walk.at))
+        c.run.demand(z3.Or(to == 0, z3.And(walk.place(to), to > walk.at.term)), "follow")
+
+    proof.run(body)
+
+
+@statement("what is spent leaves the budget, which never gets below 0", FB, "spend")
+def budget_shrinks(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        walk, more = Walk(c), c.run.symbol(UINT32, "more")
+        found = c.theory.truth(c.call("spend", walk.pointer(), more))
+        units, left = 1 + more.term / 8, c.theory.raw(walk.w.fields["budget"].value)
+        enough = units <= walk.budget.term
+        c.run.demand(z3.And(found == enough, left == walk.budget.term - z3.If(enough, units, 0)), "spend")
+
+    proof.run(body)
+
+
+@statement("a vector ends in the file, for any count and width", FB, "vector_inside")
+def vector_ends_in_file(proof: Proof) -> None:
+    for width in WIDTHS:
+
+        def body(c: Translation, width: int = width) -> None:
+            walk, count = Walk(c), c.variable(UINT32)
+            at = walk.at.term
+            c.run.assume(walk.four(at))
+            found = c.theory.truth(c.call("vector_inside", walk.pointer(), walk.at, width, c.pointer(count)))
+            end = at + 4 + c.theory.raw(count.value) * width
+            c.run.demand(found == z3.And(end <= walk.bytes.term, (at + 4) % width == 0), "vector")
+
+        proof.run(body)
+
+
+@statement(
+    "a vector of scalars and a string end in the file, the string in a NUL", FB, "scalars_inside", "string_inside"
+)
+def strings_end_in_file(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        walk = Walk(c)
+        c.run.contracts["vector_inside"] = walk.vector_inside
+        spent = []
+
+        def spend(c: Translation, w: Any, some: Number) -> Number:
+            spent.append(some)
+            return c.theory.boolean(z3.Bool("spent"))
+
+        c.run.contracts["spend"] = spend
+        c.run.assume(walk.four(walk.at.term))
+        if c.run.choose(2):
+            found = c.theory.truth(c.call("string_inside", walk.pointer(), walk.at))
+            if not c.run.decide(found):
+                return
+            c.run.demand(bool(spent), "its bytes are paid")
+            end = walk.at.term + 4 + z3.Int("count")
+            last = c.theory.raw(c.load(walk.file, Number(UINT32, end, 0, 2**32 - 1)))
+            paid = spent[-1].term == z3.Int("count")
+            c.run.demand(z3.And(end < walk.bytes.term, last == 0, paid), "string")
+        else:
+            width = WIDTHS[c.run.choose(4)]
+            found = c.theory.truth(c.call("scalars_inside", walk.pointer(), walk.at, width))
+            if spent:
+                c.run.demand(c.theory.raw(spent[-1]) == z3.Int("count") * width, "bytes that are paid")
+
+    proof.run(body)
+
+
+@statement(
+    "a table's vtable and all of its fields lie in the file, aligned, for any bytes",
+    FB,
+    "frame_inside",
+    "fb_offset",
+    "fb_load16",
+    "fb_load32",
+    beyond={"  return 1;": "the statement is of what passes; that nothing else is refused, tests show"},
+)
+def table_lies_in_file(proof: Proof) -> None:
+    """Of a field that is any, the loop over fields shows its place."""
+    field = z3.Int("some_field")
+
+    def good(walk: Walk) -> Any:
+        """What is true of the field's place: its width's bytes in the file, at a multiple of its width."""
+        at = walk.at.term
+        kind, arg = KIND(walk.first_field + field), ARG(walk.first_field + field)
+        width = z3.If(kind % 128 == SCALAR, arg, 4)
+        word = sum(FILE(at + i) * 256**i for i in range(4))
+        vtable = at - z3.If(word >= 2**31, word - 2**32, word)
+        slot = 4 + 2 * field
+        offset = z3.If(
+            slot < FILE(vtable) + 256 * FILE(vtable + 1), FILE(vtable + slot) + 256 * FILE(vtable + slot + 1), 0
+        )
+        there = z3.And(offset >= 4, at + offset + width <= walk.bytes.term)
+        aligned = z3.Or(*(z3.And(width == some, (at + offset) % some == 0) for some in WIDTHS))
+        return z3.If(offset == 0, kind < 128, z3.And(there, aligned))
+
+    def body(c: Translation) -> None:
+        walk = Walk(c)
+        c.run.assume(walk.place(walk.at.term), field >= 0, field < walk.count.term)
+        c.run.contracts["fields_of"] = walk.fields_of
+        c.run.cuts[("frame_inside", 0)] = Cut(
+            lambda run, v: [v["i"].term <= walk.count.term, z3.Implies(field < v["i"].term, good(walk))]
+        )
+        walk.field(Number(UINT32, walk.first_field + field, 0, 255))
+        found = c.theory.truth(c.call("frame_inside", walk.pointer(), constant(UINT32, 0), walk.at))
+        c.run.demand(z3.Implies(found, good(walk)), "the field's place")
+
+    proof.run(body)
+
+
+def lists(name: str, callee: str) -> Any:
+    """The result is 1 where the vector lies in the file and each element leads to what passes; of one that is any."""
+    to_of, passes = z3.Function("to", z3.IntSort(), z3.IntSort()), z3.Function("passes", z3.IntSort(), z3.BoolSort())
+    some = z3.Int("some_element")
+
+    def body(c: Translation) -> None:
+        walk, last = Walk(c), {}
+        c.run.assume(walk.place(walk.at.term), some >= 0)
+
+        def good(i: Any) -> Any:
+            to = to_of(walk.at.term + 4 + 4 * i)
+            return z3.And(to != 0, passes(to))
+
+        def follow(c: Translation, w: Any, at: Number) -> Number:
+            to = walk.follow(c, w, at)
+            c.run.assume(to.term == to_of(c.theory.raw(at)))
+            return to
+
+        def element(c: Translation, *args: Any) -> Number:
+            c.run.demand(walk.place(c.theory.raw(args[-1])), f"{callee}: four bytes in the file")
+            return c.theory.boolean(passes(c.theory.raw(args[-1])))
+
+        def before(run: Any, v: dict[str, Any]) -> list[Any]:
+            last["i"] = v["i"].term
+            return [v["i"].term <= v["count"].term, z3.Implies(some < v["i"].term, good(some))]
+
+        c.run.contracts |= {"vector_inside": walk.vector_inside, "follow": follow, callee: element}
+        args = [constant(UINT32, 0)] if name == "tables_inside" else []
+        c.run.cuts[(name, 0)] = Cut(before)
+        found = c.theory.truth(c.call(name, walk.pointer(), *args, walk.at))
+        count = z3.Int("count")
+        c.run.demand(z3.Implies(z3.And(found, some < count), good(some)), "an element of a list that passes")
+        bad = z3.And(last["i"] < count, z3.Not(good(last["i"]))) if last else z3.BoolVal(False)
+        c.run.demand(z3.Or(found, z3.Not(z3.Bool("inside")), bad), "a list that is refused for a reason")
+
+    return body
+
+
+@statement(
+    "a list passes where its vector and every element do, each looked for in the file, for any count",
+    FB,
+    "tables_inside",
+    "strings_inside",
+)
+def lists_lie_in_file(proof: Proof) -> None:
+    proof.run(lists("tables_inside", "table_inside"))
+    proof.run(lists("strings_inside", "string_inside"))
+
+
+@statement(
+    "whatever a table's fields are, each is looked for in the file, and members of unions have a type",
+    FB,
+    "table_inside",
+    "field_inside",
+    "fb_kind",
+)
+def fields_lie_in_file(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        walk = Walk(c)
+        c.run.assume(walk.place(walk.at.term))
+
+        def slot(c: Translation, table: Pointer, number: Number) -> Pointer:
+            """By the proof of frames."""
+            i = c.theory.raw(number)
+            c.run.demand(z3.And(i >= 0, i < walk.count.term), "a field of the table")
+            if c.run.choose(2):
+                return Pointer(UINT8, None)
+            kind, arg = KIND(walk.first_field + i), ARG(walk.first_field + i)
+            offset = c.run.symbol(UINT32, "offset", 4, 65535)
+            width = z3.If(kind % 128 == SCALAR, arg, 4)
+            c.run.assume(walk.at.term + offset.term + width <= walk.bytes.term)
+            index = Number(UINT32, walk.at.term + offset.term, 0, 2**32 - 1)
+            return Pointer(UINT8, walk.file, index)
+
+        def frame(c: Translation, *args: Any) -> Number:
+            c.run.demand(walk.place(c.theory.raw(args[-1])), "frame_inside: four bytes in the file")
+            return c.theory.boolean(z3.Bool("frame"))
+
+        members: list[Any] = []
+
+        def table(c: Translation, w: Any, number: Number, at: Number) -> Number:
+            members.append(number)
+            return walk.passes("table_inside")(c, at)
+
+        names = ("string_inside", "strings_inside", "tables_inside")
+        c.run.contracts |= {name: walk.passes(name) for name in names}
+        c.run.contracts |= {
+            "fields_of": walk.fields_of,
+            "fb_slot": slot,
+            "frame_inside": frame,
+            "follow": walk.follow,
+            "spend": lambda c, w, n: c.theory.boolean(z3.Bool("spent")),
+            "scalars_inside": walk.scalars,
+        }
+        if c.run.choose(2):
+            walk.field(Number(UINT32, walk.first_field, 0, 255))
+            element = walk.field(Number(UINT32, walk.first_field, 0, 255))
+            member = c.run.symbol(UINT32, "member", 0, 255)
+            kind = c.theory.raw(element.fields["kind"].value) % 128
+            c.run.assume(z3.Implies(kind == UNION, member.term > 0), kind != SCALAR)
+            c.run.contracts["table_inside"] = table
+            c.call("field_inside", walk.pointer(), c.pointer(element), member, walk.at)
+            if members:
+                arg = c.theory.raw(element.fields["arg"].value)
+                c.run.demand(
+                    z3.If(kind == UNION, c.theory.raw(members[0]) < arg, c.theory.raw(members[0]) == arg),
+                    "number of a table",
+                )
+            return
+        c.run.contracts["field_inside"] = lambda c, w, field, member, at: walk.passes("field_inside")(c, at)
+        first = walk.first_field
+        i = z3.Int("unions")
+        c.run.assume(
+            z3.ForAll(
+                i,
+                z3.Implies(KIND(i) % 128 == UNION, z3.And(i > first, KIND(i - 1) == SCALAR, ARG(i - 1) == 1)),
+                patterns=[KIND(i)],
+            )
+        )
+        c.run.cuts[("table_inside", 0)] = Cut(lambda run, v: [v["i"].term <= walk.count.term])
+        c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at)
+
+    proof.run(body)
+
+
+def scalars(walk: Walk, c: Translation, w: Any, at: Number, width: Number) -> Number:
+    walk.run.demand(one_of(c.theory.raw(width), WIDTHS), "width of a vector")
+    return walk.passes("scalars_inside")(c, at)  # type: ignore[no-any-return]
+
+
+Walk.scalars = lambda self, c, w, at, width: scalars(self, c, w, at, width)  # type: ignore[attr-defined]
+__all__ = ["INT32"]
