@@ -19,6 +19,7 @@ from nmpconv.runtime.interpreter import load as load_file
 SHAPE = (1, 3, 12, 12)
 CHANNELS, PIXELS = 16, 36
 LEAST_DB = 45.0
+SUMS_OF_PRODUCTS_DB = 36.0  # weighted moments: the weighted squares are tensors of 16 bits
 FLOAT_DB = 100.0
 
 
@@ -152,6 +153,56 @@ def linear_attention_over_sums(net: Net) -> str:
     return net.add("Div", top, net.add("Add", total, number(net, 1e-3)))
 
 
+def raised_tokens(net: Net) -> str:
+    """Tokens far from 0: squares of them are large beside the variance."""
+    return net.add("Add", tokens(net), number(net, 3.0))
+
+
+def moments(net: Net, x: str, axis: int, keepdims: int) -> tuple[str, str]:
+    """Mean, and E[x^2] - E[x]^2."""
+    mean = net.add("ReduceMean", x, net.const([axis]), keepdims=keepdims)
+    squares = net.add("ReduceMean", net.add("Mul", x, x), net.const([axis]), keepdims=keepdims)
+    return mean, net.add("Max", net.add("Sub", squares, net.add("Mul", mean, mean)), number(net, 0.0))
+
+
+def inverse_deviation(net: Net, variance: str) -> str:
+    inverse = net.add("Reciprocal", net.add("Sqrt", net.add("Add", variance, number(net, 1e-4))))
+    return net.add("Mul", inverse, net.weights(1, 1, CHANNELS, spread=0.2, middle=1.0))
+
+
+def flax_layer_norm(net: Net) -> str:
+    x = raised_tokens(net)
+    mean, variance = moments(net, x, -1, 1)
+    y = net.add("Mul", net.add("Sub", x, mean), inverse_deviation(net, variance))
+    return net.add("Add", y, net.weights(CHANNELS))
+
+
+def moments_as_scale_and_shift(net: Net) -> str:
+    x = raised_tokens(net)
+    mean, variance = moments(net, x, -1, 1)
+    scale = inverse_deviation(net, variance)
+    shift = net.add("Sub", net.weights(CHANNELS), net.add("Mul", mean, scale))
+    return net.add("Add", net.add("Mul", x, scale), shift)
+
+
+def statistics_pooling(net: Net) -> str:
+    mean, variance = moments(net, raised_tokens(net), 1, 0)
+    return net.add("Concat", mean, net.add("Sqrt", net.add("Add", variance, number(net, 1e-7))), axis=1)
+
+
+def attentive_statistics(net: Net) -> str:
+    """ECAPA's: moments are weighted by a softmax over time."""
+    x = raised_tokens(net)
+    weights = net.add("Softmax", net.add("Mul", x, net.weights(1, 1, CHANNELS, spread=0.3)), axis=1)
+
+    def total(y: str) -> str:
+        return net.add("ReduceSum", net.add("Mul", weights, y), net.const([1]), keepdims=0)
+
+    mean, squares = total(x), total(net.add("Pow", x, number(net, 2.0)))
+    variance = net.add("Sub", squares, net.add("Pow", mean, number(net, 2.0)))
+    return net.add("Sqrt", net.add("Clip", variance, number(net, 1e-7)))
+
+
 BLOCKS = (
     normalize,
     cosine_similarity,
@@ -164,6 +215,10 @@ BLOCKS = (
     global_response,
     linear_attention,
     linear_attention_over_sums,
+    flax_layer_norm,
+    moments_as_scale_and_shift,
+    statistics_pooling,
+    attentive_statistics,
 )
 
 
@@ -193,4 +248,5 @@ def test_sixteen_bits(block: Callable[[Net], str], tmp_path: Path) -> None:
         grid = result.graph[result.graph.outputs[0]].quant
         assert grid is not None
         got.append(np.ldexp(model.run(q)[0].astype(np.float64), grid.exponent).reshape(wanted.shape[1:]))
-    assert sqnr_db(wanted, np.stack(got)) >= LEAST_DB
+    least = SUMS_OF_PRODUCTS_DB if block is attentive_statistics else LEAST_DB
+    assert sqnr_db(wanted, np.stack(got)) >= least

@@ -24,6 +24,7 @@ from nmpconv.passes.float import (
     prune,
     quotients,
     slices,
+    variance,
 )
 
 Pass = Callable[[Graph], Graph]
@@ -33,6 +34,7 @@ Pass = Callable[[Graph], Graph]
 # what no layer could. Slices go up where nothing is to be recognised any more.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
+    ("variance", variance.run),
     ("fuse_norm", fuse_norm.run),
     ("quotients", quotients.run),
     ("fuse_pointwise", fuse_pointwise.run),

@@ -3,7 +3,8 @@
 A tensor of squares has half as many bits for a small element as the element had; so has a sum of squares. Normalize and
 lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive number V = a * M + b:
 
-1. u / sqrt(V), u * V^-0.5 become one normalization of u: `normalize` of x where u = x - mean(x), else `lrn`.
+1. u / sqrt(V), u * V^-0.5 and u * (V^-0.5 * constant) become one normalization of u: `normalize` of x where
+   u = x - mean(x), else `lrn`.
 2. u^2 / V is the square of case 1.
 3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1, 0 of 0, and t = mean(u * z) = sqrt(V) / a.
 4. sum(p * q) / sqrt(V * W), V of p and W of q, is the sum of the product of p / sqrt(V) and q / sqrt(W).
@@ -67,10 +68,19 @@ def _multiply(editor: Editor, node: Node) -> bool:  # case 1, written as a produ
     if node.op != "mul":
         return False
     for top, inverse in (node.inputs, node.inputs[::-1]):
-        power = None if editor[inverse].is_const else power_of(editor, inverse)
-        if power is not None and power.root == -0.5 and _replace(editor, node, top, power):
-            return True
+        for name, scale in ((inverse, ""), *_scaled(editor, inverse)):
+            power = None if editor[name].is_const else power_of(editor, name)
+            if power is not None and power.root == -0.5 and _replace(editor, node, top, power, scale):
+                return True
     return False
+
+
+def _scaled(editor: Editor, name: str) -> list[tuple[str, str]]:
+    """(computed, constant) where the tensor is their product."""
+    node = editor.producer(name)
+    if node is None or node.op != "mul" or editor[name].clamp:
+        return []
+    return [(x, c) for x, c in (node.inputs, node.inputs[::-1]) if editor[c].is_const and not editor[x].is_const]
 
 
 def _shifted(editor: Editor, node: Node, top: str, bottom: str) -> bool:  # case 3
@@ -170,12 +180,17 @@ def _product_of_norms(editor: Editor, name: str) -> tuple[Power, Power] | None:
     return first._replace(root=0.5), second._replace(root=0.5)
 
 
-def _replace(editor: Editor, node: Node, top: str, power: Power) -> bool:
-    """Let the node's output be top / sqrt(V)."""
+def _replace(editor: Editor, node: Node, top: str, power: Power, scale: str = "") -> bool:
+    """Let the node's output be top / sqrt(V), times a constant."""
     factor = _factor(editor, top, power)
+    if scale and not fits(editor[scale].shape, editor[node.outputs[0]].shape):
+        return False
     z = None if factor is None else _unit(editor, node, power)
     if z is None:
         return False
+    if scale and factor:
+        z = editor.emit("mul", (z, scale), at=node)
+    factor = factor or scale
     if factor:
         _put(editor, node, "mul", (z, factor))
     else:
