@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.case import fed, grid, single
+from nmpconv.ops.case import Operand, fed, grid, single
+from nmpconv.ops.sum_lookup import SumLookup, SumLookupParams
 
 OPSET = 17
 # Channels in and out, size of the kernel, height and width of the input, and what else a Conv says.
@@ -155,6 +156,10 @@ CHOSEN: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
 )
 
 
+# Rows, inputs and outputs of a sum, and groups.
+SUMS = ((20, 80, 12, 1), (5, 258, 20, 1), (1, 400, 7, 1), (30, 64, 32, 32), (12, 30, 10, 10), (9, 50, 1, 1))
+
+
 class Ops:
     """A model that grows op by op. Where more than one op comes of an ONNX node, all of them are counted."""
 
@@ -266,6 +271,17 @@ def chosen() -> Graph:
     for i, (bits, (x, index, axis)) in enumerate(product(product((8, 16), repeat=2), CHOSEN)):
         operands = [fed(f"{i}x", x, bits[0], 0), fed(f"{i}i", index, bits[1], 0)]
         found.append(single(op, op.name, op.Params(axis), operands, grid(bits[0], 0)).graph)
+    return _together(op.name, found)
+
+
+def sums() -> Graph:
+    """Logarithms of weighted squares; half of the weights are 0."""
+    found, op, noise = [], SumLookup(), np.random.default_rng(0)
+    for i, (bits, (rows, k, o, groups)) in enumerate(product(product((8, 16), repeat=2), SUMS)):
+        weights = noise.random((o, k // groups)) * (noise.random((o, k // groups)) < 0.5)
+        operands = [fed(f"{i}x", (rows, k), bits[0], -8), Operand(weights, grid(32, 0), const=True)]
+        params = SumLookupParams("log", squared=True, groups=groups)
+        found.append(single(op, op.name, params, operands, grid(bits[1], 5 - bits[1]), quantize=True).graph)
     return _together(op.name, found)
 
 

@@ -53,6 +53,7 @@ MEMBERS = (
     "GridSample",
     "GatherElements",
     "MulOffset",
+    "SumLookup",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -86,6 +87,7 @@ OP_TABLES = {
     "grid_sample": "GridSample",
     "gather_elements": "GatherElements",
     "mul_offset": "MulOffset",
+    "sum_lookup": "SumLookup",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -215,6 +217,12 @@ TABLES: dict[str, tuple[Field, ...]] = {
     "MulOffset": (
         Field("offset_a", 0, "scalar", "int", 0, False),
         Field("offset_y", 1, "scalar", "int", 0, False),
+    ),
+    "SumLookup": (
+        Field("squared", 0, "scalar", "bool", 0, False),
+        Field("low", 1, "scalar", "int", 0, False),
+        Field("pieces", 2, "scalar", "int", 0, False),
+        Field("groups", 3, "scalar", "int", 1, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

@@ -32,6 +32,7 @@ from nmpconv.ops.resize import Resize
 from nmpconv.ops.slice import Slice
 from nmpconv.ops.softmax import Softmax
 from nmpconv.ops.sub import Sub
+from nmpconv.ops.sum_lookup import SumLookup
 from nmpconv.ops.transpose import Transpose
 
 ALL: tuple[Op, ...] = (
@@ -66,4 +67,5 @@ ALL: tuple[Op, ...] = (
     GridSample(),
     GatherElements(),
     MulOffset(),
+    SumLookup(),
 )

@@ -88,6 +88,12 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
 }
 
 
+def is_steep(step: Step) -> bool:
+    """Checks whether a step of a table is a function that is steep near 0."""
+    name, _, *numbers = step
+    return name in ("sqrt", "log", "reciprocal") or (name == "power" and numbers[0] < 1)
+
+
 def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:
     """Evaluates each step at x, in float64.
 

@@ -66,6 +66,7 @@ class Op:
     places:      the input, if there is one, whose numbers are places in another one: 8 bits hold no parts of a pixel.
                  It shares no grid with others (`moved`).
     counted:     elements of the output are indices or truth: right or wrong, without a distance.
+    absorbs:     factors of the input's channels go into constants (`with_factors`); those of the output are one number.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -87,6 +88,7 @@ class Op:
     border: ClassVar[int | None] = None
     places: ClassVar[int | None] = None
     counted: ClassVar[bool] = False
+    absorbs: ClassVar[bool] = False
     head: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()
@@ -221,6 +223,11 @@ class Op:
         }
         return with_constants(node, graph, moved if y else {})
 
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: float) -> tuple[Node, list[Value]]:
+        """The node that makes y times the output of its first operand times x [C], where the op `absorbs`, and its new
+        constants in float32."""
+        raise NotImplementedError
+
     def without_zeros(self, params: Any) -> tuple[tuple[int, ...], Any] | None:
         """(pads, params) of an op whose results depend on a border of zeros: the border as `PadParams.pads`, and what
         is left of the op behind it. Where the operand has an origin, a Pad takes the border over."""
@@ -261,6 +268,10 @@ class Op:
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
         """Checks whether the output holds squares, or means or functions of squares; inputs: which of them do."""
+        return False
+
+    def squares_input(self, params: Any) -> bool:
+        """Checks whether the op squares what it reads, so that 8 bits of it do not reach far."""
         return False
 
     def numbers(self, params: Any, inputs: Sequence[Value]) -> int:

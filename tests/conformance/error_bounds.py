@@ -208,6 +208,24 @@ def _lrn(at: Context, errors: list[Array]) -> Array:
     return e * most + x * (most - least) + (x + e) * most * own
 
 
+def _sum_lookup(at: Context, errors: list[Array]) -> Array:
+    """The function's largest change over what the sum may be, and what the pieces of the table are off."""
+    assert at.source is not None
+    function, x, e, w = at.source.params, np.abs(at.x[0]), errors[0], at.constant(1)
+    power = 2 if function.squared else 1
+    more = (x + e) ** power - x**power
+
+    def sums(a: Array, weights: Array) -> Array:
+        of_group = len(w) // function.groups
+        return np.stack([a[..., o // of_group :: function.groups] @ weights[o] for o in range(len(w))], axis=-1)
+
+    off = sums(more, np.abs(w)) + sums((x + e) ** power, np.broadcast_to(errors[1], w.shape))
+    total = sums(at.x[0] ** power, w)
+    around = function(np.maximum(total[..., None] + off[..., None] * INTERVAL, 0.0))
+    spread = np.abs(around - function(np.maximum(total, 0.0))[..., None]).max(axis=-1)
+    return np.asarray(spread + (0.25 + 2.0**-8) * at.step)
+
+
 def _divide(at: Context, errors: list[Array]) -> Array:
     """|a/b - a'/b'| <= (ea + |a/b| * eb) / (|b| - eb), unbounded where b may be 0.
 
@@ -361,6 +379,7 @@ RULES: dict[str, Rule] = {
     "arg_max": _arg_max,
     "requantize": lambda at, errors: errors[0],
     "lrn": _lrn,
+    "sum_lookup": _sum_lookup,
     "mul": _mul,
     "mul_offset": _mul_offset,
     "batch_matmul": _matmul,

@@ -59,6 +59,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "an offset far below": ("mul_offset/constant", {"offset_a": -16385}),
     "a result's offset too large": ("mul_offset/constant", {"offset_y": 16385}),
     "a result's offset far below": ("mul_offset/constant", {"offset_y": -16385}),
+    "a table from below 1": ("sum_lookup/log/True/16x16/random", {"low": -1}),
+    "a table from 2^62 on": ("sum_lookup/log/True/16x16/random", {"low": 62}),
+    "a table that ends beyond 2^62": ("sum_lookup/log/True/16x16/random", {"low": 61}),
+    "no piece of an octave": ("sum_lookup/log/True/16x16/random", {"pieces": -1}),
+    "2^9 pieces of an octave": ("sum_lookup/log/True/16x16/random", {"pieces": 9}),
+    "no groups of a sum": ("sum_lookup/log/True/16x16/random", {"groups": 0}),
+    "groups that do not fit the channels": ("sum_lookup/log/True/16x16/random", {"groups": 2}),
     "no offset": ("lrn/5of16/16x16/random", {"offset": 0}),
     "an offset of 2^62": ("lrn/5of16/16x16/random", {"offset_shift": 31}),
 }
@@ -219,6 +226,16 @@ def test_entries_of_lrn(entry: int, value: int) -> None:
     data = np.array(table["data"]).view("<i4")
     data[entry] = value
     table["data"] = data.view(np.uint8)
+    assert status(flatbuffer.pack(root)) == OP
+
+
+def test_weights_of_a_sum_that_overflows() -> None:
+    root = tables("sum_lookup/far apart/int16")
+    tensor = root["tensors"][root["ops"][0]["inputs"][1]]
+    data = np.array(tensor["data"]).view("<i4").reshape(tensor["shape"])
+    assert status(flatbuffer.pack(root)) == 0
+    data[1, :3] = -(2**31), 2**31 - 1, 2
+    tensor["data"] = data.reshape(-1).view(np.uint8)
     assert status(flatbuffer.pack(root)) == OP
 
 

@@ -87,6 +87,28 @@ def mul_offset(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray
     return y
 
 
+def sum_lookup(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    p, qy = node.params, _quants(graph, node)[-1]
+    x, w, t = arrays
+    y = np.zeros(graph[node.outputs[0]].shape, object)
+    for at in np.ndindex(*y.shape):
+        group = at[-1] * p.groups // len(w)
+        row = [int(q) for q in x[at[:-1]][group :: p.groups]]
+        total = sum(int(a) * (q * q if p.squared else q) for a, q in zip(w[at[-1]], row, strict=True))
+        octaves = (len(t) - 2) // 2**p.pieces
+        total = min(max(total, 0), 2 ** (p.low + octaves) - 1)
+        octave = total.bit_length() - 1 - p.low
+        if octave < 0:
+            piece = Fraction(total, 2**p.low)
+        else:
+            piece = 1 + 2**p.pieces * (octave + Fraction(total, 2 ** (octave + p.low)) - 1)
+        place = Fraction(math.floor(piece * 2**16), 2**16)
+        i = math.floor(place)
+        exact = int(t[i]) + (int(t[i + 1]) - int(t[i])) * (place - i)
+        y[at] = saturated(rounded(exact / 256), qy)
+    return y
+
+
 def _quotient(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     qa, qb, qy = _quants(graph, node)
     a, b = np.broadcast_arrays(*arrays)
@@ -392,4 +414,5 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "grid_sample": grid_sample,
     "gather_elements": gather_elements,
     "lrn": lrn,
+    "sum_lookup": sum_lookup,
 }

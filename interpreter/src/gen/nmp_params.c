@@ -211,3 +211,11 @@ void nmp_mul_offset_decode(const uint8_t *table, union nmp_params *params) {
   p->offset_a = fb_i32(table, 0, 0);
   p->offset_y = fb_i32(table, 1, 0);
 }
+
+void nmp_sum_lookup_decode(const uint8_t *table, union nmp_params *params) {
+  nmp_sum_lookup_params *p = &params->sum_lookup;
+  p->squared = fb_bool(table, 0, 0);
+  p->low = fb_i32(table, 1, 0);
+  p->pieces = fb_i32(table, 2, 0);
+  p->groups = fb_i32(table, 3, 1);
+}

@@ -36,7 +36,8 @@
   X(cum_sum, CUM_SUM) \
   X(grid_sample, GRID_SAMPLE) \
   X(gather_elements, GATHER_ELEMENTS) \
-  X(mul_offset, MUL_OFFSET)
+  X(mul_offset, MUL_OFFSET) \
+  X(sum_lookup, SUM_LOOKUP)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -70,7 +71,8 @@ enum nmp_op_kind {
   NMP_OP_GRID_SAMPLE = 29,
   NMP_OP_GATHER_ELEMENTS = 30,
   NMP_OP_MUL_OFFSET = 31,
-  NMP_OP_KINDS = 32
+  NMP_OP_SUM_LOOKUP = 32,
+  NMP_OP_KINDS = 33
 };
 
 typedef struct nmp_conv2d_params {
@@ -263,6 +265,13 @@ typedef struct nmp_mul_offset_params {
   int32_t offset_y;
 } nmp_mul_offset_params;
 
+typedef struct nmp_sum_lookup_params {
+  int32_t squared;
+  int32_t low;
+  int32_t pieces;
+  int32_t groups;
+} nmp_sum_lookup_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -295,6 +304,7 @@ union nmp_params {
   nmp_grid_sample_params grid_sample;
   nmp_gather_elements_params gather_elements;
   nmp_mul_offset_params mul_offset;
+  nmp_sum_lookup_params sum_lookup;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -330,5 +340,6 @@ nmp_decode_fn nmp_cum_sum_decode;
 nmp_decode_fn nmp_grid_sample_decode;
 nmp_decode_fn nmp_gather_elements_decode;
 nmp_decode_fn nmp_mul_offset_decode;
+nmp_decode_fn nmp_sum_lookup_decode;
 
 #endif

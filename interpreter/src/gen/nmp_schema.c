@@ -76,6 +76,10 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* GatherElements.axis */
     {FB_KIND_SCALAR, 4}, /* MulOffset.offset_a */
     {FB_KIND_SCALAR, 4}, /* MulOffset.offset_y */
+    {FB_KIND_SCALAR, 1}, /* SumLookup.squared */
+    {FB_KIND_SCALAR, 4}, /* SumLookup.low */
+    {FB_KIND_SCALAR, 4}, /* SumLookup.pieces */
+    {FB_KIND_SCALAR, 4}, /* SumLookup.groups */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -93,7 +97,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 31}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 32}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -164,15 +168,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     68, /* GridSample */
     71, /* GatherElements */
     72, /* MulOffset */
-    74, /* Tensor */
-    89, /* Op */
-    96, /* Preprocess */
-    104, /* Port */
-    111, /* Bytes */
-    112, /* TestVector */
-    114, /* Entry */
-    116, /* Model */
-    128, /* the end */
+    74, /* SumLookup */
+    78, /* Tensor */
+    93, /* Op */
+    100, /* Preprocess */
+    108, /* Port */
+    115, /* Bytes */
+    116, /* TestVector */
+    118, /* Entry */
+    120, /* Model */
+    132, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -25,6 +25,7 @@ from nmpconv.passes.float import (
     quotients,
     slices,
     variance,
+    wide_sums,
 )
 
 Pass = Callable[[Graph], Graph]
@@ -47,6 +48,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_pad", fold_pad.run),
     ("fold_affine", fold_affine.run),
     ("fuse_table", fuse_table.run),
+    ("wide_sums", wide_sums.run),
     ("slices", slices.run),
     ("prune", prune.run),
 )

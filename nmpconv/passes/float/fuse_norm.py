@@ -8,8 +8,6 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
 2. u^2 / V is the square of case 1.
 3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1, 0 of 0, and t = mean(u * z) = sqrt(V) / a.
 4. sum(p * q) / sqrt(V * W), V of p and W of q, is the sum of the product of p / sqrt(V) and q / sqrt(W).
-5. sqrt(V) with b = 0 alone is a * mean(u * z) with z of case 1; one axis after the other where there are too many
-   elements for one sum.
 
 u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12) keeps 0 / 0 from happening; so
 does the bias of the normalization that takes its place, and what is above the bound does not see it.
@@ -38,7 +36,7 @@ NOT_LINEAR = ("lookup", "divide", "requantize", "add", "sub")
 
 
 def run(graph: Graph) -> Graph:
-    return apply(apply(graph, _divide, _multiply), _root)
+    return apply(graph, _divide, _multiply)
 
 
 def _divide(editor: Editor, node: Node) -> bool:  # cases 1 to 4, written as quotients
@@ -137,31 +135,6 @@ def _cosine(editor: Editor, node: Node) -> bool:  # case 4
     return False
 
 
-def _root(editor: Editor, node: Node) -> bool:  # case 5
-    power = power_of(editor, node.outputs[0]) if node.op == "lookup" and exponent(editor, node) == 0.5 else None
-    if power is None or power.b != 0 or editor[node.outputs[0]].clamp:
-        return False
-    sizes = {axis: editor[power.u].shape[axis] for axis in power.axes}
-    together = 2 * math.prod(sizes.values()) - 1 <= SIZE_MAX
-    turns = [power.axes] if together else [(axis,) for axis in reversed(power.axes)]
-    if any(2 * math.prod(sizes[axis] for axis in axes) - 1 > SIZE_MAX for axes in turns):
-        return False
-    x, factor = power.u, (power.a / math.prod(sizes.values())) ** 0.5
-    for axes in turns:
-        count = float(math.prod(sizes[axis] for axis in axes))
-        z = _unit(editor, node, Power(x, axes, count, NO_NORM, 0.5, editor[x].shape))
-        if z is None:
-            return False
-        x = _mean(editor, node, editor.emit("mul", (x, z), at=node), axes)
-        scale = count * (factor if axes is turns[-1] else 1.0)
-        number = editor.const(f"{node.name}.scale", np.full((1,) * len(editor[x].shape), scale))
-        x = editor.emit("mul", (x, number), at=node)
-    shape = editor[node.outputs[0]].shape
-    editor.remove(node)
-    editor.reshape(x, shape, at=node, name=node.name, out=node.outputs[0])
-    return True
-
-
 def _product_of_norms(editor: Editor, name: str) -> tuple[Power, Power] | None:
     """The two of |p| * |q| or sqrt(p^2 * q^2), whatever is next to nothing left out."""
     rooted = False
@@ -256,12 +229,6 @@ def _unit(editor: Editor, at: Node, power: Power) -> str | None:
     if perm != tuple(range(rank)):
         y = editor.emit("transpose", (y,), TransposeParams(tuple(int(i) for i in np.argsort(perm))), at=at)
     return y
-
-
-def _mean(editor: Editor, at: Node, x: str, axes: tuple[int, ...]) -> str:
-    """The mean along these axes, which stay with size 1."""
-    shape = editor[x].shape
-    return _kept(editor, at, _pooled(editor, at, x, axes), shape, axes)
 
 
 def _kept(editor: Editor, at: Node, pooled: str, shape: Sequence[int], axes: tuple[int, ...]) -> str:

@@ -4,9 +4,9 @@
    flattening Reshape) join the channels of their inputs with those of their outputs. So does Mul, with one of its
    inputs: the other one is a factor, frozen.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
-3. Graph inputs and outputs, tensors that touch any other op than convolution or fully connected, and channels that a
-   Concat takes from a constant are frozen. A table leaves whole tensors free, except for functions whose results have
-   a grid of their own.
+3. Graph inputs and outputs, tensors that touch any other op than convolution or fully connected or one whose constants
+   take factors up (`Op.absorbs`), and channels that a Concat takes from a constant are frozen. A table leaves whole
+   tensors free, except for functions whose results have a grid of their own.
 4. Tensors that were chosen by name to keep their own numbers are frozen.
 """
 
@@ -88,6 +88,8 @@ class Channels:
             return [i for name in ins if name != carrier for i in self._all(name)]
         if node.op == "lookup" and self._whole:  # a table takes one factor on either side
             return self._all(out) if OPS[node.op].own_exponent(node, 8) is not None else []
+        if OPS[node.op].absorbs:
+            return [] if self._whole else self._all(out)
         sources = OPS[node.op].factors(node.params, graph.ins(node), graph[out])
         if sources is not None:
             for name, source in zip(ins, sources, strict=True):

@@ -23,7 +23,7 @@ import numpy as np
 from nmpconv.calib.exponent_search import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
 from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph, Value
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.quantize import headroom, offsets, shared_ceiling, table_readers
 from nmpconv.passes.quantize.channel_groups import Channels
@@ -230,7 +230,11 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
             assert top == low or all(c == 0 or math.isinf(c) for c in value.clamp)
     for node in graph.nodes:
         before, after = factors.get(node.inputs[0], one), factors[node.outputs[0]]
-        if node.op not in (*WEIGHTED, "lookup") or (np.all(before == 1) and np.all(after == 1)):
+        plain = np.all(before == 1) and np.all(after == 1)
+        if OPS[node.op].absorbs and not plain:
+            node, made = OPS[node.op].with_factors(node, graph, before, float(after[0]))
+            values.update((value.name, value) for value in made)
+        if plain or node.op not in (*WEIGHTED, "lookup"):
             nodes.append(node)
             continue
         if node.op == "lookup":

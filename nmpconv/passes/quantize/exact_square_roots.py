@@ -25,7 +25,6 @@ from nmpconv.calib.exponent_search import span
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.divide import DivideParams
-from nmpconv.ops.function import Step
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.lrn import LrnParams
 from nmpconv.passes.rewrite import Clamp, Editor
@@ -53,12 +52,6 @@ def run(
         {**stats, **{root: stats[x].mapped(_rooted) for root, x in roots.items()}},
         {**bits, **dict.fromkeys(roots, 16)},
     )
-
-
-def is_steep(step: Step) -> bool:
-    """Checks whether a step of a table is one of these functions."""
-    name, _, *numbers = step
-    return name in ("sqrt", "log", "reciprocal") or (name == "power" and numbers[0] < 1)
 
 
 def _root(editor: Editor, node: Node, p: LookupParams) -> bool:  # case 1

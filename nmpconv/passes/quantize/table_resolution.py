@@ -16,9 +16,8 @@ import numpy as np
 from nmpconv.calib.exponent_search import span, top_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.function import COMBINE, Operand, Step, evaluate
+from nmpconv.ops.function import COMBINE, Operand, Step, evaluate, is_steep
 from nmpconv.ops.lookup import FINEST, LookupParams
-from nmpconv.passes.quantize.exact_square_roots import is_steep
 from nmpconv.passes.rewrite import Editor
 
 MARGIN_DB = 6.0

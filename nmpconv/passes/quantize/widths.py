@@ -8,8 +8,9 @@ cost next to nothing (unless strict):
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares. Places in
-   another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
+4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares. What an op
+   squares that reads its sums (`Op.squares_input`). Places in another tensor (`Op.places`): 8 bits do not hold parts of
+   a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -52,6 +53,8 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in graph.nodes:
         if (place := OPS[node.op].places) is not None:
             places.add(node.inputs[place])
+        if OPS[node.op].squares_input(node.params):
+            places.add(node.inputs[0])
         if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
             squares.update(node.outputs)
     for group in grid_groups(graph):

@@ -1,0 +1,179 @@
+"""Logarithms and roots of sums of squares, or of sums that are not negative, as `sum_lookup`, which reads the wide sum.
+
+A spectrum has a range that no tensor holds: energies of 1e-6 beside 1e3 are 0, and their logarithms those of 0. With f
+a table that is steep near 0, whatever else it does:
+
+1. f(W * p + b), p = a^2 + c^2 + ..., no weight negative and b one number: the squares side by side, W once for each.
+   A factor of a square goes into W. The square of a root of such a p is p.
+2. f(W * p + b) of other tensors that are not negative, likewise.
+3. f(a^2 + c^2 + ...): the tensors side by side, each channel a group of its own.
+4. f(mean of u^2 along some axes, times a number, plus one).
+
+A saturation of the sum is a step of the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.accumulate import K_MAX
+from nmpconv.ops.concat import ConcatParams
+from nmpconv.ops.function import is_steep
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.sum_lookup import SumLookupParams
+from nmpconv.ops.traits import ANY, Bounds
+from nmpconv.passes.bounds import known
+from nmpconv.passes.float.squares import is_square, power_of
+from nmpconv.passes.rewrite import Clamp, Editor, apply
+
+Term = tuple[str, np.ndarray]
+"""A tensor whose square is a term of a sum, and the factor of the square: a number, or one by channel [C]."""
+
+
+def run(graph: Graph) -> Graph:
+    limits = known(graph, graph.given)
+    return apply(graph, partial(_read_sum, limits))
+
+
+def _read_sum(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:
+    if node.op != "lookup" or not any(map(is_steep, node.params.steps())) or not editor[node.outputs[0]].shape:
+        return False
+    return _bands(limits, editor, node) or _elements(editor, node) or _mean(editor, node)
+
+
+def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # cases 1 and 2
+    source = node.inputs[0]
+    layer = editor.producer(source)
+    if layer is None or layer.op != "fully_connected" or len(editor[source].shape) < 2:
+        return False
+    x, weights, bias = layer.inputs[0], editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
+    if weights.min() < 0 or bias.min() < 0 or np.ptp(bias) > 1e-6 * np.abs(bias).max():
+        return False
+    terms = _terms(editor, x)
+    if terms is None:
+        if limits.get(x, ANY)[0] < 0:
+            return False
+        joined, matrix = x, weights
+    else:
+        if len(terms) * weights.shape[1] > K_MAX:
+            return False
+        joined = _side_by_side(editor, node, [name for name, _ in terms], len(editor[x].shape) - 1)
+        matrix = np.concatenate([weights * factor for _, factor in terms], axis=1)
+    _replace(editor, node, joined, matrix, float(bias[0]), editor[source].clamp, squared=terms is not None)
+    return True
+
+
+def _elements(editor: Editor, node: Node) -> bool:  # case 3
+    source = node.inputs[0]
+    added = _without_number(editor, source)
+    terms = None if added is None else _terms(editor, added[0], saturated=added[0] == source)
+    if added is None or terms is None:
+        return False
+    shape = editor[source].shape
+    joined = _side_by_side(editor, node, [name for name, _ in terms], len(shape) - 1)
+    matrix = np.stack([np.broadcast_to(factor, shape[-1]) for _, factor in terms], axis=1)
+    _replace(editor, node, joined, matrix, added[1], editor[source].clamp, squared=True, groups=shape[-1])
+    return True
+
+
+def _mean(editor: Editor, node: Node) -> bool:  # case 4
+    power = power_of(editor, node.inputs[0])
+    if power is None or power.root != 1.0 or editor[node.inputs[0]].clamp:
+        return False
+    shape = editor[power.u].shape
+    rest = [axis for axis in range(len(shape)) if axis not in power.axes]
+    count = math.prod(shape[axis] for axis in power.axes)
+    if count > K_MAX or math.prod(shape[axis] for axis in rest) != editor[node.outputs[0]].size:
+        return False
+    x = power.u
+    perm = (*rest, *power.axes)
+    if perm != tuple(range(len(shape))):
+        x = editor.transpose(x, perm, at=node)
+    x = editor.reshape(x, (1, editor[node.outputs[0]].size, count), at=node)
+    _replace(editor, node, x, np.full((1, count), power.a / count), power.b, None, squared=True)
+    return True
+
+
+def _replace(
+    editor: Editor,
+    node: Node,
+    x: str,
+    weights: np.ndarray,
+    number: float,
+    clamp: Clamp | None,
+    *,
+    squared: bool,
+    groups: int = 1,
+) -> None:
+    """Let the node's output be its table of the sums, plus a number and saturated."""
+    out = editor[node.outputs[0]]
+    before: list[tuple[str | int | float, ...]] = []
+    operand: str | int = "x"
+    if number:
+        before.append(("add", operand, number))
+        operand = len(before) - 1
+    if clamp is not None:
+        before.append(("clip", operand, *clamp))
+        operand = len(before) - 1
+    steps = (*before, *node.params.steps(operand, len(before)))
+    matrix = editor.const(f"{node.name}.weight", weights)
+    params = SumLookupParams(composed=steps, squared=squared, groups=groups)
+    editor.remove(node)
+    if (*editor[x].shape[:-1], len(weights)) == out.shape:  # all but means, whose axes may be gone
+        editor.emit("sum_lookup", (x, matrix), params, at=node, name=node.name, out=out.name, clamp=out.clamp)
+    else:
+        y = editor.emit("sum_lookup", (x, matrix), params, at=node, name=node.name, clamp=out.clamp)
+        editor.reshape(y, out.shape, at=node, out=out.name)
+
+
+def _terms(editor: Editor, name: str, *, saturated: bool = False) -> list[Term] | None:
+    """The squares of which the tensor is the sum, before it is saturated; None where it is none. saturated: it may
+    be."""
+    node, clamp = editor.producer(name), None if saturated else editor[name].clamp
+    if node is None or (clamp is not None and not (clamp[0] <= 0 and math.isinf(clamp[1]))):
+        return None
+    shape = editor[name].shape
+    if is_square(node):
+        x = node.inputs[0]
+        root = editor.producer(x)
+        if root is not None and root.params == LookupParams("sqrt") and editor[x].clamp is None:
+            return _terms(editor, root.inputs[0]) or [(x, np.ones(1))]
+        return [(x, np.ones(1))]
+    if node.op == "add":
+        parts = [_terms(editor, part) for part in node.inputs]
+        if any(part is None or editor[side].shape != shape for part, side in zip(parts, node.inputs, strict=True)):
+            return None
+        return [term for part in parts for term in part or ()]
+    if node.op == "mul":
+        for x, constant in (node.inputs, node.inputs[::-1]):
+            if not editor[constant].is_const or editor[x].shape != shape:
+                continue
+            factor = editor.data(constant)
+            if factor.min() < 0 or factor.size not in (1, *factor.shape[-1:]) or factor.size not in (1, shape[-1]):
+                return None
+            inner = _terms(editor, x)
+            return None if inner is None else [(term, f * factor.ravel()) for term, f in inner]
+    return None
+
+
+def _without_number(editor: Editor, name: str) -> tuple[str, float] | None:
+    """The tensor and the number that are added up, before that is saturated; None where what is added is no positive
+    number."""
+    node = editor.producer(name)
+    if node is None or node.op != "add":
+        return name, 0.0
+    for x, constant in (node.inputs, node.inputs[::-1]):
+        if editor[constant].is_const:
+            data = editor.data(constant)
+            fits = data.size == 1 and data.item() >= 0 and editor[x].shape == editor[name].shape
+            return (x, float(data.item())) if fits else None
+    return name, 0.0
+
+
+def _side_by_side(editor: Editor, at: Node, names: list[str], axis: int) -> str:
+    return names[0] if len(names) == 1 else editor.emit("concat", names, ConcatParams(axis), at=at)

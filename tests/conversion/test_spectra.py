@@ -1,0 +1,99 @@
+"""Spectra in the graph: squares, bands and logarithms of recordings whose levels are 1 to 150."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_net import Net
+
+import nmpconv
+from nmpconv.base.sqnr import sqnr_db
+from nmpconv.calib.engine import OnnxEngine
+
+LENGTH, WINDOW, BANDS = 1024, 64, 10
+BINS = WINDOW // 2 + 1
+FLOOR = 1e-6
+
+
+def recordings(count: int, seed: int) -> np.ndarray:
+    """Harmonics with an envelope, and noise. [count, 1, LENGTH]"""
+    rng = np.random.default_rng(seed)
+    t = np.arange(LENGTH) / 8000
+    found = np.zeros((count, 1, LENGTH))
+    for x in found:
+        level, pitch = 10 ** rng.uniform(-2.5, -0.3), rng.uniform(100, 900)
+        tone = sum(np.sin(2 * np.pi * pitch * h * t + rng.uniform(0, 6)) / h for h in range(1, int(4000 / pitch)))
+        x[0] = level * tone * np.hanning(LENGTH) + rng.normal(0, 0.03 * level + 3e-4, LENGTH)
+    return found.astype(np.float32)
+
+
+def power(net: Net) -> str:
+    turns = 2 * np.pi * np.arange(BINS)[:, np.newaxis] * np.arange(WINDOW) / WINDOW
+    window = np.hanning(WINDOW)
+
+    def part(filters: np.ndarray) -> str:
+        weights = net.const((filters * window)[:, np.newaxis].astype(np.float32))
+        return net.add("Conv", "x", weights, strides=[WINDOW // 2])
+
+    real, imaginary = part(np.cos(turns)), part(-np.sin(turns))
+    return net.add("Add", net.add("Mul", real, real), net.add("Pow", imaginary, net.const(2.0)))
+
+
+def bands(net: Net, x: str) -> str:
+    edges, bins = np.geomspace(1, BINS - 1, BANDS + 2), np.arange(BINS)
+    rise = (bins - edges[:-2, np.newaxis]) / np.diff(edges)[:-1, np.newaxis]
+    fall = (edges[2:, np.newaxis] - bins) / np.diff(edges)[1:, np.newaxis]
+    return net.add("MatMul", net.const(np.clip(np.minimum(rise, fall), 0, None).astype(np.float32)), x)
+
+
+def logarithm(net: Net, x: str) -> str:
+    return net.add("Log", net.add("Add", x, net.const(FLOOR)))
+
+
+def band_energies(net: Net) -> str:
+    return logarithm(net, bands(net, power(net)))
+
+
+def band_magnitudes(net: Net) -> str:
+    return logarithm(net, bands(net, net.add("Sqrt", power(net))))
+
+
+def bins_in_decibels(net: Net) -> str:
+    magnitude = net.add("Sqrt", power(net))
+    energy = net.add("Max", net.add("Mul", magnitude, magnitude), net.const(FLOOR))
+    return net.add("Mul", net.add("Log", energy), net.const(float(10 / np.log(10))))
+
+
+def level(net: Net) -> str:
+    frames = net.add("Reshape", "x", net.const([1, 16, 64]))
+    return logarithm(net, net.add("Sqrt", net.add("ReduceMean", net.add("Mul", frames, frames), net.const([2]))))
+
+
+def compressed(net: Net) -> str:
+    return net.add("Pow", net.add("Add", bands(net, power(net)), net.const(FLOOR)), net.const(0.3))
+
+
+LEAST_DB = {  # at 8 and 16 bits
+    band_energies: (35.0, 42.0),
+    band_magnitudes: (24.0, 26.0),
+    bins_in_decibels: (30.0, 36.0),
+    level: (50.0, 50.0),
+    compressed: (40.0, 45.0),
+}
+
+
+@pytest.mark.parametrize("block", LEAST_DB, ids=lambda block: block.__name__)
+def test_quiet_beside_loud(block: Callable[[Net], str], tmp_path: Path) -> None:
+    """On recordings that did not calibrate; no result is below what the float function can reach."""
+    net, path = Net((1, 1, LENGTH)), tmp_path / "m.onnx"
+    net.save(path, block(net))
+    engine, unseen = OnnxEngine(path, {"x": (1, 1, LENGTH)}), recordings(16, 2)
+    wanted = np.stack([engine.run({"x": x[np.newaxis]})[engine.fetch[0]] for x in unseen])
+    for bits, least in zip(("8", "16"), LEAST_DB[block], strict=True):
+        model = nmpconv.convert(path, recordings(48, 1), bits=bits).load()
+        got = np.stack([model.run_float(x[np.newaxis])[0] for x in unseen]).reshape(wanted.shape)
+        assert sqnr_db(wanted, got) >= least
+        assert got.min() >= wanted.min() - 0.1 * abs(wanted.min())
