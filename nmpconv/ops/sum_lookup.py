@@ -129,9 +129,10 @@ class SumLookup(Op):
         self, params: SumLookupParams, inputs: Sequence[Value], output: Value, axis: int, size: int
     ) -> tuple[SumLookupParams, list[int | None]] | None:
         """Rows of the input, or rows of the weights."""
+        of_table = [None] * (len(inputs) - 2)
         if axis < len(output.shape) - 1:
-            return params, [axis, None]
-        return (params, [None, 0]) if params.groups == 1 else None
+            return params, [axis, None, *of_table]
+        return (params, [None, 0, *of_table]) if params.groups == 1 else None
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Weights of 16 bits, or of 32 where the largest weight of an input would have fewer than PRECISE bits.

@@ -9,6 +9,8 @@
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
    they are measured after the tables, each on what it reads (`tables`).
 
+4. Scores have headroom (`score_headroom`).
+
 An exponent or a method that was chosen by name goes before these.
 
 A tensor beyond the coarsest grid is an error, unless a table reads it: that may be flat there.
@@ -35,7 +37,7 @@ from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.bounds import whole
-from nmpconv.passes.quantize import headroom, table_readers
+from nmpconv.passes.quantize import headroom, score_headroom, table_readers
 from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -82,7 +84,7 @@ def run(
     moved = {out for node in graph.nodes if table_readers.moves(node) for out in node.outputs}
     values: list[Value] = []
     numbers, chosen, ports = whole(graph), _chosen(graph), graph.plain_ports()
-    groups = grid_groups(graph)
+    groups, scores = grid_groups(graph), score_headroom.tensors(graph)
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
     for group in groups:
@@ -114,6 +116,8 @@ def run(
             choice = choose(merged, width, by.name, percentile=by.percentile, tables=after, limits=limits)
             exponent = choice.exponent
             how = "max" if width == 16 else by.spoken  # 16 bits have headroom instead of a search
+            if width == 16 and scores.issuperset(group) and merged.peak > 0:
+                exponent = score_headroom.raised(exponent, merged, [table.function for table in after])
         if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
             _check_given(group, said, graph)
             exponent, how = said.value, BY_NAME

@@ -48,15 +48,13 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in reversed(graph.nodes):
         if passes_on(node):
             head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
-    squares: set[str] = set()
+    squares = holding_squares(graph)
     places: set[str] = set()
     for node in graph.nodes:
         if (place := OPS[node.op].places) is not None:
             places.add(node.inputs[place])
         if OPS[node.op].squares_input(node.params):
             places.add(node.inputs[0])
-        if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
-            squares.update(node.outputs)
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
@@ -70,6 +68,15 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
             if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
                 wide.add(node.outputs[0])
     return {name: 16 if name in wide else 8 for name in names} | ports
+
+
+def holding_squares(graph: Graph) -> set[str]:
+    """Names of tensors that hold squares, or means or functions of squares."""
+    squares: set[str] = set()
+    for node in graph.nodes:
+        if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
+            squares.update(node.outputs)
+    return squares
 
 
 def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:

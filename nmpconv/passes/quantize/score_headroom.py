@@ -1,0 +1,50 @@
+"""Headroom of scores: outputs that are squares, means of squares or their roots, as errors of reconstruction are.
+
+An anomaly is what was not seen: its score lies far above those of the calibration, and is to come out above them.
+
+1. Tensors of 16 bits that hold squares on the way to an output, the output itself, and what is squared get a coarser
+   grid, as long as LEAST_DB are left of each, and by at most MOST bits. A logarithm is no such way: it rises slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nmpconv.calib.exponent_search import Function, expected_sqnr_db
+from nmpconv.calib.observers import TensorStats
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.passes.quantize.widths import holding_squares
+
+LEAST_DB = 56.0
+MOST = 6
+BITS = 16
+
+
+def tensors(graph: Graph) -> set[str]:
+    """Names of the tensors of scores, whatever their widths."""
+    squares, consumers = holding_squares(graph), graph.consumers()
+    found = {name for name in graph.outputs if name in squares}
+    for node in reversed(graph.nodes):
+        (out,) = node.outputs
+        rises = OPS[node.op].grid == "same" or out in squares
+        if out not in found or node.op in WEIGHTED or not rises or _is_logarithm(node):
+            found -= {out} if _is_logarithm(node) else set()
+            continue
+        inputs = [name for name in node.inputs if not graph[name].is_const]
+        found.update(name for name in inputs if all(user.outputs[0] in found for user in consumers[name]))
+    return found
+
+
+def raised(exponent: int, stats: TensorStats, functions: Sequence[Function]) -> int:
+    """The exponent with headroom. stats: of the tensors on the grid; functions: the tables that read it, if only these
+    do."""
+    for more in range(MOST, 0, -1):
+        if expected_sqnr_db(stats, exponent + more, BITS, functions) >= LEAST_DB:
+            return exponent + more
+    return exponent
+
+
+def _is_logarithm(node: Node) -> bool:
+    return isinstance(node.params, LookupParams) and any(name == "log" for name, *_ in node.params.steps())
