@@ -217,3 +217,13 @@ def test_constant_and_empty_tensors(method: str) -> None:
 def test_unknown_methods_are_a_bug() -> None:
     with pytest.raises(ValueError, match="median"):
         choose(TensorStats(), 8, "median")
+
+
+@pytest.mark.parametrize(("low", "high"), [(276.0, 290.0), (-290.0, -276.0)])
+def test_room_far_from_zero_is_measured_from_the_near_end(low: float, high: float) -> None:
+    """Numbers from 276 to 290 need no room up to 580."""
+    stats = TensorStats.of(np.linspace(low, high, 99, dtype=np.float32))
+    farthest = max(map(abs, span(stats, 16)))
+    assert 290 + 0.9 * (high - low) < farthest < 290 + 1.1 * (high - low)
+    around = TensorStats.of(np.linspace(-3, 5, 99, dtype=np.float32))
+    assert span(around, 16) == pytest.approx((-6, 10), rel=1e-3)
