@@ -62,6 +62,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
     "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),
+    "passes/quantize/input_grids.py": (1, "constants that a concat joins"),
     "passes/quantize/slice_scales.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/exact_square_roots.py": (5, "writes functions of lookup as lrn and divide"),

@@ -91,6 +91,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_VECTOR, 1}, /* Tensor.float_exponents */
     {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
+    {FB_KIND_VECTOR, 4}, /* Tensor.float_offsets */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
     {FB_KIND_UNION | FB_REQUIRED, 31}, /* Op.params */
@@ -165,14 +166,14 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     71, /* GatherElements */
     72, /* MulOffset */
     74, /* Tensor */
-    89, /* Op */
-    96, /* Preprocess */
-    104, /* Port */
-    111, /* Bytes */
-    112, /* TestVector */
-    114, /* Entry */
-    116, /* Model */
-    128, /* the end */
+    90, /* Op */
+    97, /* Preprocess */
+    105, /* Port */
+    112, /* Bytes */
+    113, /* TestVector */
+    115, /* Entry */
+    117, /* Model */
+    129, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};
