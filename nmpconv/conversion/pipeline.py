@@ -100,7 +100,14 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.misnamed(fitter.graph),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
-        *diagnostics.quality(str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head),
+        *diagnostics.quality(
+            str(options.bits),
+            options.widths,
+            len(fitter.images),
+            score,
+            report.sqnr_by_head,
+            diagnostics.unlike_ranges(decision.prepared.ranged, fitter.stats),
+        ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
     report = replace(
