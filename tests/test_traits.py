@@ -58,7 +58,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/counted_padding.py": (2, "builds pad"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
-    "passes/float/layout.py": (27, "about transpose and reshape, and the weights of fully_connected"),
+    "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
     "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),

@@ -96,6 +96,14 @@ def imu(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return model, {"x": slow * units}
 
 
+def normalized_imu(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    text = IMU.replace("h = Conv<kernel_shape=[3]>(x,", "n = Div(x, s)\n h = Conv<kernel_shape=[3], pads=[1,1]>(n,")
+    units = np.array([[1, 1, 500, 500]]).T
+    model = build(text.replace("float[8] b", "float[1,4,1] s, float[8] b"), 17)
+    rescaled(model, "s", lambda _: units[np.newaxis])
+    return model, {"x": rng.normal(size=(SAMPLES, 1, 4, 8)).repeat(3, axis=-1) * units}
+
+
 def towers(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
     model = build(TOWERS, 17)
     rescaled(model, "u", lambda u: u / 3000)
@@ -147,7 +155,7 @@ def case() -> Case:
 
 
 @pytest.mark.parametrize(("bits", "least"), [("8", 34), ("16", 60)])
-@pytest.mark.parametrize("make", [weather, imu, towers, coordinates], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [weather, imu, normalized_imu, towers, coordinates], ids=lambda make: make.__name__)
 def test_units_of_their_own(make: Make, bits: Bits, least: float) -> None:
     assert Case(make, bits).db > least
 
@@ -158,6 +166,12 @@ def test_channels_first_keep_the_factors_along_their_axis() -> None:
     assert shifts is not None
     assert shifts.axis == 1
     assert shifts.bits[0] - shifts.bits[2] in (8, 9, 10)
+
+
+def test_layers_take_up_a_normalization_of_channels_that_are_first() -> None:
+    kinds = [op.kind for op in Case(normalized_imu, "8").net.model.ops]
+    assert "mul" not in kinds
+    assert "divide" not in kinds
 
 
 def test_what_the_file_says(case: Case) -> None:
