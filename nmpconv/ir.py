@@ -133,17 +133,40 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class Shifts:
-    """By how many bits a tensor's elements exceed the float model's: one number, or one per index of an axis."""
+    """Map from the float model's numbers to a tensor's, (number - offset) * 2^bits: one, or one per index of an axis.
+
+    offsets: as many as bits, of inputs and of what only moves their elements; () for 0.
+    """
 
     bits: tuple[int, ...]
     axis: int | None = None
+    offsets: tuple[float, ...] = ()
 
     def factors(self, rank: int) -> np.ndarray:
         """2^bits, to broadcast over an array of this rank."""
+        return self._along(np.exp2(np.array(self.bits, np.float64)), rank)
+
+    def origins(self, rank: int) -> np.ndarray:
+        """The offsets, to broadcast over an array of this rank."""
+        return self._along(np.array(self.offsets or (0.0,) * len(self.bits), np.float64), rank)
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """The tensor's numbers of the float model's, in the precision of these, but at least that of float32."""
+        found = np.asarray(numbers, np.result_type(numbers.dtype, np.float32))
+        if self.offsets:
+            found = found - self.origins(found.ndim).astype(found.dtype)
+        return np.asarray(found * self.factors(found.ndim).astype(found.dtype))
+
+    def real(self, stored: np.ndarray) -> np.ndarray:
+        """The float model's numbers of the tensor's, float64."""
+        found = stored / self.factors(stored.ndim)
+        return found + self.origins(stored.ndim) if self.offsets else found
+
+    def _along(self, values: np.ndarray, rank: int) -> np.ndarray:
         shape = [1] * rank
         if self.axis is not None:
-            shape[self.axis] = len(self.bits)
-        return np.exp2(np.array(self.bits, np.float64)).reshape(shape)
+            shape[self.axis] = len(values)
+        return values.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -153,7 +176,7 @@ class Value:
     clamp: the float range that the producer saturates its result to (a fused Relu is (0, inf)); None for none.
     observed, quant: set by calibration and by quantization. offset: byte offset in the arena, set by the memory plan.
     origin: what 0 stands for: the tensor holds the float model's numbers less this. observed is of those numbers.
-    shifts: powers of two that the float model's numbers were multiplied by; None: not.
+    shifts: how the tensor's numbers were made of the float model's; None: they are those.
     """
 
     name: str
@@ -184,6 +207,10 @@ class Value:
     def factors(self) -> np.ndarray:
         """Factors that the float model's numbers were multiplied by, to broadcast over the tensor."""
         return np.ones(1) if self.shifts is None else self.shifts.factors(len(self.shape))
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """The tensor's numbers of the float model's."""
+        return numbers if self.shifts is None else self.shifts.stored(numbers)
 
 
 @dataclass(frozen=True)

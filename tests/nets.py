@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.graph.verify import verify
-from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Value
+from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Shifts, Value
 from nmpconv.ops import OPS
 
 ALIGN = 16
@@ -122,6 +122,18 @@ def placed(graph: Graph, **offsets: int) -> Graph:
         values.append(replace(value, offset=offsets[value.name] if offsets else offset))
         offset += -(-value.nbytes // ALIGN) * ALIGN
     return graph.with_values(*values)
+
+
+def weather() -> Graph:
+    """One layer; each channel of its input has a grid of its own in the float model."""
+    net = Net(2, grid(8, -4))
+    net.input("x", 1, 3)
+    net.integers("w", 2, 3, most=100, quant=grid(8, -7))
+    net.integers("b", 2, most=30)
+    net.op("fully_connected", "x w b", "y")
+    graph = net.graph("y")
+    graph = graph.with_values(replace(graph["x"], shifts=Shifts((0, -3, -7), 1, (21.5, 0.0, 101120.0))))
+    return placed(graph)
 
 
 def small_net() -> Graph:

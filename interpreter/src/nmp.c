@@ -277,6 +277,7 @@ nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
     view->exponent_count = floats.count;
     view->axis = fb_tensor_float_axis(table);
   }
+  view->offsets = fb_tensor_float_offsets(table).data;
   return NMP_OK;
 }
 

@@ -99,6 +99,8 @@ static void test_exponents(nmp_net *net, const nmp_model *m) {
     expect(nmp_tensor_at(net, i, &view) == NMP_OK, "a tensor");
     expect(view.exponent_count == exponents.count && view.exponent == view.exponents[0], "the number of exponents");
     expect(memcmp(view.exponents, exponents.data, exponents.count) == 0, "exponents");
+    const fb_vector offsets = fb_tensor_float_offsets(table);
+    expect(view.offsets == offsets.data && (offsets.data == NULL || offsets.count == exponents.count), "offsets");
     expect((view.axis < 0 && view.exponent_count == 1) ||
                (view.axis >= 0 && view.axis < view.rank && (uint32_t)view.shape[view.axis] == view.exponent_count),
            "the axis of exponents");

@@ -113,6 +113,7 @@ def _port_json(port: FilePort, model: Model) -> dict[str, Any]:
         "shape": list(tensor.shape),
         "exponent": _exponent(tensor.float_exponents or tensor.exponents),
         "exponent_axis": tensor.float_axis,
+        "offsets": list(tensor.float_offsets),
         "source_shape": list(port.source_shape),
         "pixels": port.pixels,
         "state": None if port.state is None else model.outputs[port.state].name,
@@ -207,6 +208,9 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
         fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
     if port.preprocess is not None:
         fed += f" ({_preprocess(port.preprocess)})"
+    if tensor.float_offsets:
+        fed = f"number - {'/'.join(f'{offset:g}' for offset in tensor.float_offsets[:LISTED])}"
+        fed += "/..." if len(tensor.float_offsets) > LISTED else ""
     return [
         port.name,
         tensor.dtype,

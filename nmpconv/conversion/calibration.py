@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from nmpconv.base import stream_spec
 from nmpconv.base.files import read_lines
 from nmpconv.base.progress import Progress
+from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
@@ -18,7 +19,7 @@ from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.inputs import open_inputs
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import HELD_OUT, Fitter
+from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter, heads
 from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
@@ -26,13 +27,14 @@ from nmpconv.data.samples import Data, Feeds, Samples, spread
 from nmpconv.errors import InputError
 from nmpconv.evaluation.detection.decoders import Size
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import attention_masks, ranges, recurrent_states, slice_scales
+from nmpconv.passes.quantize import attention_masks, input_grids, ranges, recurrent_states, slice_scales
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
@@ -127,7 +129,11 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
 
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
-    alone = set(graph.outputs if options.stream else recurrent_states.checked(graph, options.state or ()).values())
+    states = recurrent_states.checked(graph, options.state or ())
+    if len(feeds):
+        graph, stats, feeds = _with_input_grids(graph, stats, feeds, states, offsets=options.stream is None)
+        trace(graph, "FLOAT", "input_grids")
+    alone = set(graph.outputs if options.stream else states.values())
     graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
     trace(graph, "FLOAT", "slice_scales")
     rounding = Rounding(
@@ -139,6 +145,22 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, context.recipe_file.choices(graph))
     return Calibrated(imported.samples, feeds, check, fitter)
+
+
+def _with_input_grids(
+    graph: Graph, stats: Mapping[str, TensorStats], feeds: Feeds, states: Collection[str], *, offsets: bool
+) -> tuple[Graph, dict[str, TensorStats], Feeds]:
+    """Grids by channel where data enters, with the statistics and the samples of the graph that has them; what it was
+    before where it would be another function in float32."""
+    shifted, changed = input_grids.run(graph, stats, feeds, states, offsets)
+    if not changed:
+        return graph, dict(stats), feeds
+    stored, some = feeds.of(shifted), spread(len(feeds), GUARD_IMAGES)
+    names = heads(graph)
+    found = parity.compare(to_onnx(graph, names), shifted, [(feeds[i], stored[i]) for i in some], names)
+    if not found.holds:
+        return graph, dict(stats), feeds
+    return shifted, {**stats, **observe(FloatEngine(shifted, changed, threads=1), stored, changed)}, stored
 
 
 def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace) -> Graph:

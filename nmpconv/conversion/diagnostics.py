@@ -11,12 +11,15 @@ import numpy as np
 from nmpconv.base.confidence import LUCK, counted, luck
 from nmpconv.base.sqnr import mean_db
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import Feeds, Samples, spread
-from nmpconv.ir import Graph, Preprocess
+from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
+from nmpconv.passes.quantize.shared_grids import joins_grids
 
+COARSE, NAMED = 8, 3  # steps of a grid that are few for a tensor; how many such grids are named
 FEW_IMAGES, ENOUGH_IMAGES = 32, 100
 DEGENERATE = "ranges, biases and SQNR say nothing of others: give about 100 different ones"
 POOR_DB, POOR_AGREEMENT = 15.0, 95.0  # below which a result is poor, with all of its confidence interval
@@ -39,11 +42,18 @@ IMAGENET = (1000, 1001)  # classes: so many scores are a classifier's, without f
 
 
 def quality(
-    bits: str, widths: str, images: int, score: Score | None, fitted_db: Mapping[str, float], unit: str
+    bits: str,
+    widths: str,
+    images: int,
+    score: Score | None,
+    fitted_db: Mapping[str, float],
+    unit: str,
+    causes: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Warnings of a poor SQNR or agreement, and of few images. bits, widths: of `options.Options`. score: on validation
     images; where there are none, fitted_db counts: dB of the heads on the others. unit: the word for images. More bits
-    cost RAM, so they are advised only where JUDGED images prove that the result is poor."""
+    cost RAM, so they are advised only where JUDGED images prove that the result is poor. causes: see `unlike_ranges`;
+    named where it is."""
     found = []
     if 0 < images < FEW_IMAGES:
         found.append(f"{images} calibration {unit} are few: ranges and biases may fit no others; about 100 are right")
@@ -57,8 +67,67 @@ def quality(
         if proven := _poor(score, unit):
             found.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")
     elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
-        found.append(f"poor, even on {unit} that it was fitted to: {db:.1f} dB on {images} {unit}; {advised}")
-    return tuple(found)
+        proven = f"{db:.1f} dB"
+        found.append(f"poor, even on {unit} that it was fitted to: {proven} on {images} {unit}; {advised}")
+    else:
+        proven = ""
+    return (*found, *(causes if proven else ()))
+
+
+def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, ...]:
+    """Names what is a few steps of a grid that it shares with larger numbers: parts of a Concat, and input channels.
+
+    graph: with grids. seen: statistics of the float graph's activations, whose ranges are told; those of the graph may
+    be equalized.
+    """
+    found, makers = list[str](), graph.producers()
+    for node in graph.nodes:
+        if not joins_grids(node):
+            continue
+        steps = {name: _peak(graph[name]) / _step(graph[node.outputs[0]]) for name in node.inputs}
+        most = max(steps, key=lambda name: steps[name])
+        few = [name for name, count in steps.items() if 0 < count < COARSE]
+        if few:
+            small, large = (" and ".join(_told(graph, makers, name, seen) for name in names) for names in (few, [most]))
+            left = f"{max(steps[name] for name in few):.1g}"
+            found.append(f"{small} and {large} share a grid in {node.name!r}, which leaves the former {left} steps")
+    for name in graph.inputs:
+        stats = seen.get(name)
+        if name in graph.pixels or stats is None or stats.channel_min is None or stats.channel_max is None:
+            continue
+        peaks = np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+        least, most_at = int(np.argmin(peaks)), int(np.argmax(peaks))
+        if 0 < (count := float(peaks[least]) / _step(graph[name])) < COARSE:
+            small, large = f"channel {least} (up to {peaks[least]:.3g})", f"{most_at} (up to {peaks[most_at]:.3g})"
+            found.append(
+                f"{small} and {large} of input {name!r} share a grid, which leaves the former {count:.1g} steps"
+            )
+    return tuple(f"{text}; scale them alike in the model" for text in found[:NAMED])
+
+
+def _step(value: Value) -> float:
+    assert value.quant is not None
+    return 2.0**value.quant.exponent
+
+
+def _peak(value: Value) -> float:
+    if value.data is not None:
+        return float(np.abs(value.data).max())
+    return 0.0 if value.observed is None else max(abs(value.observed.min), abs(value.observed.max))
+
+
+def _told(graph: Graph, makers: Mapping[str, Node], name: str, seen: Mapping[str, TensorStats]) -> str:
+    """A tensor and its range in the float model; a copy on another grid is called by its name."""
+    while name not in seen and name in makers:
+        name = makers[name].inputs[0]
+    data, observed = graph[name].data, graph[name].observed
+    if name in seen:
+        low, high = seen[name].min, seen[name].max
+    elif data is not None:
+        low, high = float(data.min()), float(data.max())
+    else:
+        low, high = (0.0, 0.0) if observed is None else (observed.min, observed.max)
+    return f"{name!r} ({low:.3g} to {high:.3g})"
 
 
 def _poor(score: Score, unit: str) -> str:

@@ -34,7 +34,7 @@ def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Se
         net = interpreter.load(data, threads=1)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
         runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in some)
-        return [[x * graph[name].factors for name, x in zip(names, run, strict=True)] for run in runs]
+        return [[graph[name].stored(x) for name, x in zip(names, run, strict=True)] for run in runs]
 
     work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
     parts = each(run_some, _parts(len(samples), work))

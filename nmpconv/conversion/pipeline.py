@@ -106,7 +106,13 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
         *diagnostics.quality(
-            str(options.bits), options.widths, len(fitter.images), score, report.sqnr_by_head, calibrated.unit
+            str(options.bits),
+            options.widths,
+            len(fitter.images),
+            score,
+            report.sqnr_by_head,
+            calibrated.unit,
+            diagnostics.unlike_ranges(decision.prepared.ranged, fitter.stats),
         ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes

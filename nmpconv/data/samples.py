@@ -15,7 +15,7 @@ from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.in_memory import WHERE, gather
 from nmpconv.data.sources import Source, open_source
 from nmpconv.errors import InputError
-from nmpconv.ir import Preprocess
+from nmpconv.ir import Graph, Preprocess, Shifts
 
 
 @dataclass(frozen=True)
@@ -197,16 +197,19 @@ def graph_input(
 class Feeds(Sequence[dict[str, np.ndarray]]):
     """Inputs of an engine, one dict a sample: every input's samples side by side, read when asked for.
 
-    pixels: names of the inputs that take pixel - 128, [1,H,W,C]; () for the original ONNX model.
+    pixels: names of the inputs that take pixel - 128, [1,H,W,C]; () for the original ONNX model. shifts: how other
+    inputs are made of the ONNX model's, by name.
     """
 
-    def __init__(self, samples: Mapping[str, Samples], pixels: Collection[str] = ()) -> None:
+    def __init__(
+        self, samples: Mapping[str, Samples], pixels: Collection[str] = (), shifts: Mapping[str, Shifts] | None = None
+    ) -> None:
         lengths = {name: len(s) for name, s in samples.items()}
         if len(set(lengths.values())) > 1:
             found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
             raise InputError(f"the inputs have different numbers of samples ({found})")
         self._samples = dict(samples)
-        self._pixels = frozenset(pixels)
+        self._pixels, self._shifts = frozenset(pixels), dict(shifts or {})
         self._length = next(iter(lengths.values()), 0)
 
     def __len__(self) -> int:
@@ -215,11 +218,18 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
     def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
         if not -self._length <= i < self._length:
             raise IndexError(i)
-        return {name: s.graph_input(i, pixels=name in self._pixels) for name, s in self._samples.items()}
+        found = {name: s.graph_input(i, pixels=name in self._pixels) for name, s in self._samples.items()}
+        return found | {name: shifts.stored(found[name]) for name, shifts in self._shifts.items() if name in found}
 
     def subset(self, indices: Sequence[int]) -> Feeds:
         """The samples at these indices of every input."""
-        return Feeds({name: s.subset(indices) for name, s in self._samples.items()}, self._pixels)
+        samples = {name: s.subset(indices) for name, s in self._samples.items()}
+        return Feeds(samples, self._pixels, self._shifts)
+
+    def of(self, graph: Graph) -> Feeds:
+        """The same for a graph whose inputs may be shifted."""
+        shifts = {name: kept for name in graph.inputs if (kept := graph[name].shifts) is not None}
+        return Feeds(self._samples, self._pixels, shifts)
 
 
 def spread(count: int, limit: int) -> list[int]:

@@ -10,7 +10,9 @@ its grid: a power-of-two scale, and a zero point where the file has an origin.
    before, or what float32 still resolves.
 4. A pointwise function is a Gather from the table of all its results.
 5. An origin that is no whole number of steps within the type is subtracted before the rounding and added after it.
-6. Pixels are made of the model's input: the inverse of the preprocessing.
+6. Pixels are made of the model's input: the inverse of the preprocessing. Inputs with a grid for each channel are less
+   their offsets, and divided by their steps. Halves are rounded up here: numbers far from 0 have few digits behind the
+   point in float32, so many of them lie halfway between two steps.
 7. A matrix at 16 bits is multiplied in double, as its sums are wider than float32. A logit that is off by one would
    move its probability by several steps.
 8. What `mul_offset` rounds to 64ths of a step first is rounded so here, in double, as products have 30 bits.
@@ -195,6 +197,14 @@ class _Exporter(Exporter):
                 raw = self.transpose(raw, (0, 2, 3, 1))
             raw = self.node("MatMul", (raw, self.const(back.astype(np.float32))))
             raw = self.node("Sub", (raw, self.const((shift @ back).astype(np.float32))))
+        if value.shifts is not None:
+            rank = len(value.shape)
+            if value.shifts.offsets:
+                raw = self.node("Sub", (raw, self.const(value.shifts.origins(rank).astype(np.float32))))
+            step = self._grids[name].scale
+            raw = self.node("Mul", (raw, self.const((value.shifts.factors(rank) / step).astype(np.float32))))
+            raw = self.node("Floor", (self.node("Add", (raw, self.const(np.float32(0.5)))),))
+            raw = self.node("Mul", (raw, self.const(step)))
         self._round(name, raw)
         return self.info(Value(port.name, port.source_shape or value.shape))
 

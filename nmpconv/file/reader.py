@@ -29,7 +29,7 @@ _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
 def dequantize(q: np.ndarray, exponent: int, shifts: Shifts | None) -> np.ndarray:
     """Returns the float model's numbers of integers [...]: float64."""
     real = fixed_point.dequantize(q, exponent)
-    return real if shifts is None else real / shifts.factors(q.ndim)
+    return real if shifts is None else shifts.real(real)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FileTensor:
 
     origin: what the value is less than that of the float model, observed_* being of the latter. float_exponents: of an
     activation whose parts are the float model's times powers of two, the exponents of the float model's numbers, one or
-    one per index of float_axis.
+    one per index of float_axis; float_offsets: what 0 stands for there, as many, or none.
     """
 
     name: str
@@ -56,6 +56,7 @@ class FileTensor:
     origin: float = 0.0
     float_exponents: tuple[int, ...] | None = None
     float_axis: int | None = None
+    float_offsets: tuple[float, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -63,10 +64,11 @@ class FileTensor:
 
     @property
     def shifts(self) -> Shifts | None:
-        """By how many bits an activation is larger than the float model's."""
+        """Map from the float model's numbers to an activation's."""
         if self.float_exponents is None:
             return None
-        return Shifts(tuple(self.exponents[0] - e for e in self.float_exponents), self.float_axis)
+        bits = tuple(self.exponents[0] - e for e in self.float_exponents)
+        return Shifts(bits, self.float_axis, self.float_offsets)
 
     def dequantize(self, q: np.ndarray) -> np.ndarray:
         """Returns the float model's numbers of an activation's integers, of its shape, origin apart: float64."""
@@ -221,6 +223,7 @@ def _tensor(table: Table) -> FileTensor:
         origin=table["origin"],
         float_exponents=None if table["float_exponents"] is None else _ints(table["float_exponents"]),
         float_axis=None if table["float_axis"] < 0 else table["float_axis"],
+        float_offsets=() if table["float_offsets"] is None else tuple(map(float, table["float_offsets"])),
     )
 
 

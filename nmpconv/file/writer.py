@@ -92,6 +92,7 @@ def _tensor(value: Value) -> dict[str, Any]:
         if value.shifts is not None:
             table["float_exponents"] = [quant.exponent - bits for bits in value.shifts.bits]
             table["float_axis"] = -1 if value.shifts.axis is None else value.shifts.axis
+            table["float_offsets"] = value.shifts.offsets or None
     else:
         little = np.ascontiguousarray(value.data, np.dtype(value.dtype).newbyteorder("<"))
         table["data"] = np.frombuffer(little.tobytes(), np.uint8)

@@ -107,7 +107,7 @@ class Feed:
             dtype = "int8" if pixels else "float32"
             found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
             if not pixels:
-                self.ranges[name].add(found[name])
+                self.ranges[name].add(self._ports[name].stored(found[name]))
         return found
 
     @property

@@ -22,11 +22,12 @@ TURNS = ((0, 2, 3, 1), (0, 3, 1, 2))  # from channels first to the file's channe
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: real value = integer * 2^exponent, integers in [lo, hi].
+    """An input or output: real value = integer * 2^exponent, integers in [lo, hi], where it has no shifts.
 
     pixels: the input is an image's pixels; uint8 is taken as is. labels: class names, of an output that has as many.
-    source_shape: in the ONNX model. tensor: its number in the file. shifts: by how many bits less the parts of an
-    output are, see `dequantize`.
+    source_shape: in the ONNX model. tensor: its number in the file. shifts: how the tensor's numbers are made of the
+    ONNX model's where channels of an input, or parts of an output, have grids of their own: see `integers` and
+    `dequantize`.
     """
 
     name: str
@@ -45,7 +46,18 @@ class Port:
     @property
     def grid(self) -> str:
         """The real value of integer 1; of pixels "", whose meaning is `preprocess`."""
-        return "" if self.pixels else f"2^{self.exponent}"
+        if self.shifts is None:
+            return "" if self.pixels else f"2^{self.exponent}"
+        exponents = [self.exponent - bits for bits in self.shifts.bits]
+        return f"2^{min(exponents)}" + (f"..{max(exponents)}" if len({*exponents}) > 1 else "")
+
+    def stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """The tensor's numbers of the ONNX model's [..., shape], not yet rounded to multiples of 2^exponent."""
+        if self.shifts is None:
+            return numbers
+        if numbers.ndim > len(self.shape):
+            return np.array([self.stored(row) for row in numbers]).reshape(numbers.shape)
+        return self.shifts.stored(numbers)
 
     def dequantize(self, q: NDArray[Any]) -> NDArray[np.float64]:
         """Integers of the port's shape, or of several samples [N, ...], as reals."""
@@ -117,12 +129,12 @@ class Port:
             return given
         if self.pixels and given.dtype == np.uint8:
             return (given.astype(np.int16) - 128).astype(np.int8)
-        if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels):
+        if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels and self.shifts is None):
             if not np.isfinite(given).all():
                 raise InputError("the array has values that are not finite", where=self.name)
             if self.pixels and self.preprocess is not None:
                 given = self._pixels(given, self.preprocess) - 128
-            return fixed_point.quantize(given, self.exponent, self.lo, self.hi).astype(self.dtype)
+            return fixed_point.quantize(self.stored(given), self.exponent, self.lo, self.hi).astype(self.dtype)
         if kind in "iu":
             pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""
             raise InputError(

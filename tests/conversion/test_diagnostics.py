@@ -15,6 +15,7 @@ import pytest
 import zoo_quick
 from onnx import helper, numpy_helper
 
+from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion.calibration import float_passes
 from nmpconv.conversion.diagnostics import (
     JUDGED,
@@ -23,13 +24,17 @@ from nmpconv.conversion.diagnostics import (
     misnamed,
     normalization,
     quality,
+    unlike_ranges,
     unsure,
     unused,
 )
 from nmpconv.data.samples import Feeds, open_samples
 from nmpconv.frontend.onnx import load
+from nmpconv.graph.text import parse
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess, Value
+from nmpconv.passes.quantize import exponents
+from nmpconv.passes.quantize.exponents import Method
 
 # The zoo's classifiers of images that want other numbers than pixels, and whether it shows: in their results, or
 # in how often they are right. Without its mean, SqueezeNet is as sure, and right 17 points less often, which 100 images
@@ -80,6 +85,42 @@ def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_oth
     [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf}, "images")
     assert poor.startswith("poor, even on images that it was fitted to: -inf dB on 200 images; try")
     assert quality("8", "default", 0, None, {}, "images") == ()
+
+
+JOINED = """graph net
+input x : float32[1,4]
+input t : float32[1,2]
+const w : float32[2,4] = [0.01, 0.02, 0.01, -0.02, 0.02, 0.01, -0.01, 0.01]
+const b : float32[2] = [0.0, 0.0]
+n_a = fully_connected(x, w, b)
+  a : float32[1,2]
+n_f = lookup(a) function="tanh"
+  f : float32[1,2]
+n_z = concat(f, t) axis=1
+  z : float32[1,4]
+output z
+"""
+
+
+@pytest.mark.parametrize(("reach", "few"), [((2.0, 900.0), True), ((0.05, 0.08), False)])
+def test_what_shares_a_grid_is_named_with_its_range(reach: tuple[float, float], few: bool) -> None:
+    graph, spread = parse(JOINED), np.linspace(-1, 1, 999)[:, np.newaxis]
+    ends = {"x": np.ones(4), "t": np.array(reach), "a": np.full(2, 0.1), "f": np.full(2, 0.1), "z": [0.1, 0.1, *reach]}
+    stats = {name: TensorStats.of((spread * most).astype(np.float32)) for name, most in ends.items()}
+    ranged = exponents.run(graph, stats, dict.fromkeys(stats, 8), Method("max"))
+    found = unlike_ranges(ranged, stats)
+    if not few:
+        assert found == ()
+        return
+    parts, channels = found
+    assert parts.startswith("'f' (-0.1 to 0.1) and 't' (-900 to 900)")
+    assert "in 'n_z', which leaves the former 0.01 steps" in parts
+    assert channels.startswith("channel 0 (up to 2) and 1 (up to 900)")
+    assert "of input 't'" in channels
+    [poor, *causes] = quality("8", "strict", 200, None, {"z": 9.0}, found)
+    assert poor.startswith("poor")
+    assert tuple(causes) == found
+    assert quality("8", "strict", 200, None, {"z": 30.0}, found) == ()
 
 
 def test_labels_tell_where_results_are_as_sure() -> None:

@@ -20,7 +20,13 @@ PER_OP = 6
 
 def graphs() -> list[Graph]:
     """Models of every op, in memory of their own, and over each other as on boards."""
-    found = [nets.placed(leaky()), plan_memory.run(leaky()), nets.small_net(), *map(_branches, range(2))]
+    found = [
+        nets.placed(leaky()),
+        plan_memory.run(leaky()),
+        nets.small_net(),
+        nets.weather(),
+        *map(_branches, range(2)),
+    ]
     for cases in BY_OP.values():
         found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
         found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]

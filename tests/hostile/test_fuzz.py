@@ -32,9 +32,10 @@ def build(root: Path, tmp_path_factory: pytest.TempPathFactory, sanitized: Calla
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The small net and some of the small cases of every op."""
+    """The small net, one with a grid for each channel of its input, and some of the small cases of every op."""
     folder = tmp_path_factory.mktemp("seeds")
     (folder / "small_net.nmp").write_bytes(to_bytes(nets.small_net(), {}))
+    (folder / "weather.nmp").write_bytes(to_bytes(nets.weather(), {}))
     for cases in BY_OP.values():
         for case in cases[:: -(-len(cases) // PER_OP)]:
             data = to_bytes(nets.placed(case.graph), {})

@@ -123,6 +123,27 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
     ),
     "an axis of no float exponents": (tensor(A, float_axis=0), S.TENSOR, "number of float exponents"),
     "float exponents of a constant": (tensor(W, float_exponents=[-4]), S.TENSOR, "number of float exponents"),
+    "a float offset without a float exponent": (tensor(A, float_offsets=[1.0]), S.TENSOR, "number of float offsets"),
+    "two float offsets for one float exponent": (
+        tensor(A, float_exponents=[-4], float_offsets=[1.0, 2.0]),
+        S.TENSOR,
+        "number of float offsets",
+    ),
+    "float offsets, but none": (
+        tensor(A, float_exponents=[-4], float_offsets=[]),
+        S.TENSOR,
+        "number of float offsets",
+    ),
+    "a float offset that is no number": (
+        tensor(A, float_exponents=[-4], float_offsets=[np.nan]),
+        S.TENSOR,
+        "bits of a float offset",
+    ),
+    "float offsets of a constant": (
+        tensor(W, float_exponents=[-4], float_offsets=[1.0]),
+        S.TENSOR,
+        "number of float exponents",
+    ),
     "a clip range that is empty": (tensor(C, clip_min=5, clip_max=4), S.TENSOR, "clip_min"),
     "a clip range below int8": (tensor(C, clip_min=-129), S.TENSOR, "clip_min"),
     "a clip range above int8": (tensor(C, clip_max=128), S.TENSOR, "clip_max"),

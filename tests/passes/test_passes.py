@@ -70,6 +70,11 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
     return stats, {name: other.get(name, a.get("bits", 8)) for name in stats}
 
 
+def fed(a: Arguments) -> list[dict[str, np.ndarray]]:
+    """A sample, or none."""
+    return [{name: np.array(x, np.float32) for name, x in a["sample"].items()}] if "sample" in a else []
+
+
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
     result: Graph = (
         module.vector(graph, *statistics(graph, a))[0]
@@ -115,6 +120,7 @@ WAYS = {
     "equalize": Way(call=equalized),
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
+    "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "requantize_concat": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "intervals": Way("INT"),
@@ -190,7 +196,8 @@ def line(found: Any) -> str:
 def assert_same_function(before: Graph, after: Graph, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     feeds = {name: rng.standard_normal(before[name].shape).astype(np.float32) for name in before.inputs}
-    for name, wanted, found in zip(before.outputs, run_float(before, feeds), run_float(after, feeds), strict=True):
+    stored = {name: after[name].stored(x).astype(np.float32) for name, x in feeds.items()}
+    for name, wanted, found in zip(before.outputs, run_float(before, feeds), run_float(after, stored), strict=True):
         shifts = after[name].shifts
         found = found if shifts is None else found / shifts.factors(found.ndim)
         scale = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0)) + 1e-6  # a logarithm of 0 is infinite

@@ -111,6 +111,25 @@ static nmp_rule check_grids(const uint8_t *table, fb_vector shape, int is_const)
   return check_exponents(floats, float_axis, shape);
 }
 
+/* The first rule that a tensor's float offsets break: one for each float exponent, as the bits of float32. */
+static nmp_rule check_offsets(const uint8_t *table) {
+  const fb_vector offsets = fb_tensor_float_offsets(table);
+  const uint32_t count = fb_tensor_float_exponents(table).count, infinite = 0x7f800000;
+  if (offsets.data == NULL) {
+    return NMP_FINE;
+  }
+  if (offsets.count != count || count == 0) {
+    return NMP_RULE(NMP_E_TENSOR, "number of float offsets", offsets.count, count);
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t bits = fb_load32(offsets.data + 4 * (size_t)i);
+    if ((bits & infinite) == infinite) {
+      return NMP_RULE(NMP_E_TENSOR, "bits of a float offset", bits, infinite - 1);
+    }
+  }
+  return NMP_FINE;
+}
+
 static nmp_rule check_data(const nmp_model *m, fb_vector data, uint32_t bytes) {
   if (data.count != bytes) {
     return NMP_RULE(NMP_E_TENSOR, "bytes of data", data.count, bytes);
@@ -134,7 +153,8 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
   fb_vector data = fb_tensor_data(table);
   int8_t dtype = fb_tensor_dtype(table);
   /* There are enough: fb_verify counts more. */
-  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + fb_tensor_float_exponents(table).count);
+  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + fb_tensor_float_exponents(table).count +
+                       fb_tensor_float_offsets(table).count);
   if (shape.count > NMP_RANK_MAX) {
     return NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX);
   }
@@ -156,6 +176,9 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
     return NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX);
   }
   nmp_rule rule = check_grids(table, shape, data.data != NULL);
+  if (rule.status == NMP_OK) {
+    rule = check_offsets(table);
+  }
   if (rule.status == NMP_OK && data.data) {
     rule = check_data(m, data, size * (bits / 8));
   }

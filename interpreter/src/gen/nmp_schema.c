@@ -95,6 +95,7 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* Tensor.origin */
     {FB_KIND_VECTOR, 1}, /* Tensor.float_exponents */
     {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
+    {FB_KIND_VECTOR, 4}, /* Tensor.float_offsets */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
     {FB_KIND_UNION | FB_REQUIRED, 32}, /* Op.params */
@@ -170,14 +171,14 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     72, /* MulOffset */
     74, /* SumLookup */
     78, /* Tensor */
-    93, /* Op */
-    100, /* Preprocess */
-    108, /* Port */
-    115, /* Bytes */
-    116, /* TestVector */
-    118, /* Entry */
-    120, /* Model */
-    132, /* the end */
+    94, /* Op */
+    101, /* Preprocess */
+    109, /* Port */
+    116, /* Bytes */
+    117, /* TestVector */
+    119, /* Entry */
+    121, /* Model */
+    133, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -140,6 +140,10 @@ static inline int8_t fb_tensor_float_axis(const uint8_t *table) {
   return fb_i8(table, 14, -1);
 }
 
+static inline fb_vector fb_tensor_float_offsets(const uint8_t *table) {
+  return fb_get_vector(table, 15);
+}
+
 static inline const char *fb_op_name(const uint8_t *table) {
   return fb_string(table, 0);
 }

@@ -56,16 +56,21 @@ def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[
 def _grid(one: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
     exponents = tensor.float_exponents or tensor.exponents
-    what = "integer * SCALE + OFFSET" if len(exponents) == 1 else "integer * 2^EXPONENTS[index along AXIS]"
+    offsets = tensor.float_offsets or (tensor.origin,) * len(exponents)
+    several = len(exponents) > 1
+    what = "integer * SCALES[i] + OFFSETS[i], i along AXIS" if several else "integer * SCALE + OFFSET"
     macro = f"#define {one.macro}_{part}"
     yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
     yield f"{macro}_BYTES {tensor.nbytes}"
-    if len(exponents) == 1:
-        yield f"{macro}_EXPONENT ({exponents[0]})"
-        yield f"{macro}_SCALE {2.0 ** exponents[0]!r}f /* 2^EXPONENT */"
-        yield f"{macro}_OFFSET {tensor.origin!r}f"
-    else:
+    if several:
         yield f"{macro}_AXIS {tensor.float_axis}"
         yield f"{macro}_EXPONENTS {{{', '.join(map(str, exponents))}}}"
+        scales = ", ".join(f"{2.0**exponent!r}f" for exponent in exponents)
+        yield f"{macro}_SCALES {{{scales}}} /* 2^EXPONENTS */"
+        yield f"{macro}_OFFSETS {{{', '.join(f'{offset!r}f' for offset in offsets)}}}"
+    else:
+        yield f"{macro}_EXPONENT ({exponents[0]})"
+        yield f"{macro}_SCALE {2.0 ** exponents[0]!r}f /* 2^EXPONENT */"
+        yield f"{macro}_OFFSET {offsets[0]!r}f"
     yield f"{macro}_MIN ({tensor.clip_min})"
     yield f"{macro}_MAX ({tensor.clip_max})"

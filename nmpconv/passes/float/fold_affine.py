@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,22 +29,10 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.traits import Bounds
 from nmpconv.ops.weighted import groups_of
+from nmpconv.passes.affine_maps import Affine, merge_into_reader, pad_before
 from nmpconv.passes.rewrite import Editor, apply
 
 PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
-
-
-class Affine(NamedTuple):
-    """y[i] = scale[i] * x[source[i]] + shift[i]; float64 [C], int [C]. ``x`` is a value's name."""
-
-    x: str
-    scale: np.ndarray
-    shift: np.ndarray
-    source: np.ndarray
-
-    @property
-    def keeps_order(self) -> bool:
-        return bool(np.array_equal(self.source, np.arange(len(self.source))))
 
 
 def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
@@ -138,7 +125,7 @@ def _forward(ranges: Mapping[str, Bounds], editor: Editor, node: Node) -> bool: 
     if not all(_takes(editor, user, out.name, found, allowed) for user in users):
         return False
     for user in users:
-        _merge_into_reader(editor, user, found)
+        merge_into_reader(editor, user, found)
     editor.remove(node)
     return True
 
@@ -148,37 +135,7 @@ def _takes(editor: Editor, layer: Node, name: str, found: Affine, allowed: Bound
         return False
     if groups_of(layer) > 1 and not found.keeps_order:
         return False
-    pad = _pad_before(editor, layer, found)
+    pad = pad_before(editor, layer, found)
     if pad is not None and WEIGHTED[layer.op].border is None:  # zeros between pixels stand for no value of a map
         return False
     return pad is None or bool(np.all((allowed[0] <= pad) & (pad <= allowed[1])))
-
-
-def _pad_before(editor: Editor, layer: Node, found: Affine) -> np.ndarray | None:
-    """Value of x that the padding of y stands for, per channel of y; infinite where no x gives it. None: there is no
-    padding."""
-    padding = WEIGHTED[layer.op].padding(layer.params, [editor[name] for name in layer.inputs])
-    if padding is None:
-        return None
-    gap = padding - found.shift
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gap == 0, 0.0, gap / found.scale)
-
-
-def _merge_into_reader(editor: Editor, layer: Node, found: Affine) -> None:
-    w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
-    groups, (outs, per_group) = groups_of(layer), (w.shape[0], w.shape[-1])
-    split = w.reshape(groups, outs // groups, -1, per_group)
-    shift, scale = (a.reshape(groups, 1, 1, per_group) for a in (found.shift, found.scale))
-    bias = b + (split * shift).sum(axis=(2, 3)).ravel()
-    scaled = (split * scale).reshape(w.shape)
-    weights = np.empty_like(scaled)
-    order = found.source if groups == 1 else np.arange(per_group)
-    weights[..., order] = scaled
-    inputs = [found.x, editor.const(layer.inputs[1], weights), editor.const(layer.inputs[2], bias)]
-    if (before := _pad_before(editor, layer, found)) is not None:
-        pad = np.zeros_like(found.scale)
-        pad[found.source] = before
-        if pad.any():
-            inputs.append(editor.const(f"{layer.name}.pad", pad))
-    editor.set(replace(layer, inputs=tuple(inputs)))

@@ -16,6 +16,8 @@ Down, until nothing changes:
 Then, once:
 
 9. A transpose that moves only axes of size 1 becomes a reshape.
+10. An op of an input and a constant, such as a normalization, goes below the transpose or reshape that alone reads it,
+    if that only adds and removes axes of size 1: there its constants lie along the channels, for layers to take up.
 
 This ends: 1, 2, 7 and 8 remove a node, 3, 5 and 6 move one towards the outputs, 4 lessens what is above its node, first
 in bytes, then in transposes, then in transposes to NCHW; that can only grow by moves further up, which end likewise.
@@ -35,7 +37,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.transpose import TransposeParams
-from nmpconv.passes.rewrite import Editor, apply, axis_groups, restore_names
+from nmpconv.passes.rewrite import MOVES, Editor, apply, axis_groups, restore_names
 
 Perm = tuple[int, ...]
 TO_NCHW = (0, 3, 1, 2)
@@ -44,7 +46,7 @@ TO_NCHW = (0, 3, 1, 2)
 def run(graph: Graph) -> Graph:
     sinks = (_sink, _sink_joined, _sink_reshape, _sink_past_reshape)
     down = apply(graph, _merge, _merge_reshapes, *sinks, _merge_around_reshape, _into_weights)
-    return restore_names(apply(down, _relabel, _merge_reshapes))
+    return restore_names(apply(apply(down, _below_move), _relabel, _merge_reshapes))
 
 
 def _inverse(perm: Perm) -> Perm:
@@ -252,3 +254,45 @@ def _relabel(editor: Editor, node: Node) -> bool:  # case 9
         return False
     editor.set(replace(node, op="reshape", params=ReshapeParams(editor[node.outputs[0]].shape)))
     return True
+
+
+def _below_move(editor: Editor, node: Node) -> bool:  # case 10
+    above = editor.producer(node.inputs[0])
+    if node.op not in MOVES or above is None or not OPS[above.op].elementwise or len(above.inputs) != 2:
+        return False
+    fed = [name for name in above.inputs if not editor[name].is_const]
+    moved, out = editor[above.outputs[0]], editor[node.outputs[0]]
+    if len(fed) != 1 or editor[fed[0]].shape != moved.shape or editor.only_user(moved.name) is None:
+        return False
+    if not _is_fed(editor, fed[0]) or out.name in editor.outputs or moved.clamp is not None:
+        return False
+    constant = next(name for name in above.inputs if editor[name].is_const)
+    data = editor.data(constant).reshape(_padded(editor[constant].shape, len(moved.shape)))
+    if node.op == "transpose":
+        data = data.transpose(node.params.perm)
+    elif _long(moved.shape) == _long(out.shape):
+        sizes = [data.shape[i] for i, whole in enumerate(moved.shape) if whole > 1]
+        data = data.reshape([sizes.pop(0) if whole > 1 else 1 for whole in out.shape])
+    else:
+        return False
+    editor.remove(node)
+    editor.remove(above)
+    x = editor.emit(node.op, (fed[0],), node.params, at=above, name=node.name, out=editor.fresh(fed[0]))
+    inputs = tuple(x if name == fed[0] else editor.const(constant, data) for name in above.inputs)
+    editor.emit(above.op, inputs, above.params, at=node, name=above.name, out=out.name, clamp=out.clamp)
+    return True
+
+
+def _is_fed(editor: Editor, name: str) -> bool:
+    """Checks that a tensor is an input of the graph, perhaps moved, or behind such ops of a constant."""
+    while (node := editor.producer(name)) is not None:
+        fed = [other for other in node.inputs if not editor[other].is_const]
+        if len(fed) != 1 or not (node.op in MOVES or OPS[node.op].elementwise):
+            return False
+        name = fed[0]
+    return name in editor.inputs
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    """The sizes of the axes that order the elements."""
+    return [size for size in shape if size > 1]
