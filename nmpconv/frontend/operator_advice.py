@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from nmpconv.frontend.read import DEFAULT_DOMAINS
+from nmpconv.frontend.tflite.writer import DOMAIN
 
 _QCDQ = "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)"
 _OPTIMIZED = "an export without onnxruntime's optimizer"
@@ -29,6 +30,9 @@ _EXPORTED = (
 
 def unknown(node: onnx.NodeProto) -> tuple[str, str]:
     """Why a node cannot be converted for which there is no op, and what to do about it, "" where that is not known."""
+    if node.domain == DOMAIN:
+        why, _, hint = node.doc_string.partition("\n")
+        return why, hint
     if node.domain in DEFAULT_DOMAINS:
         if not onnx.defs.has(node.op_type):
             return "ONNX has no such operator", "another exporter, or another version of it: this one left its own"

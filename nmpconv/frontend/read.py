@@ -12,7 +12,7 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
-from nmpconv.frontend import input_values, integer_operators, local_functions
+from nmpconv.frontend import input_values, integer_operators, local_functions, tflite
 from nmpconv.frontend.local_functions import repeated
 from nmpconv.frontend.toposort import sort
 
@@ -22,7 +22,6 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 # Bytes from a place on that mark other files, and what to do with such a one.
 OTHERS = (
     (4, b"NMP1", "this is a .nmp file, which is converted already; nmpconv inspect shows it"),
-    (4, b"TFL3", "this is a TFLite model; tf2onnx makes an ONNX model of it"),
     (0, b"\x89HDF", "this is an HDF5 file, as of Keras; tf2onnx makes an ONNX model of a Keras model"),
     (0, b"PK\x03\x04", "this is a ZIP file, as of torch.save or Keras; torch.onnx.export or tf2onnx makes ONNX of it"),
 )
@@ -40,14 +39,7 @@ def read(
     file, UsageError for values that do not fit.
     """
     file = Path(path)
-    data = read_file(file)
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(data)
-    except Exception as error:  # protobuf raises DecodeError; which protobuf is onnx's business
-        raise InputError(
-            "not an ONNX model, or one that is damaged or cut short", where=str(path), hint=_hint(data)
-        ) from error
+    model = _parsed(read_file(file), str(path))
     if not model.ir_version or not model.graph.output:
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
     if (text := _not_text(model)) is not None:
@@ -67,6 +59,20 @@ def read(
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
     integer_operators.rewrite(model.graph, str(path))
+    return model
+
+
+def _parsed(data: bytes, where: str) -> onnx.ModelProto:
+    """An ONNX file's model, or that of a TFLite file."""
+    if tflite.is_tflite(data):
+        return tflite.to_onnx(data, where)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:  # protobuf raises DecodeError; which protobuf is onnx's business
+        raise InputError(
+            "not an ONNX model, or one that is damaged or cut short", where=where, hint=_hint(data)
+        ) from error
     return model
 
 

@@ -97,7 +97,7 @@ ONNX = [
         ("[8, 8, 3]", "[1, 3, 8, 8]", "in another order"),
     ),
     Case("torch", lambda: write("model.onnx", b"PK\3\4."), CONVERT, ExitCode.INPUT, ("torch.onnx.export",)),
-    Case("tflite", lambda: write("model.onnx", b"\x1c\0\0\0TFL3"), CONVERT, ExitCode.INPUT, ("tf2onnx",)),
+    Case("tflite", lambda: write("model.onnx", b"\x1c\0\0\0TFL3"), CONVERT, ExitCode.INPUT, ("damaged or cut TFLite",)),
     Case("truncated", lambda: cut("model.onnx", 0.6), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case(
         "a-folder",

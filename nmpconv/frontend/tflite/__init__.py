@@ -1,0 +1,59 @@
+"""TFLite models, as ONNX models that compute the same: float, with dynamic ranges, of int8 and of int16 by int8."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import helper
+
+from nmpconv.errors import InputError, Unsupported
+from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
+from nmpconv.frontend.tflite.operators import WRITERS
+from nmpconv.frontend.tflite.schema import IDENTIFIER
+from nmpconv.frontend.tflite.writer import DOMAIN, OperatorCall, Writer
+
+OPSET, OPSET_INT16 = 20, 21  # of Gelu; of QuantizeLinear to 16 bits
+IR_VERSION = 9  # of opset 20
+
+
+def is_tflite(data: bytes) -> bool:
+    return data[4:8] == IDENTIFIER
+
+
+def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
+    """The ONNX model of a file's first subgraph. Ports have the file's names, types and layout.
+
+    Operators that cannot be written are in the domain `DOMAIN`, with the reason as their documentation. where: the
+    file's name, for messages. Raises InputError for a file that is damaged.
+    """
+    model = parse(data, where)
+    writer = Writer(model, where)
+    for place, operator in enumerate(model.operators):
+        try:
+            _write(operator, writer)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            message = f"operator {place} ({operator.kind}) is malformed: {error}"
+            raise InputError(message, where=where, hint="another export of the model") from error
+    opset = OPSET_INT16 if _has_int16(model) else OPSET
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(writer.graph(), opset_imports=imports, ir_version=IR_VERSION + opset - OPSET)
+
+
+def _write(operator: Operator, writer: Writer) -> None:
+    call = OperatorCall(operator, writer)
+    try:
+        write = WRITERS.get(operator.kind)
+        if write is None:
+            raise Unsupported("nmpconv does not read this operator of TFLite")
+        made = write(call)
+        results = [made] if isinstance(made, str) else list(made)
+        results[:1] = [call.activated(name) for name in results[:1]]
+    except Unsupported as error:
+        return writer.refuse(operator, error)
+    if len(results) < len(operator.outputs):
+        raise ValueError(f"{len(operator.outputs)} outputs, {len(results)} allowed")
+    writer.add(operator, call.nodes, results[: len(operator.outputs)])
+    return None
+
+
+def _has_int16(model: TfliteModel) -> bool:
+    return any(tensor.grid is not None and tensor.type == "int16" and tensor.data is None for tensor in model.tensors)

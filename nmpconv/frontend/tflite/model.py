@@ -1,0 +1,210 @@
+"""A TFLite model's first subgraph as plain data: tensors, operators, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nmpconv.errors import InputError
+from nmpconv.frontend.local_functions import NODES_MAX
+from nmpconv.frontend.tflite.flatbuffer import File, FlatTable
+from nmpconv.frontend.tflite.schema import CUSTOM, OPERATORS, OPTIONS, TYPES
+
+RANK_MAX = 8  # of LiteRT's kernels
+TENSORS_MAX = 10 * NODES_MAX
+_NUMPY = {"float32", "float16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "bool"}
+ABSENT = -1  # number of an optional input that is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Integers q mean (q - zero) * scale. scales, zeros: one, or one per index of ``axis``."""
+
+    scales: np.ndarray
+    zeros: np.ndarray
+    axis: int
+
+    def reals(self, integers: np.ndarray) -> np.ndarray:
+        """float32, of the same shape."""
+        scales, zeros = self.scales, self.zeros
+        if scales.size > 1:
+            sides = [-1 if axis == self.axis else 1 for axis in range(integers.ndim)]
+            scales, zeros = (a.reshape(sides) if a.size > 1 else a for a in (scales, zeros))
+        found = (integers.astype(np.float64) - zeros) * scales
+        return found.astype(np.float32).reshape(integers.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """shape: -1 for a size that is not fixed. type: of `schema.TYPES`. data: of a constant, in its own type, None for
+    others."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    grid: Grid | None
+    data: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """kind: name of the builtin operator, or of a custom one. inputs, outputs: numbers of tensors, ABSENT for an input
+    that is left out. options: by name, empty where there are none or they are not read."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TfliteModel:
+    name: str
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+
+def parse(data: bytes, where: str) -> TfliteModel:
+    """Raises InputError for what is no whole model."""
+    return _ModelReader(File(data, where)).model()
+
+
+class _ModelReader:
+    def __init__(self, file: File) -> None:
+        self._file = file
+        root = file.root("Model")
+        self._buffers: list[FlatTable] = root["buffers"]
+        self._kinds = [_kind(code) for code in root["operator_codes"]]
+        subgraphs = root["subgraphs"]
+        if not subgraphs:
+            raise self._error("it has no subgraph")
+        self._graph: FlatTable = subgraphs[0]
+        self._arrays: dict[tuple[int, str, tuple[int, ...]], np.ndarray] = {}
+
+    def model(self) -> TfliteModel:
+        tables, operators = self._graph["tensors"], self._graph["operators"]
+        for what, found, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
+            if len(found) > most:
+                hint = "a part of the model"
+                raise InputError(
+                    f"has {len(found)} {what}; at most {most} can be read", where=self._file.where, hint=hint
+                )
+        tensors = tuple(self._tensor(i, table) for i, table in enumerate(tables))
+        inputs, outputs = (
+            self._numbers(self._graph[side], len(tensors), f"the subgraph's {side}") for side in ("inputs", "outputs")
+        )
+        if not outputs:
+            raise self._error("it has no outputs")
+        found = tuple(self._operator(i, table, len(tensors)) for i, table in enumerate(operators))
+        return TfliteModel(self._graph["name"] or "main", tensors, inputs, outputs, found)
+
+    def _error(self, found: str, hint: str = "download or export it again") -> InputError:
+        return InputError(f"a damaged TFLite file: {found}", where=self._file.where, hint=hint)
+
+    def _numbers(self, numbers: np.ndarray, count: int, what: str, least: int = 0) -> tuple[int, ...]:
+        """Numbers of tensors, of which there are ``count``."""
+        found = tuple(int(number) for number in numbers)
+        if wrong := [number for number in found if not least <= number < count]:
+            raise self._error(f"{what} name tensor {wrong[0]} of {count}")
+        return found
+
+    def _operator(self, place: int, table: FlatTable, tensors: int) -> Operator:
+        code = table["opcode_index"]
+        if code >= len(self._kinds):
+            raise self._error(f"operator {place} has code {code} of {len(self._kinds)}")
+        label = f"operator {place} ({self._kinds[code]})"
+        options = OPTIONS.get(table["builtin_options_type"])
+        found = table.as_table("builtin_options", options) if options else None
+        return Operator(
+            self._kinds[code],
+            self._numbers(table["inputs"], tensors, f"inputs of {label}", ABSENT),
+            self._numbers(table["outputs"], tensors, f"outputs of {label}"),
+            found.options() if found else {},
+        )
+
+    def _tensor(self, place: int, table: FlatTable) -> Tensor:
+        name, number = table["name"] or f"tensor_{place}", table["type"]
+        if not 0 <= number < len(TYPES):
+            raise self._error(f"tensor '{name}' has type {number}", hint="an export for an older runtime")
+        sizes = table["shape"]
+        signature = table["shape_signature"]
+        shape = tuple(int(size) for size in (signature if len(signature) == len(sizes) else sizes)[: RANK_MAX + 1])
+        if len(shape) > RANK_MAX:
+            raise self._error(f"tensor '{name}' has {len(sizes)} dimensions", hint=f"at most {RANK_MAX}")
+        if wrong := [size for size in shape if size < -1]:
+            raise self._error(f"tensor '{name}' has size {wrong[0]}")
+        data = self._data(name, TYPES[number], tuple(int(size) for size in sizes), table)
+        return Tensor(name, shape, TYPES[number], self._grid(name, table["quantization"], shape), data)
+
+    def _grid(self, name: str, table: FlatTable | None, shape: tuple[int, ...]) -> Grid | None:
+        if table is None or not len(table["scale"]):
+            return None
+        scales, zeros, axis = table["scale"].astype(np.float64), table["zero_point"], int(table["quantized_dimension"])
+        zeros = zeros.astype(np.float64) if len(zeros) else np.zeros(1)
+        if not np.all((scales > 0) & np.isfinite(scales)):
+            raise self._error(f"tensor '{name}' has scale {scales.min():g}")
+        for numbers in (scales, zeros):
+            if len(numbers) > 1 and not (0 <= axis < len(shape) and len(numbers) == shape[axis]):
+                raise self._error(f"tensor '{name}' of shape {list(shape)} has {len(numbers)} scales on axis {axis}")
+        return Grid(scales, zeros, axis)
+
+    def _data(self, name: str, kind: str, shape: tuple[int, ...], table: FlatTable) -> np.ndarray | None:
+        number = table["buffer"]
+        if not number or table["is_variable"]:
+            return None
+        if number >= len(self._buffers):
+            raise self._error(f"tensor '{name}' has buffer {number} of {len(self._buffers)}")
+        key = (number, kind, shape)
+        if key not in self._arrays:
+            content = self._bytes(self._buffers[number])
+            if not len(content) and 0 not in shape:
+                return None
+            if table["sparsity"] is not None:
+                raise InputError(
+                    f"tensor '{name}' is sparse", where=self._file.where, hint="an export with dense weights"
+                )
+            self._arrays[key] = self._array(name, kind, shape, content)
+        return self._arrays[key]
+
+    def _bytes(self, buffer: FlatTable) -> np.ndarray:
+        """In the table, or, in files of more than 2 GB, behind all tables."""
+        start, size = buffer["offset"], buffer["size"]
+        if start > 1:
+            self._file.take(start, size, "a buffer")
+            return np.frombuffer(self._file.data, np.uint8, size, start)
+        found: np.ndarray = buffer["data"]
+        return found
+
+    def _array(self, name: str, kind: str, shape: tuple[int, ...], content: np.ndarray) -> np.ndarray:
+        count = prod(shape)
+        if kind == "int4":  # two in a byte, the first in its low bits
+            needed = (count + 1) // 2
+        elif kind == "bfloat16":
+            needed = 2 * count
+        elif kind in _NUMPY:
+            needed = count * np.dtype(kind).itemsize
+        else:
+            return content  # no operator that is read has constants of this type
+        if len(content) != needed or min(shape, default=1) < 0:
+            raise self._error(f"tensor '{name}', {kind} {list(shape)}, has {len(content)} bytes and needs {needed}")
+        if kind == "int4":
+            halves = np.stack([content << 4, content], axis=1).reshape(-1)[:count].view(np.int8)
+            return np.asarray(halves >> 4, np.int8).reshape(shape)
+        if kind == "bfloat16":
+            wide = content.view("<u2").astype(np.uint32) << 16
+            return wide.view(np.float32).reshape(shape)
+        return content.view(np.dtype(kind).newbyteorder("<")).reshape(shape)
+
+
+def _kind(code: FlatTable) -> str:
+    """The number has outgrown the byte that older files have it in."""
+    number = max(code["deprecated_builtin_code"], code["builtin_code"])
+    if number == CUSTOM:
+        return code["custom_code"] or "CUSTOM"
+    return OPERATORS[number] if 0 <= number < len(OPERATORS) else f"operator {number}"

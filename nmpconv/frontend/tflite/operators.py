@@ -1,0 +1,16 @@
+"""The TFLite operators that are read: one row each, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nmpconv.frontend.tflite import arithmetic, products, rearranging, recurrent, windows
+from nmpconv.frontend.tflite.rows import Write
+
+WRITERS: Mapping[str, Write] = {
+    **arithmetic.ROWS,
+    **products.ROWS,
+    **rearranging.ROWS,
+    **recurrent.ROWS,
+    **windows.ROWS,
+}

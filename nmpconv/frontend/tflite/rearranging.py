@@ -1,0 +1,215 @@
+"""Operators that move elements: shapes, slices, pads, joins; and those that tell shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.rows import Write, same
+from nmpconv.frontend.tflite.writer import OperatorCall
+
+_END = 2**31 - 1  # of a slice: whatever the size is
+_SYMMETRIC = 1  # of MIRROR_PAD, whose other mode is REFLECT
+
+
+def _int64(numbers: Iterable[int]) -> np.ndarray:
+    return np.array(list(numbers), np.int64)
+
+
+def reshape(call: OperatorCall) -> str:
+    if call.has(1):
+        return call("Reshape", call.input(0), call.indices(1))
+    return call("Reshape", call.input(0), _int64(call.options["new_shape"]))
+
+
+def squeeze(call: OperatorCall) -> str:
+    axes = [int(axis) for axis in call.options.get("squeeze_dims", ())]
+    return call("Squeeze", call.input(0), *([_int64(axes)] if axes else []))
+
+
+def expand_dims(call: OperatorCall) -> str:
+    return call("Unsqueeze", call.input(0), _int64(call.integers(1, "axis")))
+
+
+def concatenation(call: OperatorCall) -> str:
+    return call("Concat", *call.inputs(), axis=int(call.options.get("axis", 0)))
+
+
+def pack(call: OperatorCall) -> str:
+    axis = int(call.options.get("axis", 0))
+    return call("Concat", *(call("Unsqueeze", x, _int64([axis])) for x in call.inputs()), axis=axis)
+
+
+def unpack(call: OperatorCall) -> list[str]:
+    axis, count = int(call.options.get("axis", 0)), len(call.operator.outputs)
+    parts = call.several("Split", (call.input(0),), count, axis=axis, num_outputs=count)
+    return [call("Squeeze", part, _int64([axis])) for part in parts]
+
+
+def split(call: OperatorCall) -> list[str]:
+    """The axis comes first."""
+    [axis], count = call.integers(0, "axis"), len(call.operator.outputs)
+    return call.several("Split", (call.input(1),), count, axis=axis, num_outputs=count)
+
+
+def split_v(call: OperatorCall) -> list[str]:
+    """One of the sizes may be -1, for what is left."""
+    sizes, [axis] = call.integers(1, "sizes"), call.integers(2, "axis")
+    if -1 in sizes:
+        whole = call.shape(0)[axis]
+        if whole < 1:
+            raise Unsupported("a size of -1 on an axis whose size is not fixed", hint="all sizes")
+        sizes[sizes.index(-1)] = whole - sum(sizes) - 1
+    return call.several("Split", (call.input(0), _int64(sizes)), len(call.operator.outputs), axis=axis)
+
+
+def transpose(call: OperatorCall) -> str:
+    return call("Transpose", call.input(0), perm=call.integers(1, "order"))
+
+
+def pad(call: OperatorCall) -> str:
+    """Pairs of widths, one for each axis; PADV2 has the number as well."""
+    before, after = zip(*call.array(1, "widths").reshape(-1, 2).tolist(), strict=True)
+    value = [float(call.array(2, "padding").item())] if call.has(2) else []
+    return call("Pad", call.input(0), _int64([*before, *after]), *value)
+
+
+def mirror_pad(call: OperatorCall) -> str:
+    """SYMMETRIC repeats the edge, which ONNX's Pad has no mode for: indices do."""
+    widths = call.array(1, "widths").reshape(-1, 2).tolist()
+    if call.options.get("mode", 0) != _SYMMETRIC:
+        before, after = zip(*widths, strict=True)
+        return call("Pad", call.input(0), _int64([*before, *after]), mode="reflect")
+    name = call.input(0)
+    for axis, (size, (before, after)) in enumerate(zip(call.shape(0), widths, strict=True)):
+        if before or after:
+            if not 0 <= max(before, after) <= size:
+                raise Unsupported(f"widths {before} and {after} of an axis of {size}", hint="at most its size")
+            indices = np.pad(np.arange(size), (before, after), mode="symmetric")
+            name = call("Gather", name, _int64(indices.tolist()), axis=axis)
+    return name
+
+
+def slice_(call: OperatorCall) -> str:
+    """A size of -1 is what is left."""
+    starts, sizes = call.integers(1, "begin"), call.integers(2, "size")
+    ends = [_END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
+    return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(range(len(starts))))
+
+
+def strided_slice(call: OperatorCall) -> str:
+    """Each place of begin, end and strides is a slice of an axis, one index of it, a new axis, or all axes that the
+    others leave: bits of the masks say which."""
+    places = list(zip(*(call.integers(i, what) for i, what in enumerate(("begin", "end", "strides"), 1)), strict=True))
+    bits = {name: [bool(call.options.get(f"{name}_mask", 0) >> i & 1) for i in range(len(places))] for name in _MASKS}
+    taken = sum(not (bits["ellipsis"][i] or bits["new_axis"][i]) for i in range(len(places)))
+    left = len(call.shape(0)) - taken
+    rows: list[tuple[int, int, int, int]] = []  # axis, start, end, step
+    dropped: list[int] = []
+    added: list[int] = []
+    axis = place = 0  # place: in the result, before axes are dropped
+    for i, (start, end, step) in enumerate(places):
+        if bits["ellipsis"][i]:
+            axis, place = axis + left, place + left
+            continue
+        if bits["new_axis"][i]:
+            added.append(place - len(dropped))
+            place += 1
+            continue
+        if bits["shrink_axis"][i]:
+            rows.append((axis, start, start + 1 if start != -1 else _END, 1))
+            dropped.append(axis)
+        else:
+            first, last = (0, _END) if step > 0 else (_END, -_END)
+            end = start + end if call.options.get("offset") else end
+            rows.append((axis, first if bits["begin"][i] else start, last if bits["end"][i] else end, step))
+        axis, place = axis + 1, place + 1
+    name = call.input(0)
+    if rows:
+        axes, starts, ends, steps = (_int64(column) for column in zip(*rows, strict=True))
+        name = call("Slice", name, starts, ends, axes, steps)
+    if dropped:
+        name = call("Squeeze", name, _int64(dropped))
+    return call("Unsqueeze", name, _int64(added)) if added else name
+
+
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+
+
+def gather(call: OperatorCall) -> str:
+    if call.options.get("batch_dims"):
+        raise Unsupported(f"batch_dims {call.options['batch_dims']}", hint="0")
+    return call("Gather", call.input(0), call.input(1), axis=int(call.options.get("axis", 0)))
+
+
+def gather_nd(call: OperatorCall) -> str:
+    return call("GatherND", call.input(0), call.indices(1))
+
+
+def embedding_lookup(call: OperatorCall) -> str:
+    """Indices come first."""
+    return call("Gather", call.input(1), call.input(0), axis=0)
+
+
+def tile(call: OperatorCall) -> str:
+    return call("Tile", call.input(0), call.indices(1))
+
+
+def broadcast_to(call: OperatorCall) -> str:
+    return call("Expand", call.input(0), call.indices(1))
+
+
+def fill(call: OperatorCall) -> str:
+    """The sizes come first."""
+    return call("Expand", call.input(1), call.indices(0))
+
+
+def reverse(call: OperatorCall) -> str:
+    axes = call.integers(1, "axes")
+    starts, ends, steps = (_int64([number] * len(axes)) for number in (_END, -_END, -1))
+    return call("Slice", call.input(0), starts, ends, _int64(axes), steps)
+
+
+def one_hot(call: OperatorCall) -> str:
+    """Depth, the value at the index and that elsewhere; ONNX has the latter two in one tensor."""
+    values = call("Concat", *(call("Reshape", call.input(i), _int64([1])) for i in (3, 2)), axis=0)
+    return call("OneHot", call.indices(0), call.indices(1), values, axis=int(call.options.get("axis", -1)))
+
+
+def shape(call: OperatorCall) -> str:
+    return call.cast(call("Shape", call.input(0)), call.output().type)
+
+
+def rank(call: OperatorCall) -> str:
+    return call.constant(np.array(len(call.shape(0)), np.int32))
+
+
+ROWS: Mapping[str, Write] = {
+    "BROADCAST_TO": broadcast_to,
+    "CONCATENATION": concatenation,
+    "EMBEDDING_LOOKUP": embedding_lookup,
+    "EXPAND_DIMS": expand_dims,
+    "FILL": fill,
+    "GATHER": gather,
+    "GATHER_ND": gather_nd,
+    "MIRROR_PAD": mirror_pad,
+    "ONE_HOT": one_hot,
+    "PACK": pack,
+    "PAD": pad,
+    "PADV2": pad,
+    "RANGE": same("Range", 3),
+    "RANK": rank,
+    "RESHAPE": reshape,
+    "REVERSE_V2": reverse,
+    "SHAPE": shape,
+    "SLICE": slice_,
+    "SPLIT": split,
+    "SPLIT_V": split_v,
+    "SQUEEZE": squeeze,
+    "STRIDED_SLICE": strided_slice,
+    "TILE": tile,
+    "TRANSPOSE": transpose,
+    "UNPACK": unpack,
+}
