@@ -21,6 +21,7 @@ from nmpconv.calib import resize_ties
 from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
+from nmpconv.frontend.toposort import name_apart
 from nmpconv.ir import Graph, Node
 
 JUMPS = {
@@ -79,6 +80,7 @@ def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
     _unrounded(model.graph, graph)
     _lrn_written_out(model.graph)
     resize_ties.write_out(model, _constants(model.graph))
+    name_apart(model.graph.node)
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.ClearField("type")

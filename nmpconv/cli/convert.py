@@ -23,7 +23,8 @@ NAME = "convert"
 @with_options(Keywords)
 def command(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL.onnx", help="The float model; - is stdin.", show_default=False)
+        Path,
+        typer.Argument(metavar="MODEL.onnx", help="The float model, ONNX or TFLite; - is stdin.", show_default=False),
     ],
     *,
     output: Annotated[

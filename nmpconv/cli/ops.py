@@ -20,6 +20,8 @@ def command(
 
     Each with the widths that it computes in, and its restrictions.
 
+    The last row has the operators of TFLite that are read.
+
     \b
     Examples:
       nmpconv ops
@@ -30,8 +32,10 @@ def command(
 
     from nmpconv.frontend.expand import ALWAYS  # numpy is not loaded for --help
     from nmpconv.frontend.integer_operators import KINDS
+    from nmpconv.frontend.tflite.operators import WRITERS
     from nmpconv.ops import OPS
 
+    tflite = sorted(WRITERS)
     composed = sorted((*ALWAYS, *KINDS), key=lambda kind: (kind.rpartition(".")[0], kind))
 
     if json:
@@ -39,7 +43,7 @@ def command(
             {"op": op.name, "onnx": list(op.onnx), "int8": True, "int16": True, "restrictions": op.restrictions}
             for op in OPS.values()
         ]
-        console.as_json({"ops": rows, "composed": composed})
+        console.as_json({"ops": rows, "composed": composed, "tflite": tflite})
         return
     # Every op computes in int8 and in int16: the tests of each op's cases hold it to that.
     table = [
@@ -47,6 +51,7 @@ def command(
         for op in OPS.values()
     ]
     table.append(["(several of these)", ", ".join(composed), "yes", "yes", ""])
+    table.append(["(of .tflite files)", ", ".join(tflite), "yes", "yes", ""])
     columns = ("op", "ONNX types", "int8", "int16", "restrictions")
     if markdown:
         for row in (columns, ["---"] * len(columns), *table):

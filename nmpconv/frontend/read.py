@@ -14,7 +14,7 @@ from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
 from nmpconv.frontend import input_values, integer_operators, local_functions, tflite
 from nmpconv.frontend.local_functions import repeated
-from nmpconv.frontend.toposort import sort
+from nmpconv.frontend.toposort import name_apart, sort
 
 OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
@@ -59,6 +59,7 @@ def read(
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
     integer_operators.rewrite(model.graph, str(path))
+    name_apart(model.graph.node)
     return model
 
 

@@ -6,7 +6,7 @@ onnxruntime sorts by itself, and exporters rely on that: what a converter to flo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Iterable, Mapping, MutableSequence
 
 import onnx
 
@@ -40,6 +40,18 @@ def rename(node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
 
 def label(node: onnx.NodeProto) -> str:
     return f"node '{node.name}' ({node.op_type})"
+
+
+def name_apart(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Gives nodes of the same name other ones, in place; onnxruntime refuses two of one name."""
+    taken: set[str] = set()
+    for node in nodes:
+        name, n = node.name, 0
+        while name and name in taken:
+            n += 1
+            name = f"{node.name}_{n}"
+        node.name = name
+        taken.add(name)
 
 
 def sort(model: onnx.ModelProto, where: str) -> None:

@@ -52,6 +52,18 @@ def test_operators_on_integers(body, last, grid, tmp_path):
     np.testing.assert_allclose(got, same, rtol=1e-4, atol=1e-5)
 
 
+def test_nodes_have_names_of_their_own(tmp_path):
+    """onnxruntime refuses two nodes of one name, and one operator on integers becomes several."""
+    names = ("q", "r", "y")
+    body = "[{}] q = QuantizeLinear(x, s, z) [{}] r = QLinearConv(q, s, z, w, v, k, t, m, b) "
+    body += "[{}] y = DequantizeLinear(r, t, m)"
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}> {{ {body.format(*names)} }}"
+    graph = loaded(text, tmp_path)
+    found = original(read(tmp_path / "model.onnx"), graph)
+    assert {"q", "r", "r_1", "y"} <= {node.name for node in found.graph.node}
+    run(found, feeds(graph))
+
+
 DYNAMIC = [
     (
         "MatMulInteger",

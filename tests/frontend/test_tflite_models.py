@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from tflite_files import LiteRT, Op, Tensor, constant, tflite
+from tflite_nets import CONV, grid, net, rng, samples
 
 import nmpconv
 from nmpconv.errors import InputError, NmpError, UnsupportedModel
@@ -18,92 +19,6 @@ from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import to_onnx
 from nmpconv.frontend.tflite.schema import OPERATORS, OPTIONS, TABLES, TYPES
 from nmpconv.ir import Given
-
-SAMPLES = 16
-CONV = {"stride_w": 1, "stride_h": 1, "fused_activation_function": 1}
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(7)
-
-
-def net(kind: str) -> bytes:
-    """[1,8,9,3] -> CONV_2D, DEPTHWISE_CONV_2D, ADD, AVERAGE_POOL_2D, RESHAPE, FULLY_CONNECTED, SOFTMAX.
-
-    kind: float32; float16, whose weights are dequantized by operators; dynamic, with weights of int8; int8 or int16,
-    with activations of this type.
-    """
-    shapes = {"x": (1, 8, 9, 3), "c": (1, 8, 9, 6), "d": (1, 8, 9, 6), "s": (1, 8, 9, 6), "p": (1, 4, 4, 6)}
-    shapes |= {"f": (1, 96), "g": (1, 5), "y": (1, 5)}
-    ranges = {
-        "x": (-2, 2),
-        "c": (0, 4),
-        "d": (0, 4),
-        "s": (0, 6),
-        "p": (0, 6),
-        "f": (0, 6),
-        "g": (-12, 12),
-        "y": (0, 1),
-    }
-    tensors: dict[str, Tensor] = {}
-    for name, shape in shapes.items():
-        scale, zero = grid(kind, *ranges[name]) if kind in ("int8", "int16") else (None, 0)
-        tensors[name] = Tensor(shape, "float32" if scale is None else kind, scale=scale, zero=zero)
-    ops = [Op("CONV_2D", ("x", "w", "b"), ("c",), "Conv2DOptions", CONV)]
-    ops += [Op("DEPTHWISE_CONV_2D", ("c", "v", "k"), ("d",), "DepthwiseConv2DOptions", {**CONV, "depth_multiplier": 1})]
-    ops += [Op("ADD", ("c", "d"), ("s",), "AddOptions", {})]
-    size = {"filter_width": 2, "filter_height": 2, "stride_w": 2, "stride_h": 2, "padding": 1}
-    ops += [Op("AVERAGE_POOL_2D", ("s",), ("p",), "Pool2DOptions", size)]
-    tensors["n"] = constant(np.array([-1, 96], np.int32))
-    ops += [
-        Op("RESHAPE", ("p", "n"), ("f",)),
-        Op("FULLY_CONNECTED", ("f", "u", "t"), ("g",), "FullyConnectedOptions", {}),
-    ]
-    ops += [Op("SOFTMAX", ("g",), ("y",), "SoftmaxOptions", {"beta": 1.0})]
-    random = rng()
-    for name, shape, axis, source in (("w", (6, 3, 3, 3), 0, "x"), ("v", (1, 3, 3, 6), 3, "c"), ("u", (5, 96), 0, "f")):
-        data = random.normal(0, 1.5 / np.sqrt(np.prod(shape) / shape[axis]), shape).astype(np.float32)
-        bias = {"w": "b", "v": "k", "u": "t"}[name]
-        numbers = random.normal(0, 0.3, shape[axis]).astype(np.float32)
-        if kind == "float16":
-            tensors[f"{name}16"], tensors[name] = constant(data.astype(np.float16)), Tensor(shape)
-            ops.insert(0, Op("DEQUANTIZE", (f"{name}16",), (name,)))
-        elif kind == "float32":
-            tensors[name] = constant(data)
-        else:
-            scales = np.abs(data).max(axis=tuple(i for i in range(data.ndim) if i != axis)) / 127
-            scales = scales if name != "u" or kind == "dynamic" else np.array([scales.max()])
-            sides = [-1 if i == axis and len(scales) > 1 else 1 for i in range(data.ndim)]
-            q = np.clip(np.rint(data / scales.reshape(sides)), -127, 127).astype(np.int8)
-            tensors[name] = constant(q, scale=scales.astype(np.float32), axis=axis)
-        step = tensors[source].scale
-        if step is not None:
-            wide = np.int32 if kind == "int8" else np.int64
-            scale = np.float32(step) * np.float32(tensors[name].scale)
-            tensors[bias] = constant(np.rint(numbers / scale).astype(wide), scale=scale, axis=0)
-        else:
-            tensors[bias] = constant(numbers)
-    return tflite(tensors, ops, ["x"], ["y"])
-
-
-def grid(kind: str, low: float, high: float) -> tuple[float, int]:
-    """As LiteRT wants them: int16 without a zero point."""
-    if kind == "int16":
-        return max(-low, high) / 32767, 0
-    if (low, high) == (0, 1):
-        return 1 / 256, -128
-    return (high - low) / 255, round(-128 - low * 255 / (high - low))
-
-
-def samples(kind: str) -> np.ndarray:
-    """[SAMPLES,1,8,9,3] as the model takes them."""
-    x = rng().normal(0, 0.7, (SAMPLES, 1, 8, 9, 3)).clip(-2, 2)
-    if kind not in ("int8", "int16"):
-        return x.astype(np.float32)
-    scale, zero = grid(kind, -2, 2)
-    ends = np.iinfo(kind)
-    return np.clip(np.rint(x / scale) + zero, ends.min, ends.max).astype(kind)
-
 
 # Numbers: of the results' integers, how many may be off by more than a step; dB where they are reals.
 KINDS = [("float32", "8", 30), ("float32", "16", 60), ("float16", "16", 60), ("dynamic", "16", 35)]
@@ -209,20 +124,25 @@ def test_constants_that_are_computed(tmp_path: Path):
     arrays |= {"off": np.float32(0), "0": np.float32(0), "4": np.float32(4), "1": np.float32(1)}
     arrays |= {"z": np.array([1, 4], np.int32), "k": np.array([[True, False, True, True]])}
     tensors |= {name: constant(value) for name, value in arrays.items()} | {"e": Tensor((1, 4)), "o": Tensor((1, 4))}
+    tensors |= {"a": Tensor((1, 4), "bool"), "n": Tensor((), "int32"), "c": Tensor(()), "u": Tensor((4,))}
     ops = [
         Op("ONE_HOT", ("i", "d", "on", "off"), ("h",), "OneHotOptions", {"axis": -1}),
         Op("RANGE", ("0", "4", "1"), ("l",)),
         Op("FILL", ("z", "on"), ("f",)),
         Op("LOGICAL_NOT", ("k",), ("t",)),
-        Op("LOGICAL_OR", ("t", "k"), ("m",)),
+        Op("LOGICAL_AND", ("t", "k"), ("a",)),
+        Op("LOGICAL_OR", ("a", "k"), ("m",)),
         Op("SELECT_V2", ("m", "h", "f"), ("e",)),
-        Op("ADD", ("e", "l"), ("o",), "AddOptions", {}),
+        Op("RANK", ("e",), ("n",)),
+        Op("CAST", ("n",), ("c",), "CastOptions", {}),
+        Op("MUL", ("l", "c"), ("u",), "MulOptions", {}),
+        Op("ADD", ("e", "u"), ("o",), "AddOptions", {}),
         Op("ADD", ("x", "o"), ("y",), "AddOptions", {}),
     ]
     (tmp_path / "m.tflite").write_bytes(tflite(tensors, ops, ["x"], ["y"]))
     proto = to_onnx((tmp_path / "m.tflite").read_bytes(), "m")
     [got] = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": np.zeros((1, 4), np.float32)})
-    assert got.tolist() == [[0, 1, 3, 3]]
+    assert got.tolist() == [[0, 3, 5, 6]]
     load(tmp_path / "m.tflite")
 
 
@@ -234,6 +154,65 @@ def test_weights_of_four_bits(tmp_path: Path):
     x = np.arange(5, dtype=np.float32)[None]
     [got] = ort.InferenceSession(to_onnx(data, "m").SerializeToString()).run(None, {"x": x})
     assert got.item() == pytest.approx((numbers * 0.5 * x[0]).sum())
+
+
+def cut_into_blocks(rank: int, kind: str = "CONV_2D", *, reshapes: bool = False, **options: Any) -> bytes:
+    """A convolution dilated by 2 and 3, or over one axis by 3, between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
+    block, length = [2, 3][4 - rank :], 9
+    sizes = [11, length][4 - rank :]
+    before, kernel = [2, 3][4 - rank :], [3, 3][4 - rank :]
+    after = [-(size + 2 * pad) % d + pad for size, pad, d in zip(sizes, before, block, strict=True)]
+    cut = [(size + a + b) // d for size, a, b, d in zip(sizes, before, after, block, strict=True)]
+    made = [size - k + 1 for size, k in zip(cut, kernel, strict=True)]
+    crops = [[0, size * d - whole] for size, d, whole in zip(made, block, sizes, strict=True)]
+    batch = int(np.prod(block))
+    tensors = {"x": Tensor((1, *sizes, 4)), "y": Tensor((1, *sizes, 4)), "s": Tensor((batch, *cut, 4))}
+    tensors |= {"c": Tensor((batch, *[1] * (4 - rank), *made, 4)), "r": Tensor((batch, *made, 4))}
+    tensors |= {"n": constant(np.array(block, np.int32)), "k": constant(np.array(crops, np.int32))}
+    tensors["p"] = constant(np.array([before, after], np.int32).T)
+    shape = (1, 3, 3, 4)[: 4 if rank == 4 else 0] or (1, 1, 3, 4)
+    shape = shape if kind.startswith("DEPTH") else (4, *shape[1:])
+    tensors["w"] = constant(rng().normal(0, 0.5, shape).astype(np.float32))
+    tensors["b"] = constant(rng().normal(0, 0.5, 4).astype(np.float32))
+    table = "Conv2DOptions" if kind == "CONV_2D" else "DepthwiseConv2DOptions"
+    inner, conv = ("s", "c"), {**CONV, "padding": 1, **options} | ({"depth_multiplier": 1} if kind != "CONV_2D" else {})
+    ops = [Op("SPACE_TO_BATCH_ND", "xnp", "s")]
+    if rank == 3:
+        tensors |= {
+            "e": Tensor((batch, 1, *cut, 4)),
+            "1": constant(np.array(1, np.int32)),
+            "q": Tensor((batch, *made, 4)),
+        }
+        ops.append(Op("EXPAND_DIMS", "s1", "e"))
+        inner = ("e", "c")
+    ops.append(Op(kind, (inner[0], "w", "b"), inner[1:], table, conv))
+    if rank == 3:
+        tensors["h"] = constant(np.array([-1, *made, 4], np.int32))
+        squeeze = Op("SQUEEZE", "c", "q", "SqueezeOptions", {"squeeze_dims": [1]})
+        ops.append(Op("RESHAPE", "ch", "q") if reshapes else squeeze)
+    ops += [Op("LOGISTIC", "q" if rank == 3 else "c", "r"), Op("BATCH_TO_SPACE_ND", "rnk", "y")]
+    return tflite(tensors, ops, ["x"], ["y"])
+
+
+BLOCKS = [(4, "CONV_2D", False), (4, "DEPTHWISE_CONV_2D", False), (3, "CONV_2D", False), (3, "CONV_2D", True)]
+
+
+@pytest.mark.parametrize(("rank", "kind", "reshapes"), BLOCKS)
+def test_images_that_are_cut_into_blocks(rank, kind, reshapes, tmp_path: Path, need_package):
+    need_package("ai_edge_litert")
+    path = tmp_path / "m.tflite"
+    path.write_bytes(cut_into_blocks(rank, kind, reshapes=reshapes))
+    x = rng().normal(0, 1, (1, *(11, 9)[4 - rank :], 4)).astype(np.float32)
+    [wanted] = LiteRT(path.read_bytes()).run(x)
+    [got] = ort.InferenceSession(to_onnx(path.read_bytes(), "m").SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    assert [node.op for node in load(path).nodes].count("conv2d") == 1
+
+
+def test_blocks_that_are_not_joined_again(tmp_path: Path):
+    (tmp_path / "m.tflite").write_bytes(cut_into_blocks(4, stride_w=2))
+    with pytest.raises(UnsupportedModel, match=r"strides \[1, 2\] on images that are cut into blocks"):
+        load(tmp_path / "m.tflite")
 
 
 def lstm(**options: Any) -> bytes:

@@ -6,6 +6,7 @@ import onnx
 from onnx import helper
 
 from nmpconv.errors import InputError, Unsupported
+from nmpconv.frontend.tflite.blocks import INSIDE
 from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
 from nmpconv.frontend.tflite.operators import WRITERS
 from nmpconv.frontend.tflite.schema import IDENTIFIER
@@ -39,11 +40,12 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
 
 
 def _write(operator: Operator, writer: Writer) -> None:
-    call = OperatorCall(operator, writer)
     try:
-        write = WRITERS.get(operator.kind)
+        call, write = OperatorCall(operator, writer), WRITERS.get(operator.kind)
         if write is None:
             raise Unsupported("nmpconv does not read this operator of TFLite")
+        if call.block and operator.kind not in INSIDE:
+            raise Unsupported("its images are cut into blocks", hint="BATCH_TO_SPACE_ND before it")
         made = write(call)
         results = [made] if isinstance(made, str) else list(made)
         results[:1] = [call.activated(name) for name in results[:1]]
@@ -52,6 +54,7 @@ def _write(operator: Operator, writer: Writer) -> None:
     if len(results) < len(operator.outputs):
         raise ValueError(f"{len(operator.outputs)} outputs, {len(results)} allowed")
     writer.add(operator, call.nodes, results[: len(operator.outputs)])
+    writer.blocks.update(dict.fromkeys(operator.outputs, call.block) if call.block else {})
     return None
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nmpconv.frontend.tflite import arithmetic, products, rearranging, recurrent, windows
+from nmpconv.frontend.tflite import arithmetic, blocks, products, rearranging, recurrent, windows
 from nmpconv.frontend.tflite.rows import Write
 
 WRITERS: Mapping[str, Write] = {
     **arithmetic.ROWS,
+    **blocks.ROWS,
     **products.ROWS,
     **rearranging.ROWS,
     **recurrent.ROWS,

@@ -19,18 +19,37 @@ def _int64(numbers: Iterable[int]) -> np.ndarray:
 
 
 def reshape(call: OperatorCall) -> str:
+    if call.block:
+        return _without_axis(call)
     if call.has(1):
         return call("Reshape", call.input(0), call.indices(1))
     return call("Reshape", call.input(0), _int64(call.options["new_shape"]))
 
 
+def _without_axis(call: OperatorCall) -> str:
+    """A reshape of images that are cut into blocks: they lose an axis of size 1 that is whole."""
+    before, after = call.shape(0)[1:], call.output().shape[1:]
+    for axis, size in enumerate(call.block):
+        if size == before[axis] == 1 and (*before[:axis], *before[axis + 1 :]) == after:
+            call.block = (*call.block[:axis], *call.block[axis + 1 :])
+            return call("Squeeze", call.input(0), _int64([axis + 1]))
+    raise Unsupported("its images are cut into blocks", hint="BATCH_TO_SPACE_ND before it")
+
+
 def squeeze(call: OperatorCall) -> str:
     axes = [int(axis) for axis in call.options.get("squeeze_dims", ())]
+    if call.block:
+        whole = [axis % len(call.shape(0)) for axis in axes]
+        call.block = tuple(size for axis, size in enumerate(call.block, 1) if axis not in whole)
     return call("Squeeze", call.input(0), *([_int64(axes)] if axes else []))
 
 
 def expand_dims(call: OperatorCall) -> str:
-    return call("Unsqueeze", call.input(0), _int64(call.integers(1, "axis")))
+    [axis] = call.integers(1, "axis")
+    if call.block:
+        place = axis % (len(call.shape(0)) + 1) - 1
+        call.block = (*call.block[:place], 1, *call.block[place:])
+    return call("Unsqueeze", call.input(0), _int64([axis]))
 
 
 def concatenation(call: OperatorCall) -> str:

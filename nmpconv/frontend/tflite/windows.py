@@ -69,6 +69,10 @@ def depthwise_conv_2d(call: OperatorCall) -> str:
 
 def _conv(call: OperatorCall, weights: str, group: int) -> str:
     strides, dilations = _strides(call), _pair(call, "dilation_h_factor", "dilation_w_factor")
+    if call.block:
+        if strides != [1, 1] or len(call.block) != 2:
+            raise Unsupported(f"strides {strides} on images that are cut into blocks", hint="[1, 1]")
+        dilations = [dilation * size for dilation, size in zip(dilations, call.block, strict=True)]
     x, pads = _image(call), _pads(call, call.shape(1)[1:3], strides, dilations)
     bias = call.optional(2)
     return call.nhwc(call("Conv", x, weights, *bias, strides=strides, dilations=dilations, group=group, **pads))

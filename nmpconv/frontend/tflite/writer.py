@@ -39,6 +39,7 @@ class Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.constants: dict[str, np.ndarray] = {}  # by ONNX name
+        self.blocks: dict[int, tuple[int, ...]] = {}  # of tensors whose images are cut into blocks, see `blocks`
         self._taken: set[str] = set()
         self._names = [self.fresh(tensor.name) for tensor in model.tensors]
         self._reals: dict[int, str] = {}  # ONNX names of tensors, as reals where they are quantized
@@ -154,6 +155,7 @@ class OperatorCall:
     def __init__(self, operator: Operator, writer: Writer) -> None:
         self.operator, self.options, self._writer = operator, operator.options, writer
         self.nodes: list[onnx.NodeProto] = []
+        self.block = self._block()  # of the inputs; then that of the result
         self._has_main = False  # the node that has the name of the operator's output
         self._label = writer.model.tensors[operator.outputs[0]].name if operator.outputs else operator.kind
 
@@ -173,6 +175,16 @@ class OperatorCall:
     def constant(self, data: np.ndarray | float) -> str:
         array = np.asarray(data, np.float32 if isinstance(data, float) else None)
         return self._writer.constant(array, f"{self._label}.constant")
+
+    def _block(self) -> tuple[int, ...]:
+        """Blocks that images are cut into, () for none."""
+        blocks = {number: block for number, block in self._writer.blocks.items() if number in self.operator.inputs}
+        computed = [number for number in self.operator.inputs if number != ABSENT and number not in blocks]
+        if blocks and any(self._writer.model.tensors[number].data is None for number in computed):
+            raise Unsupported("images cut into blocks beside whole ones", hint="BATCH_TO_SPACE_ND before it")
+        if len(set(blocks.values())) > 1:
+            raise Unsupported("images cut into different blocks", hint="the same blocks")
+        return next(iter(blocks.values()), ())
 
     # -- what the operator reads --------------------------------------------------------------------------------------
 
