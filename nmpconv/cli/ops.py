@@ -32,11 +32,12 @@ def command(
 
     from nmpconv.frontend.expand import ALWAYS  # numpy is not loaded for --help
     from nmpconv.frontend.integer_operators import KINDS
+    from nmpconv.frontend.onnx import WITH_GRAPHS
     from nmpconv.frontend.tflite.operators import WRITERS
     from nmpconv.ops import OPS
 
     tflite = sorted(WRITERS)
-    composed = sorted((*ALWAYS, *KINDS), key=lambda kind: (kind.rpartition(".")[0], kind))
+    composed = sorted((*ALWAYS, *KINDS, *WITH_GRAPHS), key=lambda kind: (kind.rpartition(".")[0], kind))
 
     if json:
         rows = [

@@ -25,6 +25,7 @@ from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form,
 from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.toposort import label, reads, rename, subgraphs
+from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.aligned import TERMS_MAX
@@ -34,6 +35,7 @@ __all__ = ["Importer", "OnnxNode", "load"]
 OP_OF_ONNX: dict[str, Op] = {kind: op for op in OPS.values() for kind in op.onnx}
 OP_OF_ONNX[f"{normalization.DOMAIN}.{normalization.NORMALIZE}"] = OP_OF_ONNX[normalization.NORMALIZE]
 
+WITH_GRAPHS = ("If", "Loop", "Scan")  # operators that hold graphs: a branch is taken or chosen, steps are unrolled
 AUTO = ("auto",)  # outputs: the model's own, or those that can be had
 BOTH_MAX = 2  # times the work of the larger branch, that an If on data may take
 CUTS_MAX = 4  # tries to find them
@@ -41,10 +43,6 @@ STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file;
 # No op of a fixed plan of memory: (why, what to do).
 NOT_FIXED = {
     "If": ("what it runs depends on the data", ""),
-    **dict.fromkeys(
-        ("Loop", "Scan"),
-        ("nmpconv unrolls no loops", "an export with the loop unrolled (Keras: unroll=True), or as GRU, LSTM or RNN"),
-    ),
     **dict.fromkeys(
         ("NonMaxSuppression", "NonZero", "Unique", "Compress"), ("the shape of its result depends on data", "")
     ),
@@ -174,6 +172,7 @@ class Walk:
         elements = {value.name: value.type.tensor_type.elem_type for value in real}
         self.to = Importer(shapes, elements, constants, activations, path)
         self.to.note_readers(self.nodes, self.outputs)
+        self._unroller = Unroller(self.to, self._inlined, self._written, lambda: len(self.rows) + len(self.invalid))
 
     def run(self) -> None:
         """Fills the graph, and the rows of nodes that cannot be in it. Raises InvalidModel."""
@@ -286,6 +285,8 @@ class Walk:
                 return self._branch(proto)
             if kind == "If" and self._is_cheap(proto):
                 return self._both(proto)
+            if kind in ("Loop", "Scan"):
+                return self._unroller.run(proto, self.opset)
             self._step(proto, found, self.opset)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
@@ -341,10 +342,13 @@ class Walk:
                 raise Unsupported(f"its branches make {first} and {second}", hint="one shape")
             self._node(helper.make_node("Where", [proto.input[0], then, other], [output], _name(proto)))
 
-    def _inlined(self, graph: onnx.GraphProto, outer: onnx.NodeProto) -> list[str]:
-        """Converts the nodes of a graph inside of a node, under new names, and returns those of its outputs."""
+    def _inlined(
+        self, graph: onnx.GraphProto, outer: onnx.NodeProto, given: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Converts the nodes of a graph inside of a node, under new names, and returns those of its outputs. given:
+        tensors that its inputs are, by the inputs' names."""
         inner = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
-        names = {name: self.to.new_name(f"{_name(outer)}.{name}") for name in inner if name}
+        names = {name: self.to.new_name(f"{_name(outer)}.{name}") for name in inner if name} | dict(given or {})
         self.to.define({names[tensor.name]: self._array(tensor) for tensor in graph.initializer})
         nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
         for node in nodes:

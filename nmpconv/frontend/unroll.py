@@ -1,0 +1,168 @@
+"""Loop and Scan whose number of steps is known at import: the nodes of the graph inside, once for each step.
+
+Sources: ONNX, Loop and Scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from nmpconv.errors import Invalid, Unsupported
+from nmpconv.frontend.bind import type_name
+from nmpconv.frontend.importer import FollowsError, Importer
+from nmpconv.frontend.local_functions import NODES_MAX
+from nmpconv.frontend.node import OnnxNode
+
+SCAN_OPSET = 9  # before it, Scan had a batch of its own
+_HINT = "an export with the loop unrolled (Keras: unroll=True), or as GRU, LSTM or RNN"
+_FOREVER = 2**63 - 1
+
+
+class Unroller:
+    """Steps of Loop and Scan.
+
+    inline: converts the nodes of a graph with names put for its inputs, and returns the names of its outputs. write:
+    converts a node. refused: how many nodes were refused so far.
+    """
+
+    def __init__(
+        self,
+        to: Importer,
+        inline: Callable[[onnx.GraphProto, onnx.NodeProto, Mapping[str, str]], list[str]],
+        write: Callable[[onnx.NodeProto], None],
+        refused: Callable[[], int],
+    ) -> None:
+        self._to, self._inline, self._write, self._refused = to, inline, write, refused
+        self._nodes = 0  # of all steps of all loops
+
+    def run(self, proto: onnx.NodeProto, opset: int) -> None:
+        """Converts the node. Raises Unsupported; FollowsError where a node inside is refused."""
+        node = OnnxNode.of(proto, opset)
+        if proto.op_type == "Loop":
+            return self._loop(proto, node)
+        if opset < SCAN_OPSET:
+            raise Unsupported(f"Scan of opset {opset}", hint=f"an export with opset {SCAN_OPSET} or later")
+        return self._scan(proto, node)
+
+    def _loop(self, proto: onnx.NodeProto, node: OnnxNode) -> None:
+        body, carried = node.attributes["body"], list(node.inputs[2:])
+        names = [value.name for value in body.input]
+        count = self._number(node.input(0), "trip count") if node.input(0) else _FOREVER
+        goes = bool(self._number(node.input(1), "condition")) if node.input(1) else True
+        if len(names) != 2 + len(carried) or len(body.output) < 1 + len(carried):
+            raise ValueError(f"{len(carried)} states, a graph of {len(names)} inputs and {len(body.output)} outputs")
+        condition = node.input(1) or self._constant(proto, np.array(True))
+        rows: list[list[str]] = []
+        step = 0
+        while goes and step < count:
+            place = self._constant(proto, np.array(step, np.int64))
+            condition, *made = self._step(proto, body, dict(zip(names, (place, condition, *carried), strict=True)))
+            carried, row = made[: len(carried)], made[len(carried) :]
+            rows.append(row)
+            goes = bool(self._number(condition, "condition"))
+            step += 1
+        stacks = [(list(column), 0) for column in zip(*rows, strict=True)]
+        self._finish(proto, carried, stacks)
+
+    def _scan(self, proto: onnx.NodeProto, node: OnnxNode) -> None:
+        body, count = node.attributes["body"], node.integer("num_scan_inputs", 0)
+        states = len(node.inputs) - count
+        results = len(body.output) - states
+        if not 1 <= count <= len(node.inputs) or len(body.input) != len(node.inputs) or results < 0:
+            raise ValueError(f"{count} scanned of {len(node.inputs)} inputs, a graph of {len(body.input)}")
+        carried, scanned = list(node.inputs[:states]), node.inputs[states:]
+        shapes = [self._to.tensor(name).shape for name in scanned]
+        if None in shapes:
+            raise FollowsError(proto.op_type)
+        axes = [
+            node.axis(axis, len(shape or ()))
+            for axis, shape in zip(_each(node, "scan_input_axes", count), shapes, strict=True)
+        ]
+        backwards, reversed_rows = (
+            _each(node, f"scan_{side}_directions", many) for side, many in (("input", count), ("output", results))
+        )
+        lengths = {shape[axis] for shape, axis in zip(shapes, axes, strict=True) if shape is not None}
+        if len(lengths) > 1:
+            raise ValueError(f"scanned inputs of {sorted(lengths)} steps")
+        [length] = lengths
+        rows: list[list[str]] = []
+        for step in range(length):
+            slices = [
+                self._slice(proto, name, length - 1 - step if back else step, axis)
+                for name, axis, back in zip(scanned, axes, backwards, strict=True)
+            ]
+            given = zip((value.name for value in body.input), (*carried, *slices), strict=True)
+            made = self._step(proto, body, dict(given))
+            carried = made[:states]
+            rows.append(made[states:])
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns = [column[::-1] if back else column for column, back in zip(columns, reversed_rows, strict=True)]
+        self._finish(proto, carried, list(zip(columns, _each(node, "scan_output_axes", results), strict=True)))
+
+    def _step(self, proto: onnx.NodeProto, body: onnx.GraphProto, given: Mapping[str, str]) -> list[str]:
+        self._nodes += max(1, len(body.node))
+        if self._nodes > NODES_MAX:
+            raise Unsupported(f"its steps have more than {NODES_MAX} nodes", hint=f"fewer steps, or {_HINT}")
+        before = self._refused()
+        made = self._inline(body, proto, given)
+        if self._refused() > before:  # it would be refused in each step
+            raise FollowsError(proto.op_type)
+        for value, name in zip(body.output, made, strict=True):
+            declared, found = value.type.tensor_type.elem_type, self._to.tensor(name).element
+            if declared and found and declared != found:
+                raise Invalid(f"its graph makes '{value.name}' of type {type_name(found)}", hint=type_name(declared))
+        return made
+
+    def _finish(
+        self, proto: onnx.NodeProto, carried: Sequence[str], stacks: Sequence[tuple[Sequence[str], int]]
+    ) -> None:
+        """Defines the outputs: the last states, then for each stack its rows, joined along a new axis."""
+        if any(proto.output[len(carried) + len(stacks) :]):
+            raise Unsupported("it runs no step", hint="at least one")
+        for name, output in zip(carried, proto.output, strict=False):
+            if name in self._to.sequences:
+                self._to.sequences[output] = self._to.sequences[name]
+            elif output:
+                self._add(proto, "Identity", [name], output)
+        for (rows, axis), output in zip(stacks, proto.output[len(carried) :], strict=False):
+            if output:
+                places = self._constant(proto, np.array([axis], np.int64))
+                wide = [self._add(proto, "Unsqueeze", [row, places]) for row in rows]
+                self._add(proto, "Concat", wide, output, axis=axis)
+
+    def _slice(self, proto: onnx.NodeProto, name: str, place: int, axis: int) -> str:
+        return self._add(proto, "Gather", [name, self._constant(proto, np.array(place, np.int64))], axis=axis)
+
+    def _add(self, proto: onnx.NodeProto, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        label = proto.name or next(filter(None, proto.output), proto.op_type)
+        made = output or self._to.new_name(f"{label}.{kind.lower()}")
+        self._write(helper.make_node(kind, inputs, [made], label, **attributes))
+        return made
+
+    def _constant(self, proto: onnx.NodeProto, data: np.ndarray) -> str:
+        name = self._to.new_name(f"{proto.name or proto.op_type}.constant")
+        self._to.define({name: data})
+        return name
+
+    def _number(self, name: str, what: str) -> int:
+        if not self._to.is_const(name):
+            self._to[name]  # after a refused node: no complaint of its own
+            raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}, or {_HINT}")
+        array = self._to.array(name, what)
+        if prod(array.shape) != 1:
+            raise ValueError(f"its {what} has {prod(array.shape)} elements")
+        return int(array.item())
+
+
+def _each(node: OnnxNode, name: str, count: int) -> Sequence[int]:
+    """A list of integers, one for each; zeros where it is left out."""
+    found = node.integers(name) or (0,) * count
+    if len(found) != count:
+        raise ValueError(f"{name} {list(found)} for {count}")
+    return found
