@@ -23,23 +23,20 @@ PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page 
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
 # Commands in the order of --help, with the first sentence of their own: a command's module is imported when it runs.
 COMMANDS = {
-    "convert": "Quantize an ONNX model with calibration data into one .nmp file.",
-    "inspect": "Show what a .nmp file holds: inputs, ops, tensors, the memory map and where it comes from.",
-    "report": "Write one HTML file: layers, graph, memory plan, weights; histograms and worst samples where there is "
-    "data.",
-    "run": "Run a model: the best classes of each image, or all outputs as arrays.",
-    "eval": "Measure accuracy on labelled data, and agreement and SQNR against the float model.",
-    "bisect": "Rank tensors by what is gained when each alone is float, and measure what helps at the first of them.",
-    "bench": "Measure a model on this machine: the distribution of its latency, and where the time goes op by op.",
-    "compare": "Compare every op's result on a device with this machine's, bit by bit; exit code 4 at the first that "
-    "differs.",
-    "bundle": "Write a folder to drop into a firmware project: interpreter, model as a C array, header, example, "
-    "CMakeLists.txt.",
-    "export": "Write the model as ONNX with quantized tensors, for onnxruntime and other tools.",
-    "init": "Write a project file for `nmpconv build`, with comments, and with what can be guessed from the model.",
-    "build": "Convert and measure every target of nmpconv.toml that is not up to date, and check its gates.",
-    "ops": "List the ops: the ONNX types that become each, the widths it computes in, and its restrictions.",
-    "device": "Look for devices, and at one.",
+    "convert": "Quantize an ONNX model into one .nmp file.",
+    "inspect": "Show inputs, ops, tensors and memory of a .nmp file.",
+    "report": "Write a report as one HTML page.",
+    "run": "Run a model on images, sounds or arrays.",
+    "eval": "Measure accuracy on labelled data.",
+    "bisect": "Rank tensors by quantization loss.",
+    "bench": "Measure latency, op by op, here or on a device.",
+    "compare": "Compare each op on a device with this machine.",
+    "bundle": "Write C sources for a firmware project.",
+    "export": "Write the model as quantized (QDQ) ONNX.",
+    "init": "Write a project file for `nmpconv build`.",
+    "build": "Convert and check the targets of nmpconv.toml.",
+    "ops": "List the ops and the ONNX types they cover.",
+    "device": "List devices, or show one.",
 }
 MODULES = {"report": "html_report"}  # those that are not called like their command
 WITHOUT_ARGUMENTS = ("build", "ops", "device")  # commands that mean something alone
