@@ -197,6 +197,8 @@ class Objects:
     def pointers(self, op: str, a: Any, b: Any) -> Any:
         if op in "+-" and isinstance(a, Pointer) and isinstance(b, Number):
             return self.moved(a, b, 1 if op == "+" else -1)
+        if op == "+" and isinstance(a, Pointer):
+            self.run.demand(False, "a sum of addresses")
         if op == "+" and isinstance(b, Pointer):
             return self.moved(b, a, 1)
         if isinstance(a, Pointer) and isinstance(b, Pointer):

@@ -12,7 +12,7 @@ import z3
 
 from proofs.execute import Cut
 from proofs.memory import Buffer, Pointer, Record
-from proofs.numbers import INT32, UINT8, UINT32, Number, constant
+from proofs.numbers import UINT8, UINT32, Number, constant
 from proofs.statement import Proof, statement
 from proofs.translate import Translation
 
@@ -20,9 +20,8 @@ FB = "base/fb.c"
 SCALAR, STRING, TABLE, UNION, VECTOR, STRINGS, TABLES = range(7)
 WIDTHS = (1, 2, 4, 8)
 BYTES_MAX = 2**31 - 1
-FILE = z3.Function("file", z3.IntSort(), z3.IntSort())
-KIND = z3.Function("kind", z3.IntSort(), z3.IntSort())
-ARG = z3.Function("arg", z3.IntSort(), z3.IntSort())
+INTEGERS, BOOLEAN = z3.IntSort(), z3.BoolSort()
+FILE, KIND, ARG = (z3.Function(name, INTEGERS, INTEGERS) for name in ("file", "kind", "arg"))
 
 
 def one_of(term: Any, values: tuple[int, ...]) -> Any:
@@ -78,14 +77,6 @@ class Walk:
         to = c.run.symbol(UINT32, "to")
         self.run.assume(z3.Or(to.term == 0, self.place(to.term)))
         return to
-
-    def passes(self, name: str, aligned: bool = True) -> Any:
-        def contract(c: Translation, *args: Any) -> Number:
-            at = c.theory.raw(args[-1])
-            self.run.demand(self.place(at) if aligned else self.four(at), f"{name}: four bytes in the file")
-            return c.theory.boolean(z3.Bool(c.run.name(name)))
-
-        return contract
 
     def vector_inside(self, c: Translation, w: Any, at: Number, width: Number, count: Pointer) -> Number:
         self.run.demand(self.four(c.theory.raw(at)), "vector_inside: four bytes in the file")
@@ -224,7 +215,7 @@ def table_lies_in_file(proof: Proof) -> None:
 
 def lists(name: str, callee: str) -> Any:
     """The result is 1 where the vector lies in the file and each element leads to what passes; of one that is any."""
-    to_of, passes = z3.Function("to", z3.IntSort(), z3.IntSort()), z3.Function("passes", z3.IntSort(), z3.BoolSort())
+    to_of, passes = z3.Function("to", INTEGERS, INTEGERS), z3.Function("passes", INTEGERS, BOOLEAN)
     some = z3.Int("some_element")
 
     def body(c: Translation) -> None:
@@ -272,85 +263,116 @@ def lists_lie_in_file(proof: Proof) -> None:
 
 
 @statement(
-    "whatever a table's fields are, each is looked for in the file, and members of unions have a type",
+    "what a field of any kind leads to is looked for as its kind says, in the file, and members of unions have a type",
     FB,
-    "table_inside",
     "field_inside",
     "fb_kind",
 )
-def fields_lie_in_file(proof: Proof) -> None:
+def fields_are_looked_for(proof: Proof) -> None:
     def body(c: Translation) -> None:
         walk = Walk(c)
         c.run.assume(walk.place(walk.at.term))
+        element = walk.field(Number(UINT32, walk.first_field, 0, 255))
+        member, kind = c.run.symbol(UINT32, "member", 0, 255), c.theory.raw(element.fields["kind"].value) % 128
+        c.run.assume(z3.Implies(kind == UNION, member.term > 0), kind != SCALAR)
+        called: list[tuple[str, Any]] = []
+
+        def callee(name: str) -> Any:
+            def contract(c: Translation, *args: Any) -> Number:
+                called.append((name, args))
+                if name == "scalars_inside":
+                    c.run.demand(one_of(c.theory.raw(args[2]), WIDTHS), "width of a vector")
+                at = c.theory.raw(args[1 if name == "scalars_inside" else -1])
+                c.run.demand(walk.place(at), f"{name}: four bytes in the file")
+                return c.theory.boolean(z3.Bool(name))
+
+            return contract
+
+        names = {STRING: "string_inside", TABLE: "table_inside", UNION: "table_inside", VECTOR: "scalars_inside"}
+        names |= {STRINGS: "strings_inside", TABLES: "tables_inside"}
+        c.run.contracts |= {name: callee(name) for name in names.values()}
+        found = c.theory.truth(c.call("field_inside", walk.pointer(), c.pointer(element), member, walk.at))
+        arg = c.theory.raw(element.fields["arg"].value)
+        if not called:
+            c.run.demand(z3.And(found, kind == UNION, member.term > arg), "a member of a later version")
+            return
+        ((name, args),) = called
+        c.run.demand(one_of(kind, tuple(one for one, of in names.items() if of == name)), "kind")
+        c.run.demand(found == z3.Bool(name), "what is found")
+        if name in ("table_inside", "tables_inside"):
+            number = c.theory.raw(args[1])
+            member_there = z3.And(number == member.term - 1, number < arg)
+            c.run.demand(z3.If(kind == UNION, member_there, number == arg), "number of a table")
+
+    proof.run(body)
+
+
+@statement(
+    "a table passes where its frame does and each field leads to what passes, whatever they are; a union is there "
+    "where its type says so",
+    FB,
+    "table_inside",
+)
+def fields_lie_in_file(proof: Proof) -> None:
+    there, offset_of = z3.Function("there", INTEGERS, BOOLEAN), z3.Function("offset", INTEGERS, INTEGERS)
+    to_of, passes = z3.Function("to", INTEGERS, INTEGERS), z3.Function("passes", INTEGERS, BOOLEAN)
+    some = z3.Int("some_field")
+
+    def body(c: Translation) -> None:
+        walk, last = Walk(c), {}
+        first, at = walk.first_field, walk.at.term
+        i = z3.Int("field")
+        typed = z3.And(i > first, KIND(i - 1) == SCALAR, ARG(i - 1) == 1)
+        c.run.assume(z3.ForAll(i, z3.Implies(KIND(i) % 128 == UNION, typed), patterns=[KIND(i)]))
+        c.run.assume(walk.place(at), some >= 0)
+
+        def good(i: Any) -> Any:
+            kind, to = KIND(first + i) % 128, to_of(at + offset_of(i))
+            member = z3.If(there(i - 1), FILE(at + offset_of(i - 1)), 0)
+            union = z3.Or(kind != UNION, there(i) == (member != 0))
+            return z3.Or(kind == SCALAR, z3.And(union, z3.Or(z3.Not(there(i)), z3.And(to != 0, passes(to)))))
 
         def slot(c: Translation, table: Pointer, number: Number) -> Pointer:
             """By the proof of frames."""
             i = c.theory.raw(number)
             c.run.demand(z3.And(i >= 0, i < walk.count.term), "a field of the table")
-            if c.run.choose(2):
+            if not c.run.decide(there(i)):
                 return Pointer(UINT8, None)
-            kind, arg = KIND(walk.first_field + i), ARG(walk.first_field + i)
-            offset = c.run.symbol(UINT32, "offset", 4, 65535)
-            width = z3.If(kind % 128 == SCALAR, arg, 4)
-            c.run.assume(walk.at.term + offset.term + width <= walk.bytes.term)
-            index = Number(UINT32, walk.at.term + offset.term, 0, 2**32 - 1)
-            return Pointer(UINT8, walk.file, index)
+            width = z3.If(KIND(first + i) % 128 == SCALAR, ARG(first + i), 4)
+            c.run.assume(offset_of(i) >= 4, offset_of(i) < 65536, at + offset_of(i) + width <= walk.bytes.term)
+            return Pointer(UINT8, walk.file, Number(UINT32, at + offset_of(i), 0, 2**32 - 1))
 
         def frame(c: Translation, *args: Any) -> Number:
             c.run.demand(walk.place(c.theory.raw(args[-1])), "frame_inside: four bytes in the file")
             return c.theory.boolean(z3.Bool("frame"))
 
-        members: list[Any] = []
+        def follow(c: Translation, w: Any, at: Number) -> Number:
+            to = walk.follow(c, w, at)
+            c.run.assume(to.term == to_of(c.theory.raw(at)))
+            return to
 
-        def table(c: Translation, w: Any, number: Number, at: Number) -> Number:
-            members.append(number)
-            return walk.passes("table_inside")(c, at)
+        def field(c: Translation, w: Any, field: Any, member: Number, to: Number) -> Number:
+            c.run.demand(walk.place(c.theory.raw(to)), "field_inside: four bytes in the file")
+            union = KIND(c.theory.raw(field.index)) % 128 == UNION
+            c.run.demand(union == (c.theory.raw(member) > 0), "field_inside: a member of a union")
+            return c.theory.boolean(passes(c.theory.raw(to)))
 
-        names = ("string_inside", "strings_inside", "tables_inside")
-        c.run.contracts |= {name: walk.passes(name) for name in names}
-        c.run.contracts |= {
-            "fields_of": walk.fields_of,
-            "fb_slot": slot,
-            "frame_inside": frame,
-            "follow": walk.follow,
-            "spend": lambda c, w, n: c.theory.boolean(z3.Bool("spent")),
-            "scalars_inside": walk.scalars,
-        }
-        if c.run.choose(2):
-            walk.field(Number(UINT32, walk.first_field, 0, 255))
-            element = walk.field(Number(UINT32, walk.first_field, 0, 255))
-            member = c.run.symbol(UINT32, "member", 0, 255)
-            kind = c.theory.raw(element.fields["kind"].value) % 128
-            c.run.assume(z3.Implies(kind == UNION, member.term > 0), kind != SCALAR)
-            c.run.contracts["table_inside"] = table
-            c.call("field_inside", walk.pointer(), c.pointer(element), member, walk.at)
-            if members:
-                arg = c.theory.raw(element.fields["arg"].value)
-                c.run.demand(
-                    z3.If(kind == UNION, c.theory.raw(members[0]) < arg, c.theory.raw(members[0]) == arg),
-                    "number of a table",
-                )
-            return
-        c.run.contracts["field_inside"] = lambda c, w, field, member, at: walk.passes("field_inside")(c, at)
-        first = walk.first_field
-        i = z3.Int("unions")
-        c.run.assume(
-            z3.ForAll(
-                i,
-                z3.Implies(KIND(i) % 128 == UNION, z3.And(i > first, KIND(i - 1) == SCALAR, ARG(i - 1) == 1)),
-                patterns=[KIND(i)],
-            )
-        )
-        c.run.cuts[("table_inside", 0)] = Cut(lambda run, v: [v["i"].term <= walk.count.term])
-        c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at)
+        def before(run: Any, v: dict[str, Any]) -> list[Any]:
+            last["i"] = v["i"].term
+            return [v["i"].term <= walk.count.term, z3.Implies(some < v["i"].term, good(some))]
+
+        def spend(c: Translation, w: Any, bytes_: Number) -> Number:
+            c.run.demand(c.theory.raw(bytes_) == 0, "a table is paid as one unit")
+            return c.theory.boolean(z3.Bool("spent"))
+
+        c.run.contracts |= {"fields_of": walk.fields_of, "fb_slot": slot, "frame_inside": frame, "spend": spend}
+        c.run.contracts |= {"follow": follow, "field_inside": field}
+        c.run.cuts[("table_inside", 0)] = Cut(before)
+        found = c.theory.truth(c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at))
+        whole = z3.And(z3.Bool("spent"), z3.Bool("frame"))
+        c.run.demand(z3.Implies(found, whole), "a table that passes")
+        c.run.demand(z3.Implies(z3.And(found, some < walk.count.term), good(some)), "a field of a table that passes")
+        bad = z3.And(last["i"] < walk.count.term, z3.Not(good(last["i"]))) if last else z3.BoolVal(False)
+        c.run.demand(z3.Or(found, z3.Not(whole), bad), "a table that is refused for a reason")
 
     proof.run(body)
-
-
-def scalars(walk: Walk, c: Translation, w: Any, at: Number, width: Number) -> Number:
-    walk.run.demand(one_of(c.theory.raw(width), WIDTHS), "width of a vector")
-    return walk.passes("scalars_inside")(c, at)  # type: ignore[no-any-return]
-
-
-Walk.scalars = lambda self, c, w, at, width: scalars(self, c, w, at, width)  # type: ignore[attr-defined]
-__all__ = ["INT32"]

@@ -45,14 +45,15 @@ class Model:
             for name, count in (("ops", self.ops), ("inputs", self.inputs), ("outputs", self.outputs))
         }
         self.m = c.struct("nmp_model", arena_bytes=self.arena, **lists)
-        self.failed = 0
+        self.paid: list[Any] = []
+        self.cost: Any = lambda steps: z3.BoolVal(True)
         c.run.contracts |= {
             "extent_of": lambda c, m, i: self.extent(i),
             "nmp_fail": self.fail,
             "nmp_model_output_of": lambda c, m, i: self.index(OUTPUT, i),
             "nmp_model_live_end": lambda c, m, i: self.index(LIVE_END, i),
             "nmp_model_port": self.port,
-            "nmp_spend": lambda c, needs, steps: c.theory.boolean(z3.Bool(c.run.name("enough"))),
+            "nmp_spend": self.spend,
         }
 
     def index(self, function: Any, i: Number) -> Number:
@@ -84,9 +85,14 @@ class Model:
         return [*found, end(tensor) <= self.arena.term] if self.placed else found
 
     def fail(self, c: Translation, *args: Any) -> Number:
-        self.failed += 1
         status = c.run.symbol(INT32, "status", 1, 42)
         return Number(UINT32, status.term, 1, 42)
+
+    def spend(self, c: Translation, needs: Any, steps: Number) -> Number:
+        """Steps of verification, as many as `cost` says; what passes has paid them."""
+        self.run.demand(self.cost(c.theory.raw(steps)), "steps that are paid")
+        self.paid.append(z3.Bool(c.run.name("enough")))
+        return c.theory.boolean(self.paid[-1])
 
     def pointer(self) -> Any:
         return self.c.pointer(self.m)
@@ -133,6 +139,7 @@ def tensors_lie_in_arena(proof: Proof) -> None:
     PLAN,
     "check_read",
     "check_alive",
+    beyond={"const int64_t op =": "it is what a fault tells: tests"},
 )
 def reads_find_what_was_produced(proof: Proof) -> None:
     def body(c: Translation) -> None:
@@ -156,12 +163,14 @@ def reads_find_what_was_produced(proof: Proof) -> None:
         def inputs(run: Any, v: dict[str, Any]) -> list[Any]:
             return [v["i"].term <= model.inputs.term]
 
+        model.cost = lambda steps: steps == 1
         c.run.cuts |= {("check_read", 0): Cut(since), ("check_read", 1): Cut(inputs)}
         status = c.call(
             "check_read", model.pointer(), reader, t, c.pointer(c.struct("nmp_needs")), c.zeros_pointer("nmp_fault")
         )
         if not passes(c, status):
             return
+        c.run.demand(z3.And(*model.paid), "all is paid")
         producer = z3.Int("producer")  # an op before, or -1 for an input of the model
         by_op = z3.And(producer >= 0, producer < reader.term, OUTPUT(producer) == t.term)
         untouched = z3.Implies(
@@ -184,10 +193,12 @@ def inputs_lie_apart(proof: Proof) -> None:
         late, early = z3.Ints("late early")
         c.run.assume(early >= 0, early < late)
         shown = z3.And(apart(INPUT(late), INPUT(early)), INPUT(late - 1) < INPUT(late))
+        here: dict[str, Any] = {}
+        model.cost = lambda steps: steps == here["i"]
 
         def outer(run: Any, v: dict[str, Any]) -> list[Any]:
-            i = v["i"].term
-            return [i >= 1, z3.Or(i == 1, i <= model.inputs.term), z3.Implies(late < i, shown)]
+            i = here["i"] = v["i"].term
+            return [*model.paid, i >= 1, z3.Or(i == 1, i <= model.inputs.term), z3.Implies(late < i, shown)]
 
         def inner(run: Any, v: dict[str, Any]) -> list[Any]:
             i, k = v["i"].term, run.theory.raw(v["k"])
@@ -197,6 +208,7 @@ def inputs_lie_apart(proof: Proof) -> None:
         c.run.cuts |= {("check_inputs", 0): Cut(outer), ("check_inputs", 1): Cut(inner)}
         status = c.call("check_inputs", model.pointer(), c.pointer(c.struct("nmp_needs")), c.zeros_pointer("nmp_fault"))
         if passes(c, status):
+            c.run.demand(z3.And(*model.paid), "all is paid")
             c.run.demand(z3.Implies(late < model.inputs.term, shown), "apart")
 
     proof.run(body)
@@ -224,6 +236,7 @@ def states_lie_apart(proof: Proof) -> None:
         t, its = INPUT(at.term), MODEL_OUTPUT(own.term)
         exact = z3.And(MODEL_OUTPUT(some) == its, START(t) == START(its), end(t) == end(its), SIZE(t) == SIZE(its))
         shown = z3.Or(apart(t, MODEL_OUTPUT(some)), exact)
+        model.cost = lambda steps: steps == model.outputs.term
         c.run.cuts[("check_state", 0)] = Cut(
             lambda run, v: [
                 z3.Implies(some < v["i"].term, shown),
@@ -234,6 +247,7 @@ def states_lie_apart(proof: Proof) -> None:
             "check_state", model.pointer(), at, c.pointer(c.struct("nmp_needs")), c.zeros_pointer("nmp_fault")
         )
         if passes(c, status):
+            c.run.demand(z3.Implies(own.term >= 0, z3.And(bool(model.paid), *model.paid)), "all is paid")
             c.run.demand(z3.Implies(z3.And(own.term >= 0, some < model.outputs.term), shown), "apart")
 
     proof.run(body)
