@@ -54,17 +54,20 @@ def info(
 def listed(json: shared_flags.Json = False) -> None:
     """List serial ports and simulated boards."""
     from nmpconv.device import simulator
-    from nmpconv.device.transport import ports
+    from nmpconv.device.serial_ports import serial_ports
 
-    found, boards = ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
+    found, boards = serial_ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
     if json:
         simulated = [{"device": name, "missing": lacks or None} for name, lacks in boards.items()]
-        serial = [{"device": port, "description": what} for port, what in found.items()]
+        serial = [
+            {"device": p.device, "description": p.description, "usb": p.usb or None, "board": p.board or None}
+            for p in found
+        ]
         console.as_json({"ports": serial, "simulated": simulated})
         return
-    rows = [[port, what or "serial port"] for port, what in found.items()]
-    rows += [[name, lacks or "ready"] for name, lacks in boards.items()]
-    console.table(("device", ""), rows)
+    rows = [[port.device, port.usb, port.board or port.description or "serial port"] for port in found]
+    rows += [[name, "", lacks or "ready"] for name, lacks in boards.items()]
+    console.table(("device", "USB", ""), rows)
 
 
 @app.command("build")

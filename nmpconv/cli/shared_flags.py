@@ -28,7 +28,7 @@ ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL.nmp", help="The converted model; - is stdin.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
-DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
+DEVICE_NAME = "auto|PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
 DeviceName = Annotated[
     str | None,
     typer.Option(
@@ -41,7 +41,7 @@ DeviceName = Annotated[
 Wait = Annotated[
     float,
     typer.Option(
-        min=0, max=86400, metavar="SECONDS", help="Open a port that is lost again for so long; the upload goes on."
+        min=0, max=86400, metavar="SECONDS", help="Wait so long for a device that starts, and for a port that is lost."
     ),
 ]
 Cpu = Annotated[

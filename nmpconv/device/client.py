@@ -49,7 +49,7 @@ class Run:
 class Device:
     """A device that answered. Raises DeviceError, RequestRefused (a ModelError's or a DeviceError's code).
 
-    wait: seconds that a line which is gone is waited for.
+    wait: seconds that a line which is gone is waited for, and, from HELLO_SECONDS on, a device that starts late.
     """
 
     def __init__(self, line: Transport, progress: Progress = silent, wait: float = 0.0) -> None:
@@ -63,11 +63,11 @@ class Device:
         self._piece = CHUNK
         self._keeps = False
         self.name = line.name
-        self.hello = self._hello()
+        self.hello = self._hello(max(HELLO_SECONDS, wait))
         self._link.window = max(1, min(WINDOW, self.hello.ring // 2 // FRAME_BYTES))
 
-    def _hello(self) -> Hello:
-        answer = self._link.ask(Type.HELLO, quiet=HELLO_SECONDS)
+    def _hello(self, quiet: float) -> Hello:
+        answer = self._link.ask(Type.HELLO, quiet=quiet)
         found = protocol.hello(answer)
         if found is None:
             version = answer[0] if answer else 0

@@ -9,20 +9,46 @@ from nmpconv.base.progress import Progress
 from nmpconv.device import simulator
 from nmpconv.device.client import Device
 from nmpconv.device.link import REOPEN_SECONDS
+from nmpconv.device.serial_ports import serial_ports
 from nmpconv.device.transport import Serial, Tcp, Transport
-from nmpconv.errors import UsageError
+from nmpconv.errors import DeviceError, UsageError
+
+AUTO = "auto"  # as the name of a device: the USB port that answers
 
 
 @contextmanager
 def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS) -> Iterator[Device]:
     """The device at a line, which is closed, and a simulator stopped, at the end. wait: seconds in which a port or a
-    connection that is lost is opened again.
+    connection that is lost is opened again, and in which a device may start.
     """
-    line = connect(name)
+    line = connect(answering() if name.lower() == AUTO else name)
     try:
         yield Device(line, progress, wait)
     finally:
         line.close()
+
+
+def answering() -> str:
+    """The port of the only USB device that answers. Raises DeviceError where none does, UsageError for several."""
+    found, silent_ = [], []
+    for port in serial_ports():
+        if not port.usb:
+            continue
+        try:
+            line = Serial(port.device)
+            try:
+                Device(line)
+                found.append(port.device)
+            finally:
+                line.close()
+        except DeviceError as error:
+            silent_.append(f"{port.device} {port.board or port.description or port.usb}: {error.args[0]}")
+    if not found:
+        hint = "; ".join(silent_) or "no USB port is here: is it plugged in, with a cable that carries data?"
+        raise DeviceError("no device answers", where=AUTO, hint=hint)
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} devices answer: {', '.join(found)}", where="--device", hint="name one of them")
+    return found[0]
 
 
 def connect(name: str) -> Transport:

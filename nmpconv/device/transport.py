@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import IO, Protocol, cast
 
 import serial
-from serial.tools import list_ports
 
+from nmpconv.device.serial_ports import port_named, serial_ports
 from nmpconv.errors import DeviceError
 
 BAUD = 115200
@@ -67,7 +67,11 @@ class Serial:
 
     def _open(self) -> None:
         try:
-            self._port = serial.Serial(self._path, self._baud, timeout=0, write_timeout=self._patience, exclusive=True)
+            port = serial.Serial(baudrate=self._baud, timeout=0, write_timeout=self._patience, exclusive=True)
+            port.port = self._path
+            port.dtr = port.rts = port_named(self._path).control_lines
+            port.open()
+            self._port = port
         except _OPEN_ERRORS as error:
             raise DeviceError(
                 f"cannot open the port: {_reason(error)}", where=self._path, hint=_port_hint(error)
@@ -231,12 +235,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def ports() -> dict[str, str]:
-    """The serial ports of this machine, and what is known about what is plugged in there."""
-    found = {port.device: port.description for port in list_ports.comports()}
-    return {port: "" if found[port] == "n/a" else found[port] for port in sorted(found)}
-
-
 def _number(error: BaseException | None) -> int:
     """The errno of what the system refused; 0 where it is none. termios has it as its first argument."""
     first = getattr(error, "errno", None) or next(iter(getattr(error, "args", ())), None)
@@ -255,7 +253,7 @@ def _port_hint(error: Exception) -> str:
         return "another program has it open: end that one, or use another port"
     if number in (errno.EACCES, errno.EPERM):
         return "you may not use it: on most systems members of the group dialout may"
-    return f"ports found: {', '.join(ports()) or 'none'}"
+    return f"ports found: {', '.join(port.device for port in serial_ports()) or 'none'}"
 
 
 def _full(name: str, seconds: float) -> DeviceError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import lines
 import nets
@@ -16,7 +18,7 @@ import pytest
 
 from nmpconv.base.progress import silent
 from nmpconv.cli import main
-from nmpconv.device import client, firmware, link, protocol, simulator
+from nmpconv.device import client, firmware, link, protocol, serial_ports, simulator, transport
 from nmpconv.device.client import Device
 from nmpconv.device.connect import opened
 from nmpconv.device.link import RequestRefused
@@ -153,6 +155,97 @@ def test_list_and_info(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["board"] == "host"
 
 
+def test_usb_numbers_and_boards_are_listed(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usb = [("ttyACM1", "Board CDC", 0x2E8A, 0x000A), ("ttyACM0", "n/a", 0x1209, 0x0001), ("ttyS0", "n/a", None, None)]
+    plug(monkeypatch, usb)
+    assert main(["device", "list"]) == ExitCode.OK
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tty")]
+    assert rows == [
+        ["ttyACM0", "1209:0001", "serial", "port"],
+        ["ttyACM1", "2e8a:000a", "Raspberry", "Pi", "Pico"],
+        ["ttyS0", "serial", "port"],
+    ]
+    assert main(["device", "list", "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)["ports"]
+    assert [(port["usb"], port["board"]) for port in told][1:] == [("2e8a:000a", "Raspberry Pi Pico"), (None, None)]
+
+
+def plug(monkeypatch: pytest.MonkeyPatch, usb: Sequence[tuple[str, str, int | None, int | None]]) -> None:
+    """Ports of these names, descriptions and USB numbers."""
+    ports = [SimpleNamespace(device=name, description=text, vid=vid, pid=pid) for name, text, vid, pid in usb]
+    monkeypatch.setattr(serial_ports.list_ports, "comports", lambda: ports)
+
+
+def test_auto_is_the_port_that_answers(
+    here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "HELLO_SECONDS", 0.5)
+    plug(
+        monkeypatch, [("ttyUSB0", "n/a", 0x10C4, 0xEA60), ("ttyACM0", "Board", 0x1209, 1), ("ttyS0", "n/a", None, None)]
+    )
+    with lines.Port(Path("ttyUSB0"), None), lines.Port(Path("ttyS0"), None):
+        with lines.Port(Path("ttyACM0"), Program([agent])):
+            assert main(["device", "info", "auto", "--json"]) == ExitCode.OK
+            assert json.loads(capsys.readouterr().out)["board"] == "host"
+        assert main(["device", "info", "auto", "--wait", "0"]) == ExitCode.DEVICE
+    said = capsys.readouterr().err
+    assert "no device answers" in said and "ttyUSB0 CP210x bridge (many ESP32 boards): no answer" in said
+    assert "ttyS0" not in said
+    plug(monkeypatch, [])
+    assert main(["device", "info", "auto"]) == ExitCode.DEVICE
+    assert "no USB port is here: is it plugged in" in capsys.readouterr().err
+
+
+def test_auto_asks_where_two_answer(
+    here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug(monkeypatch, [("ttyACM0", "Board", 0x1209, 1), ("ttyACM1", "Board", 0x1209, 1)])
+    with lines.Port(Path("ttyACM0"), Program([agent])), lines.Port(Path("ttyACM1"), Program([agent])):
+        assert main(["device", "info", "auto"]) == ExitCode.USAGE
+    assert "2 devices answer: ttyACM0, ttyACM1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("vid", "is_set"), [(0x10C4, False), (0x303A, False), (0x2E8A, True), (None, True)])
+def test_control_lines_by_vendor(vid: int | None, is_set: bool, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bridges may have them on a board's reset pin; a processor's own port sends only while DTR is set."""
+    opened = []
+
+    class Recorded(transport.serial.Serial):
+        def open(self) -> None:
+            opened.append((self.dtr, self.rts))
+
+    monkeypatch.setattr(transport.serial, "Serial", Recorded)
+    plug(monkeypatch, [("ttyUSB0", "n/a", vid, 1 if vid else None)])
+    Serial("ttyUSB0")
+    assert opened == [(is_set, is_set)]
+
+
+def test_a_late_start_is_waited_for(
+    here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board that boots longer than HELLO is asked without --wait."""
+    monkeypatch.setattr(client, "HELLO_SECONDS", 0.3)
+
+    class Booting(Program):
+        """Loses what comes in its first second."""
+
+        def __init__(self) -> None:
+            super().__init__([agent])
+            self._start = time.monotonic() + 1.0
+
+        def write(self, data: bytes) -> None:
+            if time.monotonic() > self._start:
+                super().write(data)
+
+    with lines.Port(Path("ttyUSB0"), Booting()):
+        assert main(["device", "info", "ttyUSB0", "--wait", "0"]) == ExitCode.DEVICE
+    with lines.Port(Path("ttyUSB0"), Booting()):
+        assert main(["device", "info", "ttyUSB0", "--wait", "8", "--json"]) == ExitCode.OK
+    assert "no answer" in capsys.readouterr().err
+
+
 def test_a_missing_compiler_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], need_tool: Callable[..., str]
 ) -> None:
@@ -207,7 +300,7 @@ def test_unplugged_before_it_is_asked(here: Path, capsys: pytest.CaptureFixture[
 def test_nobody_at_the_port(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "HELLO_SECONDS", 0.5)
     with lines.Port(Path("ttyUSB0"), None):
-        assert main(["device", "info", "ttyUSB0"]) == ExitCode.DEVICE
+        assert main(["device", "info", "ttyUSB0", "--wait", "0"]) == ExitCode.DEVICE
     assert "ttyUSB0: no answer" in capsys.readouterr().err
 
 
