@@ -44,7 +44,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/options")},
     "file/reader.py": (1, "pad is a field of Preprocess, too"),
-    **{path: (1, "resize is a field of Preprocess, too") for path in ("data/images.py", "ir.py")},
+    **dict.fromkeys(("data/images.py", "ir.py"), (1, "resize is a field of Preprocess, too")),
     "passes/float/fold_affine.py": (2, "a 1x1 conv2d is such a map; reshapes in between"),
     "passes/float/fold_input.py": (2, "builds conv2d and transpose"),
     "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
