@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnxruntime
@@ -122,11 +122,11 @@ def coordinates(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndar
     return model, {"x": rng.normal(size=(SAMPLES, 1, 2, 4, 4)).repeat(2, -1).repeat(2, -2)}
 
 
-def converted(model: ModelProto, data: Mapping[str, np.ndarray], bits: Bits) -> bytes:
+def converted(model: ModelProto, data: Mapping[str, np.ndarray], bits: Bits, **options: Any) -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "m.onnx"
         path.write_bytes(model.SerializeToString())
-        return convert(path, data, Options(bits=bits), lambda *_: None).data
+        return convert(path, data, Options(bits=bits, **options), lambda *_: None).data
 
 
 class Case:
@@ -294,6 +294,18 @@ def test_a_firmware_feeds_it(case: Case, tmp_path: Path, need_tool: Callable[...
     subprocess.run([*command, "-o", "main"], cwd=tmp_path, check=True)
     ran = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
     assert [int(q) for q in ran.stdout.split()] == case.net.run(x)[0].ravel().tolist()
+
+
+def test_ranges_of_an_edited_profile_hold(tmp_path: Path) -> None:
+    profile, (model, samples) = tmp_path / "p.txt", weather(np.random.default_rng(5))
+    data = {"x": samples["x"][:, 0].astype(np.float32)}
+    converted(model, data, "8", save_profile=profile, method="max")
+    lines = profile.read_text().split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith('"x"'))
+    lines[at] = f'"x" {lines[at].split()[1]} 140000'
+    profile.write_text("\n".join(lines))
+    port = load(converted(model, data, "8", load_profile=profile, method="max")).inputs[0]
+    assert port.dequantize(np.full(port.shape, port.hi))[0, 1] > 135000
 
 
 def test_channels_of_one_unit_have_one_grid() -> None:
