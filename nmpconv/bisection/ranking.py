@@ -65,9 +65,9 @@ class Ranking:
 def rank(rebuilt: Rebuilt, images: Feeds, goal: RankedBy | None, progress: Progress) -> Ranking:
     """One pass of the images with all roundings, and one without each."""
     graph = rebuilt.floats
-    groups = {group[0]: (group, found) for group in grid_groups(graph) if (found := rounded(graph, group))}
+    members = rounded(graph, grid_groups(graph))
+    groups = {group[0]: (group, members[group[0]]) for group in grid_groups(graph) if group[0] in members}
     fetch = list(dict.fromkeys([*heads(graph), *(graph.outputs if goal else ())]))
-    members = {first: found for first, (_, found) in groups.items()}
     net = Switched(graph, members, fetch, images, centred=False, rounded=rebuilt.integers)
     floats, every = net.run(()), set(net.switches)
 

@@ -86,7 +86,7 @@ def residual_sums(graph: Graph) -> dict[str, Node]:
 
     The other operand has the same shape, and SUMS sums or more before it. A shorter stream hardly drifts.
     """
-    users, found = graph.consumers(), dict[str, Node]()
+    users, outputs, found = graph.consumers(), frozenset(graph.outputs), dict[str, Node]()
     before: dict[str, int] = {}  # sums in the stream up to an activation
     for node in graph.nodes:
         names = [name for name in node.inputs if not graph[name].is_const]
@@ -95,7 +95,7 @@ def residual_sums(graph: Graph) -> dict[str, Node]:
             before[node.outputs[0]] = depth + 1
             for name, other in zip(names, names[::-1], strict=True):
                 out = graph[name]
-                alone = users[name] == [node] and name not in graph.outputs and not out.clamp and out.shape
+                alone = users[name] == [node] and name not in outputs and not out.clamp and out.shape
                 if alone and len({*names}) == 2 and out.shape == graph[other].shape and before.get(other, 0) >= SUMS:
                     found[name] = node
         elif OPS[node.op].grid == "same":

@@ -56,8 +56,14 @@ class Switched:
         if is_batchable(graph) and largest * len(feeds) <= BATCH_ELEMENTS:
             self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
 
+    @property
+    def runs(self) -> int:
+        """Runs of the graph that a pass takes."""
+        return len(self._feeds)
+
     def run(self, on: Collection[str]) -> list[np.ndarray]:
         """The heads on all images, with these switches on."""
+        on = frozenset(on)
         switches = {port: np.float32(switch in on) for switch, port in self._ports.items()}
         found = [self._engine.run({**feed, **switches}) for feed in self._feeds]
         return [np.stack([result[name] for result in found]) for name in self._fetch]

@@ -4,12 +4,17 @@ The float graph runs in one session in which every rounding has a switch (`nmpco
 that one adds has no mean in a channel of an image, since corrected biases take that away. One pass with all switches on
 is the whole, one with a single switch on a share. Where noise is small, the shares add up to about 1; where a net
 amplifies it, to less.
+
+In a graph with very many ops a pass for each tensor would take longer than all else. There neighbours are switched on
+together, and the noisiest of such blocks is halved, again and again: the largest shares are found first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 
@@ -21,13 +26,15 @@ from nmpconv.ops import OPS
 
 IMAGES = 8
 MACS_MOST = 3 * 10**10  # of all passes together; what would take more is not measured
+OPS_MOST = 400_000  # of all passes together, in graphs with very many ops
+PASSES_LEAST = 16
 DIGITS = 6  # of a share; those beyond depend on the CPU
 
 
 @dataclass(frozen=True)
 class Noise:
     """shares: by the first tensor of a grid, the largest first: the mean over the heads of what it alone makes of all
-    noise there, 0 to about 1. skipped: why there are none."""
+    noise there, 0 to about 1; in a graph with very many ops only those that were found. skipped: why there are none."""
 
     shares: Mapping[str, float] = field(default_factory=dict)
     skipped: str = ""
@@ -45,7 +52,7 @@ def budget(
     measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted; None: of
     all.
     """
-    members = {group[0]: found for group in groups if (found := rounded(ranged, group))}
+    members = rounded(ranged, groups)
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
     count = min(IMAGES, len(images), macs_most // max(1, macs * (len(members) + 2)))
     if not count:
@@ -55,19 +62,40 @@ def budget(
     total = [_power(w - p) for w, p in zip(whole, plain, strict=True)]
     noisy = [i for i, power in enumerate(total) if power > 0]
 
-    def share(name: str) -> float:
-        found = passes.run((name,))
+    def share(*names: str) -> float:
+        found = passes.run(names)
         return float(np.mean([_power(found[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
 
     wanted = [name for name in passes.switches if asked is None or name in asked]
-    shares = {name: round(found, DIGITS) for name, found in zip(wanted, each(share, wanted), strict=True)}
-    return Noise(dict(sorted(shares.items(), key=lambda item: -item[1])))
+    most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))
+    found = (
+        dict(zip(wanted, each(share, wanted), strict=True)) if len(wanted) <= most else _largest(share, wanted, most)
+    )
+    return Noise(dict(sorted(((name, round(x, DIGITS)) for name, x in found.items()), key=lambda item: -item[1])))
 
 
-def rounded(graph: Graph, group: Sequence[str]) -> list[str]:
-    """The members that something is rounded in: not raw pixels, nor what only moves what has been rounded before."""
-    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
-    return [name for name in group if name not in graph.pixels and name not in moved]
+def _largest(share: Callable[..., float], names: Sequence[str], passes: int) -> dict[str, float]:
+    """The largest shares of single tensors that so many passes find."""
+    found: dict[str, float] = {}
+    blocks = [(-inf, 0, len(names))]  # a heap: minus the share of names[start:end]
+    while blocks and passes > 0:
+        less, start, end = heappop(blocks)
+        if end - start == 1:
+            found[names[start]] = -less
+            continue
+        middle = (start + end) // 2
+        for half in ((start, middle), (middle, end)):
+            heappush(blocks, (-share(*names[slice(*half)]), *half))
+        passes -= 2
+    return found | {names[start]: -less for less, start, end in blocks if end - start == 1}
+
+
+def rounded(graph: Graph, groups: Iterable[Sequence[str]]) -> dict[str, list[str]]:
+    """The members of each group that something is rounded in, by its first member: not raw pixels, nor what only moves
+    what has been rounded before. Groups without such members are left out."""
+    exact = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs} | graph.pixels
+    members = {group[0]: [name for name in group if name not in exact] for group in groups}
+    return {first: names for first, names in members.items() if names}
 
 
 def _power(x: np.ndarray) -> float:

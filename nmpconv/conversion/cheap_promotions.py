@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
@@ -24,6 +25,7 @@ from nmpconv.passes.quantize.shared_grids import grid_groups
 SHARE = 0.1  # of the noise at the heads
 WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
 GAIN = 1.0  # dB
+CHECKED_MOST = 500  # grids, up to which the cost of each is looked at; of more only that of the noisy ones
 PLACE = "what is nearly free"
 
 
@@ -62,8 +64,11 @@ def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., boo
     """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    noise = partial(budget, ranged, groups, trials.heads, trials.trial.fitted)
+    if len(groups) > CHECKED_MOST:
+        return [name for name, share in noise().shares.items() if share >= SHARE and is_cheap(name)]
     asked = [group[0] for group in groups if is_cheap(group[0])]
-    shares = budget(ranged, groups, trials.heads, trials.trial.fitted, asked=asked).shares if asked else {}
+    shares = noise(asked=asked).shares if asked else {}
     return [name for name, share in shares.items() if share >= SHARE]
 
 

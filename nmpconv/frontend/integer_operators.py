@@ -71,8 +71,12 @@ KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
 def rewrite(graph: onnx.GraphProto, where: str) -> None:
     """Rewrites the nodes of the graph in place."""
     _operators(graph, where)
-    for output in graph.output:
-        _Writer(graph, where).port(output)
+    ports = [output for output in graph.output if output.type.tensor_type.elem_type in _PORTS]
+    if ports:
+        writer = _Writer(graph, where)
+        writer.index(graph.node)
+        for output in ports:
+            writer.port(output)
 
 
 def _operators(graph: onnx.GraphProto, where: str) -> None:
@@ -121,6 +125,8 @@ class _Writer:
             if (value := _number(attribute)) is not None
         }
         self._names = {name for node in graph.node for name in (*node.input, *node.output)} | set(self._tensors)
+        self._makers: dict[str, onnx.NodeProto] = {}
+        self._readers: dict[str, list[onnx.NodeProto]] = {}
         self._dynamic_reals: set[str] = set()  # results of case 2
         self.nodes: list[onnx.NodeProto] = []
         self._node = onnx.NodeProto()
@@ -269,24 +275,31 @@ class _Writer:
 
     def port(self, output: onnx.ValueInfoProto) -> None:
         """Appends what makes reals of an output, where it is what QuantizeLinear made, or moved from that."""
-        name, dtype = output.name, _PORTS.get(output.type.tensor_type.elem_type)
-        if dtype is None or not self._is_quantized(name):
+        name, dtype = output.name, _PORTS[output.type.tensor_type.elem_type]
+        if not self._is_quantized(name):
             return
-        self.begin(self._makers()[name])
+        maker, readers = self._makers.pop(name), self._readers.pop(name, [])
+        self.begin(maker)
         renamed = self._fresh("integers")
-        for node in self._graph.node:
+        maker.output[:] = [renamed if x == name else x for x in maker.output]
+        for node in readers:
             node.input[:] = [renamed if x == name else x for x in node.input]
-            node.output[:] = [renamed if x == name else x for x in node.output]
+        self._makers[renamed], self._readers[renamed] = maker, readers
         grid = self._const(np.float32(1)), self._const(np.zeros((), dtype))
         self._add("DequantizeLinear", [self._counted(renamed, grid), *grid], output=name)
         self._graph.node.extend(self.nodes)
+        self.index(self._graph.node[-len(self.nodes) :])
         output.type.tensor_type.elem_type = TensorProto.FLOAT
 
-    def _makers(self) -> dict[str, onnx.NodeProto]:
-        return {name: node for node in self._graph.node for name in node.output}
+    def index(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Notes the makers and the readers of tensors, which `port` asks for."""
+        for node in nodes:
+            self._makers |= dict.fromkeys(node.output, node)
+            for name in dict.fromkeys(node.input):
+                self._readers.setdefault(name, []).append(node)
 
     def _is_quantized(self, name: str) -> bool:
-        node = self._makers().get(name)
+        node = self._makers.get(name)
         if node is None or node.domain not in ("", "ai.onnx"):
             return False
         if node.op_type == "QuantizeLinear":
@@ -295,7 +308,7 @@ class _Writer:
 
     def _counted(self, name: str, grid: tuple[str, str]) -> str:
         """The same numbers on the grid of scale 1: x / scale + zero point is quantized, and moved as it was."""
-        node = self._makers()[name]
+        node = self._makers[name]
         if node.op_type != "QuantizeLinear":
             copy = onnx.NodeProto.FromString(node.SerializeToString())
             made = {x: self._counted(x, grid) for x in _moved(node)}

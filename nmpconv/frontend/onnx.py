@@ -140,6 +140,7 @@ class Walk:
         self.model, self.path = model, path
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
+        self._ends = frozenset(self.outputs)
         self.rows: list[Row] = []  # of nodes that cannot be converted
         self.invalid: list[Row] = []
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -225,7 +226,7 @@ class Walk:
 
     def _is_truth(self, name: str) -> bool:
         """Says that a tensor of the model's inside is of booleans."""
-        return name not in self.outputs and self.to.tensor(name).element == onnx.TensorProto.BOOL
+        return name not in self._ends and self.to.tensor(name).element == onnx.TensorProto.BOOL
 
     def _is_read_by(self, name: str, nodes: Collection[str]) -> bool:
         return any(name in node.input and _name(node) in nodes for node in self.nodes)

@@ -29,7 +29,7 @@ class Editor:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self.inputs = graph.inputs
-        self.outputs = graph.outputs
+        self.outputs = frozenset(graph.outputs)
         self.values: dict[str, Value] = dict(graph.values)
         self._nodes: dict[str, Node] = {}
         self._place: dict[str, int] = {}
@@ -63,6 +63,9 @@ class Editor:
     def users(self, name: str) -> list[Node]:
         """The nodes that read a value, once each."""
         return [self._nodes[node] for node in self._users.get(name, ())]
+
+    def user_count(self, name: str) -> int:
+        return len(self._users.get(name, ()))
 
     def only_user(self, name: str) -> Node | None:
         """The one node that reads a value; None when there are more, or none, or it is an output of the graph."""
@@ -183,9 +186,7 @@ class Editor:
                 nodes.append(node)
         keep = needed.union(self.inputs)
         values = {name: value for name, value in self.values.items() if name in keep}
-        return replace(
-            self._graph, inputs=self.inputs, outputs=self.outputs, nodes=tuple(reversed(nodes)), values=values
-        )
+        return replace(self._graph, inputs=self.inputs, nodes=tuple(reversed(nodes)), values=values)
 
     def _link(self, node: Node, place: int) -> None:
         self._nodes[node.name] = node
@@ -246,12 +247,13 @@ def restore_names(graph: Graph) -> Graph:
     which comes last, and of its input in another layout, ``name.op`` of an op that only moves data.
     """
     computed, moved = dict[str, str](), dict[str, str]()
+    outputs = frozenset(graph.outputs)
     for node in graph.nodes:
         for name in node.outputs:
             goal = name.rpartition("~")[0] or name
             if node.op not in MOVES:
                 goal = goal.removesuffix(f".{node.op}")
-            if name in graph.outputs or goal in graph.values:
+            if name in outputs or goal in graph.values:
                 continue
             if node.op in MOVES:
                 moved.setdefault(goal, name)

@@ -109,7 +109,8 @@ def _factors(editor: Editor, name: str) -> dict[str, np.ndarray]:
 
 def _duplicate(editor: Editor, node: Node) -> bool:  # case 5
     out = editor[node.outputs[0]]
-    for other in () if out.name in editor.outputs else editor.users(node.inputs[0]):
+    least = min(node.inputs, key=editor.user_count)
+    for other in () if out.name in editor.outputs else editor.users(least):
         if other is node or (other.op, other.inputs, other.params) != (node.op, node.inputs, node.params):
             continue
         twin = editor[other.outputs[0]]

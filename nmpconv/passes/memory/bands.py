@@ -78,7 +78,7 @@ def _candidates(graph: Graph) -> Iterator[Graph]:
 
 
 def _stretches(graph: Graph) -> Iterator[Stretch]:
-    users = graph.consumers()
+    users, outputs = graph.consumers(), frozenset(graph.outputs)
     place = {node.name: i for i, node in enumerate(graph.nodes)}
     for first in range(len(graph.nodes)):
         for last in range(first + 1, min(first + NODES, len(graph.nodes)) + 1):
@@ -89,7 +89,7 @@ def _stretches(graph: Graph) -> Iterator[Stretch]:
                 out
                 for inner in graph.nodes[first:last]
                 for out in inner.outputs
-                if out in graph.outputs or any(place[user.name] >= last for user in users[out])
+                if out in outputs or any(place[user.name] >= last for user in users[out])
             ]
             if last - first > 1 and len(results) == 1 and graph[results[0]].shape[1] > 1:
                 yield Stretch(first, last, results[0])

@@ -18,6 +18,7 @@ without a copy, and run a pointwise convolution together with the one before it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -77,7 +78,8 @@ def _smallest(graph: Graph, share: float) -> Plan:
 
 
 def _apart(graph: Graph) -> Plan:
-    return min((_plan(graph, placed, {}, 0) for placed in (True, False)), key=lambda plan: plan.peak)
+    both = [_buffers(graph, placed=placed) for placed in (True, False)]
+    return min((_plan(buffers, graph) for buffers in (both[:1] if both[0] == both[1] else both)), key=lambda p: p.peak)
 
 
 def _overlapping(graph: Graph, room: int) -> Plan:
@@ -86,25 +88,35 @@ def _overlapping(graph: Graph, room: int) -> Plan:
     for placed in (True, False):
         buffers = _buffers(graph, placed=placed)
         bands: dict[int, int] = {}
-        for step in range(len(graph.nodes)):
-            if alive(buffers, step) > room:
-                enough = (n for n in BANDS if _fits(graph, buffers, step, n, room))
+        for step, live in enumerate(alive(buffers, len(graph.nodes))):
+            if live > room:
+                enough = (n for n in BANDS if live - _saved(graph, buffers, step, n) <= room)
                 bands[step] = next(enough, BANDS_MAX)
-        plans.append(_plan(graph, placed, bands, room))
+        plans.append(_plan(buffers, graph, bands, room))
     return min(plans, key=lambda plan: plan.peak)
 
 
 def _claimed(graph: Graph, plan: Plan) -> Plan:
     """A plan in which as many results as possible have their places early, with a peak that is not higher."""
     for placed in (True, False):
-        claims: dict[str, int] = {}
+        buffers = _buffers(graph, placed=placed)
+        if bound(buffers, ()) > plan.peak:
+            continue
+        home = _home(buffers)
+        live = alive(buffers, len(graph.nodes))
+        claims = 0
         for name, step in _early(graph):
-            more = claims | {name: step}
-            if bound(_buffers(graph, placed=placed, claims=more), ()) <= plan.peak:
-                claims = more
-        found = _plan(graph, placed, {}, plan.peak, claims)
-        if claims and found.peak <= plan.peak:
-            return found
+            buffer = buffers[home[name]]
+            sooner = range(step, buffer.first)
+            if all(live[i] + buffer.bytes <= plan.peak for i in sooner):
+                for i in sooner:
+                    live[i] += buffer.bytes
+                buffers[home[name]] = replace(buffer, first=min(step, buffer.first))
+                claims += 1
+        if claims:
+            found = _plan(buffers, graph, room=plan.peak)
+            if found.peak <= plan.peak:
+                return found
     return plan
 
 
@@ -113,7 +125,8 @@ def _early(graph: Graph) -> Iterator[tuple[str, int]]:
     for i, node in enumerate(graph.nodes):
         first = i
         if node.op == "concat" and node.params.axis == len(graph[node.outputs[0]].shape) - 1:
-            while first > 0 and _is_conv(graph.nodes[first - 1]) and graph.nodes[first - 1].outputs[0] in node.inputs:
+            parts = {*node.inputs}
+            while first > 0 and _is_conv(graph.nodes[first - 1]) and graph.nodes[first - 1].outputs[0] in parts:
                 first -= 1
         elif i > 0 and _is_conv(node) and graph[node.inputs[1]].shape[1:3] == (1, 1):
             first -= _is_conv(graph.nodes[i - 1]) and graph.nodes[i - 1].outputs[0] == node.inputs[0]
@@ -125,16 +138,14 @@ def _is_conv(node: Node) -> bool:
     return node.op == "conv2d"
 
 
-def _fits(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int, room: int) -> bool:
-    saved = sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
-    return alive(buffers, step) - saved <= room
+def _saved(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int) -> int:
+    """Bytes that so many bands of a step save."""
+    return sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
 
 
-def _plan(
-    graph: Graph, placed: bool, bands: Mapping[int, int], room: int, claims: Mapping[str, int] | None = None
-) -> Plan:
-    """bands: of the steps whose output may share bytes with the input. claims: as of _buffers."""
-    buffers = _buffers(graph, placed=placed, claims=claims or {})
+def _plan(buffers: Sequence[Buffer], graph: Graph, bands: Mapping[int, int] | None = None, room: int = 0) -> Plan:
+    """bands: of the steps whose output may share bytes with the input."""
+    bands = bands or {}
     links = _links(graph, buffers, bands)
     offsets = place(buffers, links, max(room, bound(buffers, links)))
     starts = zip(buffers, offsets, strict=True)
@@ -143,26 +154,30 @@ def _plan(
     return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
 
 
-def _buffers(graph: Graph, *, placed: bool, claims: Mapping[str, int] | None = None) -> list[Buffer]:
-    """claims: by tensor, an op before its own from which on its place is free."""
+def _buffers(graph: Graph, *, placed: bool) -> list[Buffer]:
     lives = graph.lifetimes()
     kept = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
     lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
-    lives |= {name: (step, lives[name][1]) for name, step in (claims or {}).items()}
-    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs if name not in kept.values()}
+    taken = {*kept.values()}
+    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs if name not in taken}
     for i, node in enumerate(graph.nodes):
         (out,) = node.outputs
         if out in kept:
             chains[out] = {out: 0, kept[out]: 0}
             continue
-        chain = {out: 0}
+        chain = dict[str, int]()
         if _in_place(graph, node) and lives[node.inputs[0]][1] == i:
-            chain |= chains.pop(node.inputs[0])
+            chain = chains.pop(node.inputs[0])
         if placed:
             for name, offset in _placed_inputs(graph, node).items():
                 if lives[name][1] == i:
-                    chain |= {member: offset + at for member, at in chains.pop(name).items()}
+                    part = chains.pop(name)
+                    if offset == 0 and not chain:
+                        chain = part
+                    else:
+                        chain |= {member: offset + at for member, at in part.items()}
         chains[out] = chain
+        chain[out] = 0
     return [
         Buffer(
             chain,
@@ -172,6 +187,11 @@ def _buffers(graph: Graph, *, placed: bool, claims: Mapping[str, int] | None = N
         )
         for chain in chains.values()
     ]
+
+
+def _home(buffers: Sequence[Buffer]) -> dict[str, int]:
+    """The index of the buffer of each tensor."""
+    return {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
 
 
 def _in_place(graph: Graph, node: Node) -> bool:  # case 1
@@ -184,18 +204,19 @@ def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     """Inputs that may lie in the output, and the byte there; none that is read twice."""
     out = graph[node.outputs[0]]
     found = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
+    reads = Counter(node.inputs)
     width = out.nbytes // out.size
     places = {name: element * width for name, element in zip(node.inputs, found, strict=True) if element is not None}
     return {
         name: at
         for name, at in places.items()
-        if not graph[name].is_const and at % ARENA_ALIGN == 0 and node.inputs.count(name) == 1
+        if not graph[name].is_const and at % ARENA_ALIGN == 0 and reads[name] == 1
     }
 
 
 def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
     """Where a buffer begins as another one ends, at one of these steps, whose output may share bytes with its input."""
-    home = {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
+    home = _home(buffers) if bands else {}
     links = []
     for step, most in bands.items():
         node = graph.nodes[step]

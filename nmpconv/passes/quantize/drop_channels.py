@@ -10,7 +10,7 @@ convolutions, pooling, element by element) join their tensors: a channel goes fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,11 +34,11 @@ def run(graph: Graph) -> Graph:
 
 def _once(graph: Graph) -> Graph:
     found = intervals.run(graph)
-    groups = _groups(graph)
+    groups, users = _groups(graph), graph.consumers()
     editor = Editor(graph)
     changed = False
     for names in groups:
-        keep = _rounded(_needed(graph, names, found))
+        keep = _rounded(_needed(graph, users, names, found))
         if not keep.all():
             changed = True
             _keep(editor, names, np.flatnonzero(keep))
@@ -47,7 +47,16 @@ def _once(graph: Graph) -> Graph:
 
 def _groups(graph: Graph) -> list[list[str]]:
     """Activations that lose their channels together, those that can lose none left out."""
-    group = {value.name: [value.name] for value in graph.activations()}
+    names = [value.name for value in graph.activations()]
+    first = {name: name for name in names}  # a step towards the first one of its group
+    last = {name: name for name in names}  # of a group, by its first one
+    after: dict[str, str] = {}  # the next one of the group
+
+    def group_of(name: str) -> str:
+        while first[name] != name:
+            first[name] = name = first[first[name]]
+        return name
+
     fixed = {*graph.inputs, *graph.outputs}
     for node in graph.nodes:
         out = node.outputs[0]
@@ -58,11 +67,17 @@ def _groups(graph: Graph) -> list[list[str]]:
             fixed.update((out, *joined))
             continue
         for name in joined:
-            if group[name] is not group[out]:
-                group[out] += group[name]
-                group.update(dict.fromkeys(group[name], group[out]))
-    unique = {id(names): names for names in group.values()}
-    return [names for names in unique.values() if fixed.isdisjoint(names)]
+            if (left := group_of(out)) != (right := group_of(name)):
+                first[right] = left
+                after[last[left]] = right
+                last[left] = last[right]
+    groups = []
+    for name in dict.fromkeys(map(group_of, names)):
+        group = [name]
+        while group[-1] in after:
+            group.append(after[group[-1]])
+        groups.append(group)
+    return [group for group in groups if fixed.isdisjoint(group)]
 
 
 def _is_dense(node: Node) -> bool:
@@ -77,9 +92,10 @@ def _by_channel(node: Node, graph: Graph) -> bool:
     return op.by_channel(node.params, inputs, graph[node.outputs[0]])
 
 
-def _needed(graph: Graph, names: Iterable[str], found: dict[str, Interval]) -> np.ndarray:
+def _needed(
+    graph: Graph, users: Mapping[str, Sequence[Node]], names: Iterable[str], found: dict[str, Interval]
+) -> np.ndarray:
     """The channels that some layer with weights reads: bool [C]."""
-    users = graph.consumers()
     needed = [np.zeros(len(found[name].lo), bool) for name in names]
     for mask, name in zip(needed, names, strict=True):
         for node in users[name]:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from nmpconv.base.fixed_point import EXPONENT_MAX, SHIFT_MAX, SHIFT_MIN
@@ -46,8 +46,8 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
                 yield from ((name, _exponent(graph, name) + int(gap)) for name in names)
 
 
-def _exponent(graph: Graph, name: str) -> int:
-    quant = graph[name].quant
+def _exponent(values: Graph | Mapping[str, Value], name: str) -> int:
+    quant = values[name].quant
     assert quant is not None
     return quant.exponent
 
@@ -60,6 +60,8 @@ def _with_exponent(value: Value, exponent: int) -> Value:
 def _own_grid(graph: Graph) -> Graph:
     """Case 2."""
     nodes: list[Node] = []
+    values = {**graph.values}
+    graph = replace(graph, values=values)
     for node in graph.nodes:
         out = graph[node.outputs[0]]
         low, high = OPS[node.op].exponents
@@ -70,16 +72,17 @@ def _own_grid(graph: Graph) -> Graph:
         own = OPS[node.op].own_exponent(node, out.quant.bits)
         assert own is not None
         fresh = f"{node.name}.output"
-        graph = graph.with_values(replace(out, name=fresh, quant=saturating(out.quant.bits, own, None)))
+        values[fresh] = replace(out, name=fresh, quant=saturating(out.quant.bits, own, None))
         nodes.append(replace(node, outputs=(fresh,)))
-        graph, steps = requantized(graph, fresh, fresh, out.name)
-        nodes += steps
+        nodes += requantized(values, fresh, fresh, out.name)
     return replace(graph, nodes=tuple(nodes))
 
 
 def _one_grid(graph: Graph) -> Graph:
     """Case 3."""
     nodes: list[Node] = []
+    values = {**graph.values}
+    graph = replace(graph, values=values)
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
             names = list(node.inputs)
@@ -90,30 +93,29 @@ def _one_grid(graph: Graph) -> Graph:
                     continue
                 fresh = f"{node.name}.input{i}"
                 plain = saturating(goal.bits, goal.exponent, None)
-                graph = graph.with_values(replace(value, name=fresh, quant=plain, clamp=None))
-                graph, steps = requantized(graph, fresh, name, fresh)
-                nodes += steps
+                values[fresh] = replace(value, name=fresh, quant=plain, clamp=None)
+                nodes += requantized(values, fresh, name, fresh)
                 names[i] = fresh
             node = replace(node, inputs=tuple(names))
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
 
 
-def requantized(graph: Graph, label: str, x: str, y: str) -> tuple[Graph, list[Node]]:
+def requantized(values: dict[str, Value], label: str, x: str, y: str) -> list[Node]:
     """Requantizes that make y of x, as many as the limits of one shift ask for; both have their grids.
 
-    label: the name of the last one.
+    values: of the graph; gets what is between the two. label: the name of the last one.
     """
     nodes: list[Node] = []
-    goal = _exponent(graph, y)
-    while (step := goal - _exponent(graph, x)) > SHIFT_MAX or step < SHIFT_MIN:
-        name, source = f"{label}.{len(nodes)}", graph[x]
+    goal = _exponent(values, y)
+    while (step := goal - _exponent(values, x)) > SHIFT_MAX or step < SHIFT_MIN:
+        name, source = f"{label}.{len(nodes)}", values[x]
         assert source.quant is not None
         quant = saturating(16, source.quant.exponent + min(max(step, SHIFT_MIN), SHIFT_MAX), None)
-        graph = graph.with_values(replace(source, name=name, quant=quant, clamp=None))
+        values[name] = replace(source, name=name, quant=quant, clamp=None)
         nodes.append(requantize(name, x, name))
         x = name
-    return graph, [*nodes, requantize(label, x, y)]
+    return [*nodes, requantize(label, x, y)]
 
 
 def _same(a: Quant | None, b: Quant) -> bool:

@@ -70,6 +70,7 @@ def _requantized(graph: Graph, name: str, output: str, told: bool) -> tuple[Grap
     kept = f"{output}.kept"
     while kept in graph.values:
         kept += "_"
-    graph, nodes = requantized(graph.with_values(replace(graph[name], name=kept)), kept, output, kept)
+    values = {**graph.values, kept: replace(graph[name], name=kept)}
+    nodes = requantized(values, kept, output, kept)
     outputs = (*(other for other in graph.outputs if told or other != output), kept)
-    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=outputs), kept
+    return replace(graph, nodes=(*graph.nodes, *nodes), values=values, outputs=outputs), kept

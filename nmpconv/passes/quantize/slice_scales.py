@@ -14,6 +14,7 @@ All tensors of a Concat share one grid, that of the largest. A detector's output
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -46,28 +47,43 @@ def run(
 ) -> tuple[Graph, dict[str, TensorStats], dict[str, int]]:
     """The float graph with the factors, its statistics and widths. alone: outputs that are left as they are."""
     stats, bits = dict(stats), dict(bits)
+    uses = _Uses(graph)
     for output in graph.outputs:
-        joined = None if output in alone else _joined(graph, output)
+        joined = None if output in alone else _joined(graph, uses, output)
         if joined is not None:
-            graph, found = _shifted(graph, stats, bits[output], joined)
+            graph, found = _shifted(graph, uses, stats, bits[output], joined)
+            uses = _Uses(graph)
             stats |= found
             bits = {**dict.fromkeys(found, bits[output]), **bits}
     return graph, stats, bits
 
 
-def _joined(graph: Graph, output: str) -> _Joined | None:
+class _Uses:
+    """The node that makes each tensor, and how often tensors are read."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.makers = graph.producers()
+        self.outputs = Counter(graph.outputs)
+        self.reads = Counter(name for node in graph.nodes for name in node.inputs)
+
+    def one(self, name: str) -> bool:
+        """Checks whether one op reads it, and nobody else."""
+        return self.reads[name] == 1 and not self.outputs[name]
+
+
+def _joined(graph: Graph, uses: _Uses, output: str) -> _Joined | None:
     """Case 1."""
-    makers, readers = graph.producers(), graph.consumers()
+    makers = uses.makers
     path, name = list[Node](), output
-    while name in makers and makers[name].op in ("transpose", "reshape") and (name == output or _one(graph, name)):
+    while name in makers and makers[name].op in ("transpose", "reshape") and (name == output or uses.one(name)):
         path.append(makers[name])
         name = makers[name].inputs[0]
     node = makers.get(name)
-    alone = not readers[output] and graph.outputs.count(output) == 1 and (name == output or _one(graph, name))
+    alone = not uses.reads[output] and uses.outputs[output] == 1 and (name == output or uses.one(name))
     if node is None or node.op != "concat" or not alone:
         return None
     wholes: dict[str, tuple[int, slice]] = {}
-    parts = tuple(_parts(graph, node, wholes))
+    parts = tuple(_parts(uses, node, wholes))
     for step in reversed(path):
         axis = _kept_axis(step, graph, wholes[step.inputs[0]][0])
         if axis is None:
@@ -75,11 +91,6 @@ def _joined(graph: Graph, output: str) -> _Joined | None:
         wholes[step.outputs[0]] = axis, slice(0, len(parts))
     known = graph.given.keys() & {*wholes, *(name for _, name in parts)}
     return None if known or wholes[output][0] == 0 else _Joined(parts, wholes)
-
-
-def _one(graph: Graph, name: str) -> bool:
-    """Checks whether one op reads it, and nobody else."""
-    return sum(node.inputs.count(name) for node in graph.nodes) == 1 and name not in graph.outputs
 
 
 def _kept_axis(node: Node, graph: Graph, axis: int) -> int | None:
@@ -91,15 +102,13 @@ def _kept_axis(node: Node, graph: Graph, axis: int) -> int | None:
     return same[0] if same else None
 
 
-def _parts(
-    graph: Graph, node: Node, wholes: dict[str, tuple[int, slice]], start: int = 0
-) -> Iterator[tuple[Node, str]]:
+def _parts(uses: _Uses, node: Node, wholes: dict[str, tuple[int, slice]], start: int = 0) -> Iterator[tuple[Node, str]]:
     """(Concat, input), start of them before; wholes gets what this Concat and those among its inputs make."""
-    makers, stop = graph.producers(), start
+    stop = start
     for name in node.inputs:
-        maker = makers.get(name)
+        maker = uses.makers.get(name)
         inner = maker is not None and maker.op == "concat" and maker.params.axis == node.params.axis
-        found = _parts(graph, maker, wholes, stop) if maker and inner and _one(graph, name) else iter([(node, name)])
+        found = _parts(uses, maker, wholes, stop) if maker and inner and uses.one(name) else iter([(node, name)])
         for part in found:
             yield part
             stop += 1
@@ -107,14 +116,14 @@ def _parts(
 
 
 def _shifted(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: int, joined: _Joined
+    graph: Graph, uses: _Uses, stats: Mapping[str, TensorStats], bits: int, joined: _Joined
 ) -> tuple[Graph, dict[str, TensorStats]]:
     """Cases 2 to 4, and the statistics that changed."""
     names = [name for _, name in joined.parts]
     if any(graph[name].is_const for name in names) or len(set(names)) < len(names):
         return graph, {}
     gains = _gains({name: stats[name] for name in names}, graph, bits)
-    regions = {name: _region(graph, name) for name in gains}
+    regions = {name: _region(graph, uses, name) for name in gains}
     gains = {name: gain for name, gain in gains.items() if regions[name] or gain >= MARGIN}
     if not gains:
         return graph, {}
@@ -172,11 +181,11 @@ def _gains(stats: Mapping[str, TensorStats], graph: Graph, bits: int) -> dict[st
     return {name: top - own for name, own in tops.items() if own < top}
 
 
-def _region(graph: Graph, name: str) -> list[str]:
+def _region(graph: Graph, uses: _Uses, name: str) -> list[str]:
     """Case 3: the tensors from the part back to what takes up its factor; none where nothing does."""
-    makers, region = graph.producers(), [name]
-    while _one(graph, region[-1]):
-        node = makers.get(region[-1])
+    region = [name]
+    while uses.one(region[-1]):
+        node = uses.makers.get(region[-1])
         if node is not None and node.op in (*WEIGHTED, "lookup"):
             return region
         if node is None or OPS[node.op].grid != "same" or len(node.inputs) != 1:

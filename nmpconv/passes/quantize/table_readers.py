@@ -26,7 +26,7 @@ def after(graph: Graph) -> dict[str, tuple[Function, ...]]:
 def alone(graph: Graph) -> dict[str, list[Function]]:
     """Functions that read each tensor of the groups that nothing but tables reads: the functions of those that read
     itself."""
-    consumers = graph.consumers()
+    consumers, outputs = graph.consumers(), frozenset(graph.outputs)
     found: dict[str, list[Function]] = {}
     for group in grid_groups(graph):
         users = {
@@ -34,7 +34,7 @@ def alone(graph: Graph) -> dict[str, list[Function]]:
             for name in group
         }
         every = [user for one in users.values() for user in one]
-        if every and all(user.op == "lookup" for user in every) and not any(name in graph.outputs for name in group):
+        if every and all(user.op == "lookup" for user in every) and outputs.isdisjoint(group):
             found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
     return found
 

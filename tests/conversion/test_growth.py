@@ -1,0 +1,160 @@
+"""The work of a conversion grows as the model does: calls of functions are counted, never seconds."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import random
+from collections.abc import Callable
+from pathlib import Path
+from threading import Semaphore
+
+import numpy as np
+import onnx
+import pytest
+from nets import Net, grid
+from onnx import TensorProto, helper, numpy_helper
+
+import nmpconv
+from nmpconv.base import thread_pool
+from nmpconv.calib.noise_budget import _largest
+from nmpconv.passes.memory import placement, plan_memory
+from nmpconv.passes.memory.placement import Buffer
+
+Made = tuple[list[onnx.NodeProto], list[str]]
+FEW, MANY = 200, 800
+
+
+def conv(x: str, i: int, weights: dict[str, np.ndarray]) -> onnx.NodeProto:
+    draw = np.random.default_rng(i)
+    weights[f"w{i}"] = draw.standard_normal((4, 4, 1, 1)).astype(np.float32)
+    return helper.make_node("Conv", [x, f"w{i}"], [f"c{i}"], f"conv{i}")
+
+
+def chain(nodes: int, weights: dict[str, np.ndarray]) -> Made:
+    """Conv, Tanh, one behind the other."""
+    found, x = [], "x"
+    for i in range(nodes // 2):
+        found += [conv(x, i, weights), helper.make_node("Tanh", [f"c{i}"], [f"t{i}"], f"tanh{i}")]
+        x = f"t{i}"
+    return found, [x]
+
+
+def outputs(nodes: int, weights: dict[str, np.ndarray]) -> Made:
+    """The same; every Tanh is an output."""
+    found, _ = chain(nodes, weights)
+    return found, [node.output[0] for node in found if node.op_type == "Tanh"]
+
+
+def concat(nodes: int, weights: dict[str, np.ndarray]) -> Made:
+    """One input, many Convs, one Concat."""
+    found = [conv("x", i, weights) for i in range(nodes - 1)]
+    return [*found, helper.make_node("Concat", [node.output[0] for node in found], ["y"], "concat", axis=1)], ["y"]
+
+
+def unrolled(nodes: int, weights: dict[str, np.ndarray]) -> Made:
+    """A recurrent net: h = tanh(conv(x) + conv(h)) of slices of one input, and all h together."""
+    steps = nodes // 5
+    weights["w"] = np.full((4, 4, 1, 1), 0.3, np.float32)
+    found = [helper.make_node("Split", ["x"], [f"x{t}" for t in range(steps)], "split", axis=2)]
+    h, every = "x0", []
+    for t in range(steps):
+        found += [
+            conv(f"x{t}", t, weights),
+            helper.make_node("Conv", [h, "w"], [f"r{t}"], f"r{t}"),
+            helper.make_node("Add", [f"c{t}", f"r{t}"], [f"s{t}"], f"s{t}"),
+            helper.make_node("Tanh", [f"s{t}"], [f"h{t}"], f"h{t}"),
+        ]
+        h = f"h{t}"
+        every.append(h)
+    return [*found, helper.make_node("Concat", every, ["y"], "concat", axis=2)], ["y"]
+
+
+def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path) -> pstats.Stats:
+    """Calls of functions in a conversion on two samples, in this thread."""
+    weights: dict[str, np.ndarray] = {}
+    made, ends = net(nodes, weights)
+    shape = (1, 4, nodes // 5 if net is unrolled else 2, 1)
+    graph = helper.make_graph(
+        made,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ends],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    path = folder / f"{nodes}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    samples = np.random.default_rng(0).standard_normal((2, *shape[1:])).astype(np.float32)
+    profile = cProfile.Profile()
+    profile.runcall(nmpconv.convert, path, data=samples)
+    return pstats.Stats(profile)
+
+
+def steep(few: pstats.Stats, many: pstats.Stats) -> dict[object, tuple[int, int]]:
+    """Functions of ours with far more calls than MANY / FEW times as many."""
+    before = {function: row[1] for function, row in few.stats.items()}  # type: ignore[attr-defined]
+    return {
+        function: (before.get(function, 0), row[1])
+        for function, row in many.stats.items()  # type: ignore[attr-defined]
+        if "nmpconv" in function[0] and row[1] > max(2 * MANY, 1.5 * MANY / FEW * before.get(function, 1))
+    }
+
+
+def planned(nodes: int) -> pstats.Stats:
+    """Calls of functions while the memory of a chain of convolutions is planned."""
+    net = Net(grid=grid(8, 0))
+    last = net.input("x", 1, 2, 2, 4)
+    for i in range(nodes):
+        last = net.conv(last, f"c{i}", 4, 1)
+    graph = net.graph(last)
+    profile = cProfile.Profile()
+    profile.runcall(plan_memory.run, graph)
+    return pstats.Stats(profile)
+
+
+def test_a_plan_grows_as_the_nodes_do() -> None:
+    few, many = planned(FEW), planned(MANY)
+    assert many.total_calls < 1.2 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
+    assert steep(few, many) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("net", "part"), [(chain, 1), (outputs, 1), (concat, 2), (unrolled, 1)])
+def test_calls_grow_as_the_nodes_do(
+    net: Callable[[int, dict[str, np.ndarray]], Made], part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))  # so that all calls are counted
+    calls(net, 20, tmp_path)  # imports
+    few, many = (calls(net, nodes // part, tmp_path) for nodes in (FEW, MANY))
+    assert many.total_calls < 1.2 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
+    assert steep(few, many) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_buffers_in_the_order_of_time(seed: int) -> None:
+    """The lowest gap is the lowest offset that is free for all of a buffer's life."""
+    dice = random.Random(seed)
+    buffers = []
+    for _ in range(dice.randrange(1, 60)):
+        first = dice.randrange(-1, 30)
+        buffers.append(Buffer({}, 16 * dice.randrange(1, 9), first, dice.randrange(first, 32)))
+    meets = placement._meets(buffers, ())
+    order = sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -buffers[i].bytes))
+    assert placement._in_time(buffers) == placement._in_order(buffers, meets, order)[1]
+    assert placement._pairs(buffers) == sum(map(len, meets)) / 2
+    alive = [sum(b.bytes for b in buffers if b.first <= step <= b.last) for step in range(33)]
+    assert placement.alive(buffers, 33) == alive
+
+
+def test_many_outputs_are_placed_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "PAIRS_MOST", 50)
+    buffers = [Buffer({}, 16 + 16 * (i % 3), i, 40) for i in range(40)]
+    assert max(placement.place(buffers, (), 0)) + 16 == placement.bound(buffers, ())
+
+
+def test_the_largest_shares_are_found_first() -> None:
+    names = [f"t{i}" for i in range(1000)]
+    loud = {"t17": 0.5, "t600": 0.3, "t601": 0.1}
+    found = _largest(lambda *some: sum(loud.get(name, 1e-5) for name in some), names, 60)
+    assert list(found)[:3] == list(loud) and all(found[name] == loud[name] for name in loud)
+    assert len(found) < 10
