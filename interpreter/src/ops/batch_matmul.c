@@ -1,5 +1,7 @@
 /* a [..., M, K], b [..., N, K] -> [..., M, N]: y[m, n] = sat(rsh(sum over k of a[m, k] * b[n, k], e_y - e_a - e_b)). */
-#include "base/util.h"
+#include <string.h>
+
+#include "conv/conv.h"
 #include "ops/common/tasks.h"
 
 #define TILE_ROWS 8
@@ -85,15 +87,130 @@ static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t la
   }
 }
 
+static size_t matrices_of(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  return y->size / ((size_t)y->shape[y->rank - 2] * (size_t)y->shape[y->rank - 1]);
+}
+
+#if NMP_FIXED_CPU
+#define batch_matmul_scratch NULL
+
+static int run_products(const nmp_op *op) {
+  (void)op;
+  return 0;
+}
+#else
+#define PACKED_ROWS 4 /* of a, from which on b is worth an order of its own */
+
+/* One product of two matrices as a fully connected layer whose weights are only known now: its kernel packs them. */
+typedef struct products {
+  const nmp_op *op;
+  nmp_conv conv; /* but for the addresses of its tensors */
+  const nmp_conv_kernel *kernel;
+  size_t matrices, parts;       /* of the output; shares of each, which are tasks */
+  size_t zeros, packed, worker; /* bytes of the scratch: biases; weights, and all of a worker */
+} products;
+
+/* Whether the level has a kernel that packs. */
+static int products_of(const nmp_op *op, products *p) {
+  static const int8_t exponent = 0;
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const int32_t rows = y->shape[y->rank - 2];
+  const size_t threads = op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;
+  *p = (products){.op = op, .matrices = matrices_of(op), .parts = 1};
+  p->conv = (nmp_conv){.v = nmp_axis_of_pixels(1),
+                       .h = nmp_axis_of_pixels(rows),
+                       .images = 1,
+                       .groups = 1,
+                       .in = (uint32_t)a->shape[a->rank - 1],
+                       .out = (uint32_t)b->shape[b->rank - 2],
+                       .pitch = (uint32_t)b->shape[b->rank - 2],
+                       .k = (uint32_t)a->shape[a->rank - 1],
+                       .x_wide = NMP_WIDE(a->bits),
+                       .w_wide = NMP_WIDE(b->bits),
+                       .y_wide = NMP_WIDE(y->bits),
+                       .bias_bits = 8,
+                       .exponents = &exponent,
+                       .shift = shift(op),
+                       .lo = y->lo,
+                       .hi = y->hi,
+                       .kernels = op->kernels};
+  p->kernel = op->kernels->conv(&p->conv);
+  if (rows < PACKED_ROWS || p->kernel == NULL || p->kernel->packed == NULL) {
+    return 0;
+  }
+  const size_t worth = p->kernel->tasks ? p->kernel->tasks(&p->conv, threads) : 1;
+  p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, worth);
+  p->zeros = nmp_round_up(p->conv.out, NMP_CACHE_LINE);
+  p->packed = nmp_round_up(p->kernel->packed(&p->conv), NMP_CACHE_LINE);
+  p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(&p->conv), NMP_CACHE_LINE) : 0);
+  return 1;
+}
+
+static size_t batch_matmul_scratch(const nmp_op *op) {
+  products p;
+  const size_t workers = op->threads->parallel && op->threads->threads > 1 ? op->threads->threads : 1;
+  return products_of(op, &p) ? NMP_CACHE_LINE + p.zeros + workers * p.worker : 0;
+}
+
+/* Share `part` of matrix `matrix`; b is packed anew unless it is that of `before`. */
+static void run_product(const products *p, size_t matrix, size_t part, uint8_t *scratch, size_t *before) {
+  const nmp_op *op = p->op;
+  const nmp_tensor *y = &op->out[0];
+  nmp_conv c = p->conv;
+  size_t a_at, b_at;
+  operands(op, matrix, &a_at, &b_at);
+  c.x = nmp_at(&op->in[0], a_at);
+  c.w = nmp_at(&op->in[1], b_at);
+  c.y = nmp_at(y, matrix * (y->size / p->matrices));
+  c.packed = scratch;
+  c.scratch = scratch + p->packed;
+  if (b_at != *before) {
+    p->kernel->pack(&c, scratch);
+    *before = b_at;
+  }
+  p->kernel->run(&c, part, p->parts);
+}
+
+static uint8_t *scratch_of(const nmp_op *op) {
+  return (uint8_t *)op->scratch + (NMP_CACHE_LINE - (uintptr_t)op->scratch % NMP_CACHE_LINE) % NMP_CACHE_LINE;
+}
+
+static void run_task(void *context, size_t task, size_t worker) {
+  const products *p = (const products *)context;
+  size_t none = SIZE_MAX;
+  run_product(p, task / p->parts, task % p->parts, scratch_of(p->op) + p->zeros + worker * p->worker, &none);
+}
+
+/* Whether there is a kernel that packs; then all is done. */
+static int run_products(const nmp_op *op) {
+  products p;
+  if (!products_of(op, &p)) {
+    return 0;
+  }
+  uint8_t *scratch = scratch_of(op);
+  p.conv.bias = memset(scratch, 0, p.zeros);
+  if (op->threads->parallel && op->threads->threads > 1 && p.matrices * p.parts > 1) {
+    op->threads->parallel(op->threads->pool, run_task, &p, p.matrices * p.parts);
+    return 1;
+  }
+  size_t before = SIZE_MAX;
+  for (size_t i = 0; i < p.matrices; i++) {
+    run_product(&p, i, 0, scratch + p.zeros, &before);
+  }
+  return 1;
+}
+#endif
+
 static uint64_t batch_matmul_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (uint32_t)op->in[0].shape[op->in[0].rank - 1];
 }
 
 static void batch_matmul_run(const nmp_op *op) {
-  const nmp_tensor *y = &op->out[0];
-  const size_t matrices = y->size / ((size_t)y->shape[y->rank - 2] * (size_t)y->shape[y->rank - 1]);
-  nmp_run_tasks(op, matrices * tiles(op), batch_matmul_work(op) / WORK_MACS, run_tiles, NULL);
+  if (!run_products(op)) {
+    nmp_run_tasks(op, matrices_of(op) * tiles(op), batch_matmul_work(op) / WORK_MACS, run_tiles, NULL);
+  }
 }
 
 const nmp_op_type nmp_batch_matmul_type = {
-    .check = batch_matmul_check, .run = batch_matmul_run, .work = batch_matmul_work};
+    .check = batch_matmul_check, .scratch = batch_matmul_scratch, .run = batch_matmul_run, .work = batch_matmul_work};
