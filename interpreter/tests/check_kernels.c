@@ -264,9 +264,58 @@ static void check_transpose(size_t n, int fill) {
   }
 }
 
+#if !NMP_FIXED_CPU
+/* A group of n elements, and exponentials of a table that falls. */
+static void check_lines(size_t n, int fill) {
+  int32_t *table = tail(B, 512 * 4), *w = tail(TABLE, 2 * n * 4);
+  for (size_t i = 0; i < 512; i++) {
+    table[i] = i % 256 == 0 ? 1 << 30 : (int32_t)((1u << 30) / (i % 256 + 1) - next_random() % 1024);
+  }
+  for (size_t i = 0; i < 2 * n; i++) {
+    w[i] = (int32_t)next_random() >> 9;
+  }
+  for (int wide = 0; wide < 2; wide++) {
+    const void *x = integers(A, n, wide, fill);
+    int64_t *want = poisoned(WANT, 16), *got = poisoned(GOT, 16);
+    portable.moments[wide](want, want + 1, x, n);
+    tested.moments[wide](got, got + 1, x, n);
+    compare("moments", wide, n, 16);
+    const nmp_normalizer how = {.n = (int64_t)n,
+                                .sum = want[0],
+                                .inverse = 1 << 29,
+                                .normalize = 20 + 8 * wide,
+                                .scale = 26,
+                                .w_step = n % 2,
+                                .lo = -100,
+                                .hi = 120};
+    for (int wy = 0; wy < 2; wy++) {
+      EACH("normalize", wide * 2 + wy, n, n, n << wy, normalize[wide][wy], x, w, w + n, n, &how);
+    }
+    const int64_t sums[2] = {portable.exponentials[wide](poisoned(WANT, n * 4), x, table, n),
+                             tested.exponentials[wide](poisoned(GOT, n * 4), x, table, n)};
+    compare("exponentials", wide, n, n * 4);
+    memcpy(poisoned(WANT, 8), &sums[0], 8);
+    memcpy(poisoned(GOT, 8), &sums[1], 8);
+    compare("sum of exponentials", wide, n, 8);
+    int32_t *e = tail(PAD, n * 4);
+    int64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+      sum += e[i] = i == 0 ? 1 << 30 : (int32_t)(next_random() >> 2);
+    }
+    const uint64_t inverse = ((uint64_t)1 << 62) / (2 * (uint64_t)sum);
+    EACH("quotients", wide, n, n, n << wide, quotients[wide], e, n, 8 + 6 * wide, (uint64_t)sum, inverse, 1,
+         wide ? 32767 : 127);
+  }
+}
+#endif
+
 static void (*const checks[])(size_t n, int fill) = {check_gemm,        check_depthwise, check_scale,
                                                      check_elementwise, check_tables,    check_windows,
-                                                     check_resize,      check_crc,       check_transpose};
+                                                     check_resize,      check_crc,       check_transpose,
+#if !NMP_FIXED_CPU
+                                                     check_lines
+#endif
+};
 
 static int run_level(const char *name) {
   level = nmp_cpu_select(name, &tested);

@@ -85,6 +85,34 @@ typedef struct nmp_pixels {
 /* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
 #define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
 
+#if !NMP_FIXED_CPU
+/* z = rsh((n * x[i] - sum) * inverse, normalize), y[i] = sat(rsh(rsh(z * w[i * w_step], scale) + b[i * w_step], 8)),
+ * i < count. |n * x[i] - sum| * inverse < 2^62, and z fits int32.
+ */
+typedef struct nmp_normalizer {
+  int64_t n, sum, inverse;
+  int normalize, scale; /* at least 0 */
+  size_t w_step;        /* 0 or 1 */
+  int32_t lo, hi;
+} nmp_normalizer;
+#define NMP_NORMALIZE(name) \
+  void name(void *y, const void *x, const int32_t *w, const int32_t *b, size_t count, const nmp_normalizer *how)
+
+/* The sum of x and that of squares, n <= 65536 */
+#define NMP_MOMENTS(name) void name(int64_t *sum, int64_t *squares, const void *x, size_t n)
+
+/* y[i] = sat(floor(((e[i] << up + 1) + sum) / (2 sum))), 0 <= e[i] <= 2^30 <= sum <= 2^46, up <= 16;
+ * inverse = floor(2^62 / (2 sum)). exponentials: e[i] = of the largest x minus x[i], by its table; returns their sum.
+ */
+#define NMP_EXPONENTIALS(name) int64_t name(int32_t *e, const void *x, const int32_t *table, size_t n)
+#define NMP_QUOTIENTS(name) \
+  void name(void *y, const int32_t *e, size_t n, int up, uint64_t sum, uint64_t inverse, int32_t lo, int32_t hi)
+typedef NMP_NORMALIZE(nmp_normalize_fn);
+typedef NMP_MOMENTS(nmp_moments_fn);
+typedef NMP_EXPONENTIALS(nmp_exponentials_fn);
+typedef NMP_QUOTIENTS(nmp_quotients_fn);
+#endif
+
 /* conv.h: the way of computing a convolution */
 struct nmp_conv;
 struct nmp_conv_kernel;
@@ -121,6 +149,12 @@ typedef struct nmp_kernels {
   nmp_resize_v_fn *resize_v[2];        /* [y] */
   nmp_crc_fn *crc;
   nmp_transpose_fn *transpose[2]; /* [x] */
+#if !NMP_FIXED_CPU
+  nmp_normalize_fn *normalize[2][2];    /* [x][y] */
+  nmp_moments_fn *moments[2];           /* [x] */
+  nmp_exponentials_fn *exponentials[2]; /* [x] */
+  nmp_quotients_fn *quotients[2];       /* [y] */
+#endif
   nmp_conv_choose_fn *conv;
   uint8_t address; /* bytes of an address on their machine */
 } nmp_kernels;
@@ -146,9 +180,17 @@ void nmp_kernels_portable(nmp_kernels *kernels);
       {{name##_16x8to8, name##_16x8to16}, {name##_16x16to8, name##_16x16to16}}, \
   }
 
+#if NMP_FIXED_CPU
+#define NMP_PORTABLE_LINES(prefix)
+#else
+#define NMP_PORTABLE_LINES(prefix)                                                         \
+  .normalize = NMP_TABLE_2_TO(prefix##normalize), .moments = NMP_TABLE_1(prefix##moments), \
+  .exponentials = NMP_TABLE_1(prefix##exponentials), .quotients = NMP_TABLE_1(prefix##quotients),
+#endif
+
 /* All portable kernels, as initializers of an nmp_kernels. */
 #define NMP_PORTABLE_KERNELS(prefix)                                                                                  \
-  .gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),                                     \
+  NMP_PORTABLE_LINES(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),           \
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
   .mul = NMP_TABLE_3(prefix##mul), .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                             \
@@ -175,6 +217,12 @@ nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
 nmp_resize_v_fn nmp_resize_v_to8, nmp_resize_v_to16;
 nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
 nmp_crc_fn nmp_crc32;
+#if !NMP_FIXED_CPU
+nmp_normalize_fn nmp_normalize_8to8, nmp_normalize_8to16, nmp_normalize_16to8, nmp_normalize_16to16;
+nmp_moments_fn nmp_moments_8, nmp_moments_16;
+nmp_exponentials_fn nmp_exponentials_8, nmp_exponentials_16;
+nmp_quotients_fn nmp_quotients_8, nmp_quotients_16;
+#endif
 nmp_conv_choose_fn nmp_conv_portable;
 
 #endif

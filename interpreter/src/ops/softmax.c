@@ -63,6 +63,16 @@ static int64_t divide(int64_t part, divisor d) {
 /* One line of n elements from `first`, `step` apart. */
 static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+#if !NMP_FIXED_CPU
+  if (step == 1 && n <= KEPT) {
+    int32_t e[KEPT];
+    const nmp_kernels *kernels = op->kernels;
+    const int32_t *table = (const int32_t *)op->in[1].data;
+    const divisor d = divisor_of(kernels->exponentials[NMP_WIDE(x->bits)](e, nmp_at(x, first), table, n));
+    kernels->quotients[NMP_WIDE(y->bits)](nmp_at(y, first), e, n, -y->exponent, d.sum, d.inverse, y->lo, y->hi);
+    return;
+  }
+#endif
   int32_t most = nmp_load(x, first), kept[KEPT];
   for (size_t i = 1; i < n; i++) {
     const int32_t value = nmp_load(x, first + i * step);
