@@ -30,7 +30,9 @@ def facts(hello: Hello) -> list[tuple[str, str]]:
 @app.command("info")
 @talking
 def info(
-    name: Annotated[str, typer.Argument(metavar=shared_flags.DEVICE_NAME, help="The device.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar=shared_flags.DEVICE_NAME, help="The device, or auto.", show_default=False)
+    ],
     wait: shared_flags.Wait = 10.0,
     json: shared_flags.Json = False,
 ) -> None:

@@ -28,13 +28,13 @@ ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL.nmp", help="The converted model; - is stdin.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
-DEVICE_NAME = "auto|PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
+DEVICE_NAME = "PORT[:baud]|tcp:HOST:PORT|sim:BOARD"
 DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
         metavar=DEVICE_NAME,
-        help="On a device; `nmpconv device list` shows what is here.",
+        help="On a device, auto: the one that answers; `nmpconv device list` shows what is here.",
         show_default=False,
     ),
 ]
