@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
 
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
-    "exporters/c_sources/__init__.py": (2, "which kernels a microcontroller needs"),
+    **{f"{path}.py": (2, "a board's needs") for path in ("exporters/c_sources/interpreter_sources", "runtime/targets")},
     "calib/parity.py": (4, "what an engine may move; last functions"),
     **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},
     "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
@@ -43,8 +43,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
     "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/options")},
-    "file/reader.py": (1, "pad is a field of Preprocess, too"),
-    **dict.fromkeys(("data/images.py", "ir.py"), (1, "resize is a field of Preprocess, too")),
+    **dict.fromkeys(("data/images.py", "file/reader.py", "ir.py"), (1, "a field of Preprocess, too")),
     "passes/float/fold_affine.py": (2, "a 1x1 conv2d is such a map; reshapes in between"),
     "passes/float/fold_input.py": (2, "builds conv2d and transpose"),
     "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
