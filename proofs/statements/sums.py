@@ -135,6 +135,7 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
     "where nmp_gemm_fits_int32 says so, for bytes of x that are 128 too large, too",
     PACK,
     "nmp_gemm_fits_int32",
+    beyond={"const int by =": "split planes, and channels without weights: tests"},
 )
 def sums_start_at_bias(proof: Proof) -> None:
     for zero in (0, 128):
@@ -157,6 +158,7 @@ def sums_start_at_bias(proof: Proof) -> None:
                 args = (c.pointer(product), 0, c.pointer(start), c.pointer(shift))
                 if not c.run.decide(c.theory.truth(c.call("nmp_gemm_fits_int32", c.pointer(conv), *args))):
                     return
+                c.run.demand(shift.value is not None, "a shift where it fits")
                 s = c.run.integer("S")
                 c.run.assume(magnitude(s) <= sizes.term * (32768 if x_wide else 128))
                 added = s + (128 * weights.term if zero else 0)  # the products that the kernel adds
