@@ -17,7 +17,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class Quality:
     db: float | None = None
     db_margin: float | None = None
     worst_db: float | None = None
-    worst: str = ""
+    worst: str = field(default="", compare=False)  # where samples come from makes no other figures
 
     @property
     def top1(self) -> float | None:

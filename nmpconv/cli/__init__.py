@@ -31,7 +31,7 @@ COMMANDS = {
     "bisect": "Rank tensors by quantization loss.",
     "bench": "Measure latency, op by op, here or on a device.",
     "compare": "Compare each op on a device with this machine.",
-    "bundle": "Write C sources for a firmware project.",
+    "bundle": "Write C sources with models as a package for firmware.",
     "export": "Write the model as quantized (QDQ) ONNX.",
     "init": "Write a project file for `nmpconv build`.",
     "build": "Convert and check the targets of nmpconv.toml.",

@@ -130,7 +130,7 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
-    if len(feeds):
+    if len(feeds) and options.equalize != "none":
         graph, stats, feeds = _with_input_grids(graph, stats, feeds, states, offsets=options.stream is None)
         trace(graph, "FLOAT", "input_grids")
     alone = set(graph.outputs if options.stream else states.values())

@@ -173,7 +173,11 @@ def test_a_bug_is_an_error_for_programs_too(cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_models_from_stdin(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    for command in (("inspect", "{}", "--json"), ("run", "{}", "images", "--json"), ("bundle", "{}", "-o", "{}.c")):
+    for command in (
+        ("inspect", "{}", "--json"),
+        ("run", "{}", "images", "--json"),
+        ("bundle", "{}", "--name", "net", "-o", "{}.c"),
+    ):
         asked = [word.format("model.nmp") for word in command]
         named = cli(*asked)
         stdin(monkeypatch, Path("model.nmp").read_bytes())

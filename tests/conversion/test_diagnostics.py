@@ -117,7 +117,7 @@ def test_what_shares_a_grid_is_named_with_its_range(reach: tuple[float, float], 
     assert "in 'n_z', which leaves the former 0.01 steps" in parts
     assert channels.startswith("channel 0 (up to 2) and 1 (up to 900)")
     assert "of input 't'" in channels
-    [poor, *causes] = quality("8", "strict", 200, None, {"z": 9.0}, found)
+    [poor, *causes] = quality("8", "strict", 200, None, {"z": 9.0}, "samples", found)
     assert poor.startswith("poor")
     assert tuple(causes) == found
     assert quality("8", "strict", 200, None, {"z": 30.0}, found) == ()

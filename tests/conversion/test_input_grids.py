@@ -283,7 +283,7 @@ int main(void) {
 
 def test_a_firmware_feeds_it(case: Case, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     gcc = need_tool("gcc")
-    for name, content in bundle(case.data).items():
+    for name, content in bundle({"model": case.data}).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

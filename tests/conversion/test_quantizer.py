@@ -361,7 +361,7 @@ def test_a_score_counts_the_same_best_classes() -> None:
     assert found[:3] == (pytest.approx(10 * np.log10(73 / 26)), 75.0, 4)
     assert (found.agreed, found.words) == (3, "3 of 4 images agree (30 to 95 %)")
     plane = {"y": np.ones((4, 2, 2, 3))}
-    assert validation.scored(plane, plane, ["y"], 4) == (np.inf, None, 4, None)
+    assert validation.scored(plane, plane, ["y"], 4)[:4] == (np.inf, None, 4, None)
     tokens = {"y": np.ones((12, 5))}
     assert validation.scored(tokens, tokens, ["y"], 4).images == 4
 

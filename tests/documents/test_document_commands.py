@@ -22,7 +22,7 @@ SAMPLES = ROOT / "samples"
 
 # Commands that run elsewhere, or that no test runs: a pattern, and why.
 ELSEWHERE = {
-    r"make (demo|test)$": ".ci/run runs them",
+    r"make (demo|test)$|make proofs\b": ".ci/run runs them",
     r"make (wheels|cross|models|bench\S*|zoo)\b": "an hour and more; tests/wheels and those of bench/ run parts",
     r"sudo apt-get install ": "changes the machine; .ci/run installs the same packages",
     r"python3 -m venv |\. venv/bin/activate$|pip install ": "tests/wheels installs into new environments",
@@ -60,6 +60,12 @@ def copy(name: str) -> Callable[[Shell], None]:
         shutil.copytree(SAMPLES / name, shell.folder, dirs_exist_ok=True)
 
     return begin
+
+
+def of_front(shell: Shell) -> None:
+    """A model and a folder of images, as the first commands of a page name them."""
+    copy("shapes")(shell)
+    shutil.copytree(SAMPLES / "shapes" / "calib", shell.folder / "images")
 
 
 def of_audio(shell: Shell) -> None:
@@ -102,9 +108,11 @@ def of_schema(shell: Shell) -> None:
 
 
 BEGIN: dict[str, Callable[[Shell], None]] = {
-    "README.md": copy("shapes"),
+    "README.md": of_front,
     "docs/arithmetic.md": copy("shapes"),
     "docs/firmware.md": copy("shapes"),
+    "docs/index.md": of_front,
+    "docs/install.md": copy("shapes"),
     "docs/memory.md": copy("shapes"),
     "docs/python.md": of_usage,
     "docs/reference/tools.md": of_schema,

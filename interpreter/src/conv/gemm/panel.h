@@ -13,7 +13,7 @@ int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t cha
 void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t at,
                            size_t channels, uint8_t *to, size_t step);
 
-/* Starts, shifts and weights of some channels from number `first` on, in up to two vectors: a panel and what follows. */
+/* Starts, shifts and weights of some channels from number `first` on, in up to two vectors: panel and weights. */
 void nmp_gemm_pack_panel(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t first,
                          size_t channels, size_t vectors, nmp_gemm_panel *panel);
 

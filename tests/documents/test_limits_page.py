@@ -30,7 +30,10 @@ CHOICES = {
     "nmpconv/frontend/onnx.py": {"BOTH_MAX", "CUTS_MAX"},
     "nmpconv/frontend/read.py": {"OPSET_MAX"},  # that of the installed onnx
     "nmpconv/ops/lookup.py": {"PIECE_MAX"},
+    "nmpconv/ops/sum_lookup.py": {"PIECES_MAX"},  # of the format, with its check in C
+    "interpreter/src/ops/sum_lookup.c": {"PIECES_MAX"},
     "nmpconv/passes/float/quotients.py": {"EPSILON_MAX"},
+    "nmpconv/passes/quantize/input_grids.py": {"CHANNELS_MAX"},
     "nmpconv/passes/quantize/rounding.py": {"COLUMNS_MAX"},
     "interpreter/src/core/fuse/fuse_concat.c": {"CONVS_MAX", "INPUTS_MAX"},
     "interpreter/src/core/fuse/fuse_rows.c": {"OPS_MAX"},
