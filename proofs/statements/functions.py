@@ -14,7 +14,11 @@ from proofs.statements.rounding import floor_of
 from proofs.translate import Translation
 
 
-@statement("square_root(a) = floor(sqrt(a)) for every 64-bit a; its loop ends", "ops/normalize.c", "square_root")
+@statement(
+    "square_root(a) = floor(sqrt(a)) bit by bit, as microcontrollers do it, for every 64-bit a; its loop ends",
+    "ops/normalize.c",
+    "square_root",
+)
 def root_is_floor(proof: Proof) -> None:
     bits = [4**k for k in range(32)]
 
@@ -35,7 +39,7 @@ def root_is_floor(proof: Proof) -> None:
         y = c.theory.raw(c.call("square_root", whole))
         c.run.demand(z3.And(y >= 0, y * y <= whole.term, whole.term < (y + 1) * (y + 1)), "root")
 
-    proof.run(body)
+    proof.run(body, machine="small")
 
 
 @statement(

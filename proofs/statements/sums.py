@@ -14,7 +14,7 @@ from proofs.statements.kernels import array
 from proofs.statements.rounding import floor_of
 from proofs.translate import Translation
 
-PACK, RV32 = "conv/gemm/pack.c", "arch/rv32/kernels_rv32.c"
+PACK, RV32 = "conv/gemm/panel.c", "arch/rv32/kernels_rv32.c"
 INTEGERS = z3.IntSort()
 
 

@@ -30,6 +30,8 @@ ELSEWHERE = {
     r".*/dev/|qemu-system-arm -M netduinoplus2 ": "needs a board; tests/device has lines with boards behind them",
     r"make -C interpreter/firmware MAIN=": "tests/ops runs this program",
     r".*--workers tcp://": "needs a cluster; tests/base/test_workers.py has one",
+    r"nmpconv (convert|eval) gestures": "tests/calib/test_number_tables.py has such tables",
+    r"nmpconv convert model.tflite": "tests/frontend has such files",
     r"make firmware BOARD=nucleo": "tests/device builds for all boards",
 }
 TOOLS = {
