@@ -3,7 +3,7 @@
 src/nmp.h, src/nmp.hpp         the interpreter's functions; the same for C++
 src/**                         the interpreter; with models, reduced to the ops that they have
 src/NAME_data.h, .c            of each model: sizes, shapes and exponents; its file's bytes as an array
-src/model_data.h               the same under the names that every model had before 0.3.0, where there is one model
+src/model_data.h               the same under the names that every model had before 0.2.0, where there is one model
 examples/, samples/            programs and sketches
 LICENSE                        of the interpreter; each of its files names it (SPDX)
 the rest                       what build systems want: see `packages`

@@ -34,7 +34,7 @@ def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
 
 
 def old_header(one: BundledModel, header: str) -> str:
-    """model_data.h: the macros of `header`, under the names that they had in every bundle before 0.3.0."""
+    """model_data.h: the macros of `header`, under the names that they had in every bundle before 0.2.0."""
     macros = [line.split()[1] for line in header.splitlines() if line.startswith(f"#define {one.macro}_")]
     inner = [name.removeprefix(f"{one.macro}_") for name in macros if not name.endswith("_DATA_H")]
     lines = (f"#define {OLD_NAME.upper()}_{name} {one.macro}_{name}" for name in dict.fromkeys(inner))
