@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -161,14 +162,20 @@ def test_one_npz_for_several_inputs(tmp_path: Path) -> None:
         _by_name({"": tmp_path / "a.npz"}, ["left", "middle"], ())
 
 
+@pytest.mark.parametrize(("suffix", "package"), [("pt", "torch"), ("h5", "h5py")])
+def test_a_package_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    path = tmp_path / f"x.{suffix}"
+    path.write_bytes(b"no such file")
+    with pytest.raises(UsageError, match=rf"\.{suffix} needs {package}, which is not installed"):
+        open_samples(path, (1, 3), None)
+
+
 def test_files_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="hundreds of MB that no lock has")
     (tmp_path / "x.pt").write_bytes(b"no file of torch")
-    try:
-        import torch
-    except ImportError:
-        with pytest.raises(UsageError, match=r"\.pt needs torch, which is not installed"):
-            open_samples(tmp_path / "x.pt", (1, 3), None)
-        pytest.skip("no torch")
     with pytest.raises(InputError, match=r"not a readable \.pt file"):
         open_samples(tmp_path / "x.pt", (1, 3), None)
     x, y = torch.ones(4, 3), torch.tensor([0, 1, 2, 0])
@@ -178,13 +185,8 @@ def test_files_of_torch(tmp_path: Path) -> None:
 
 
 def test_files_of_hdf5(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="the extra test has it")
     (tmp_path / "x.h5").write_bytes(b"no file of HDF5")
-    try:
-        import h5py
-    except ImportError:
-        with pytest.raises(UsageError, match=r"\.h5 needs h5py, which is not installed"):
-            open_samples(tmp_path / "x.h5", (1, 3), None)
-        pytest.skip("no h5py")
     with pytest.raises(InputError, match="not a readable HDF5 file"):
         open_samples(tmp_path / "x.h5", (1, 3), None)
     with h5py.File(tmp_path / "secret.h5", "w") as file:
