@@ -85,7 +85,8 @@ def words_are_packed(proof: Proof) -> None:
 
 
 @statement(
-    "a sum by SMLAD is sat(rsh(a * 2^p + b * 2^q, shift)), for any pair of int16 and the shifts that is_simple lets by",
+    "a sum by SMLAD is sat(rsh(a * 2^p + b * 2^q, shift)), for any pair of int16 and the shifts that is_simple takes; "
+    "q is 1, 7, 14 or 15",
     DSP,
     "add_pair",
     "sum_of",
@@ -237,7 +238,7 @@ def lanes(proof: Proof, op: str, a: IntType, b: IntType, y: IntType, shifts: lis
 
 @statement(
     "MVE's sums: a lane is sat(rsh(a * 2^p + b * 2^q, shift)), in lanes of 16 bits up to p, q = 7, of 32 bits up to 22 "
-    "for int8 and 14 for int16",
+    "for int8 and 14 for int16, at chosen p and q",
     MVE,
     "nmp_mve_add_8x8to8",
     "nmp_mve_add_16x16to16",

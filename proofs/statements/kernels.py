@@ -185,7 +185,7 @@ def add_kernels(proof: Proof) -> None:
     binary(proof, "add")
 
 
-@statement("sub: the same with a minus", PORTABLE, *names("sub"))
+@statement("sub: the same with a minus, at the ends of p and q", PORTABLE, *names("sub"))
 def sub_kernels(proof: Proof) -> None:
     binary(proof, "sub")
 
