@@ -113,7 +113,7 @@ class _Check:
             yield from _exponents(floats, table["float_axis"], shape)
         if shifted is not None:
             count = 0 if floats is None else len(floats)
-            yield TENSOR, f"{len(shifted)} float offsets for {count} float exponents", len(shifted) == count > 0
+            yield TENSOR, f"{len(shifted)} float offsets for {count} float exponents", len(shifted) == count
             yield TENSOR, "a float offset that is not finite", bool(np.isfinite(shifted).all())
         if data is not None:
             yield TENSOR, f"{len(data)} bytes of data, its shape needs {nbytes}", len(data) == nbytes

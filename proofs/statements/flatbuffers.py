@@ -342,6 +342,12 @@ def fields_lie_in_file(proof: Proof) -> None:
             c.run.assume(offset_of(i) >= 4, offset_of(i) < 65536, at + offset_of(i) + width <= walk.bytes.term)
             return Pointer(UINT8, walk.file, Number(UINT32, at + offset_of(i), 0, 2**32 - 1))
 
+        def offset(c: Translation, table: Pointer, number: Number) -> Number:
+            """Likewise."""
+            found = slot(c, table, number)
+            present = found.target is not None
+            return Number(UINT32, offset_of(c.theory.raw(number)), 4, 65535) if present else constant(UINT32, 0)
+
         def frame(c: Translation, *args: Any) -> Number:
             c.run.demand(walk.place(c.theory.raw(args[-1])), "frame_inside: four bytes in the file")
             return c.theory.boolean(z3.Bool("frame"))
@@ -366,7 +372,7 @@ def fields_lie_in_file(proof: Proof) -> None:
             return c.theory.boolean(z3.Bool("spent"))
 
         c.run.contracts |= {"fields_of": walk.fields_of, "fb_slot": slot, "frame_inside": frame, "spend": spend}
-        c.run.contracts |= {"follow": follow, "field_inside": field}
+        c.run.contracts |= {"fb_offset": offset, "follow": follow, "field_inside": field}
         c.run.cuts[("table_inside", 0)] = Cut(before)
         found = c.theory.truth(c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at))
         whole = z3.And(z3.Bool("spent"), z3.Bool("frame"))

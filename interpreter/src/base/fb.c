@@ -150,16 +150,16 @@ static int table_inside(walk *w, uint32_t number, uint32_t at) {
     if (fb_kind(field) == FB_KIND_SCALAR) {
       continue;
     }
-    const uint8_t *place = fb_slot(table, i);
+    const uint32_t offset = fb_offset(table, i);
     uint32_t member = 0;
     if (fb_kind(field) == FB_KIND_UNION) {
       member = fb_u8(table, i - 1, 0);
-      if ((place != NULL) != (member != 0)) {
+      if ((offset != 0) != (member != 0)) {
         return 0;
       }
     }
-    if (place != NULL) {
-      uint32_t to = follow(w, (uint32_t)(place - w->file));
+    if (offset != 0) {
+      uint32_t to = follow(w, at + offset);
       if (to == 0 || !field_inside(w, field, member, to)) {
         return 0;
       }

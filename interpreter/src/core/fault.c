@@ -17,7 +17,10 @@ nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule)
 }
 
 int nmp_spend(nmp_needs *needs, uint64_t steps) {
-  int enough = steps <= needs->budget;
-  needs->budget = enough ? needs->budget - steps : 0;
-  return enough;
+  if (steps > needs->budget) {
+    needs->budget = 0;
+    return 0;
+  }
+  needs->budget -= steps;
+  return 1;
 }

@@ -95,8 +95,7 @@ static nmp_rule check_exponents(fb_vector exponents, int32_t axis, fb_vector sha
 }
 
 /* The first rule that a tensor's exponents break: those of its integers, and those in the float model's numbers. */
-static nmp_rule check_grids(const uint8_t *table, fb_vector shape, int is_const) {
-  const fb_vector floats = fb_tensor_float_exponents(table);
+static nmp_rule check_grids(const uint8_t *table, fb_vector floats, fb_vector shape, int is_const) {
   const int32_t axis = fb_tensor_axis(table), float_axis = fb_tensor_float_axis(table);
   if (axis >= 0 && !is_const) {
     return NMP_RULE(NMP_E_TENSOR, "axis of an activation", axis, -1);
@@ -112,18 +111,14 @@ static nmp_rule check_grids(const uint8_t *table, fb_vector shape, int is_const)
 }
 
 /* The first rule that a tensor's float offsets break: one for each float exponent, as the bits of float32. */
-static nmp_rule check_offsets(const uint8_t *table) {
-  const fb_vector offsets = fb_tensor_float_offsets(table);
-  const uint32_t count = fb_tensor_float_exponents(table).count, infinite = 0x7f800000;
-  if (offsets.data == NULL) {
-    return NMP_FINE;
-  }
-  if (offsets.count != count || count == 0) {
+static nmp_rule check_offsets(fb_vector offsets, uint32_t count) {
+  const uint32_t infinite = 0x7f800000;
+  if (offsets.data != NULL && offsets.count != count) {
     return NMP_RULE(NMP_E_TENSOR, "number of float offsets", offsets.count, count);
   }
-  for (uint32_t i = 0; i < count; i++) {
-    const uint32_t bits = fb_load32(offsets.data + 4 * (size_t)i);
-    if ((bits & infinite) == infinite) {
+  for (uint32_t i = 0; i < offsets.count; i++) {
+    const uint32_t bits = (uint32_t)fb_int_element(offsets, i);
+    if (bits << 1 >= infinite << 1) {
       return NMP_RULE(NMP_E_TENSOR, "bits of a float offset", bits, infinite - 1);
     }
   }
@@ -153,8 +148,8 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
   fb_vector data = fb_tensor_data(table);
   int8_t dtype = fb_tensor_dtype(table);
   /* There are enough: fb_verify counts more. */
-  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + fb_tensor_float_exponents(table).count +
-                       fb_tensor_float_offsets(table).count);
+  const fb_vector floats = fb_tensor_float_exponents(table), offsets = fb_tensor_float_offsets(table);
+  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + floats.count + offsets.count);
   if (shape.count > NMP_RANK_MAX) {
     return NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX);
   }
@@ -175,9 +170,9 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
   if (size == 0) {
     return NMP_RULE(NMP_E_LIMIT, "bytes of a tensor", (int64_t)NMP_BYTES_MAX + 1, NMP_BYTES_MAX);
   }
-  nmp_rule rule = check_grids(table, shape, data.data != NULL);
+  nmp_rule rule = check_grids(table, floats, shape, data.data != NULL);
   if (rule.status == NMP_OK) {
-    rule = check_offsets(table);
+    rule = check_offsets(offsets, floats.count);
   }
   if (rule.status == NMP_OK && data.data) {
     rule = check_data(m, data, size * (bits / 8));
