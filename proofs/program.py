@@ -32,7 +32,7 @@ class Program:
         }
 
     def constant(self, node: Any) -> int:
-        """Of an expression without variables, as an array's length."""
+        """Value of an expression without variables, such as an array's length."""
         if isinstance(node, c_ast.Constant):
             return number_of(node).term
         if isinstance(node, c_ast.BinaryOp):

@@ -229,7 +229,7 @@ def _clipped(
 
 
 def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]) -> Ends:
-    """Where a QuantizeLinear saturates. clamps: what the float graph has of it, at one of its tensors."""
+    """Ends at which a QuantizeLinear saturates. clamps: what the float graph has of it, at one of its tensors."""
     scale = constants.get(node.input[1])
     zero = constants.get(node.input[2]) if len(node.input) > 2 else None
     asked = [attribute.i for attribute in node.attribute if attribute.name == "output_dtype" and attribute.i]

@@ -81,7 +81,7 @@ def _escaped(character: str) -> str:
 
 @contextmanager
 def on_stderr(asked: bool) -> Iterator[None]:
-    """Where a file goes to stdout, what a person is to see goes to stderr."""
+    """Sends what a person is to see to stderr, as a file goes to stdout."""
     if asked:
         with redirect_stdout(sys.stderr):
             yield

@@ -209,7 +209,7 @@ def _shown(value: Any) -> str:
 
 
 class _Places:
-    """Where keys stand; TOML readers do not tell. A key that is written with escapes has no line."""
+    """Lines of the keys; TOML readers do not tell. A key that is written with escapes has no line."""
 
     def __init__(self, text: str, where: str) -> None:
         self._lines, self._where = text.splitlines(), where

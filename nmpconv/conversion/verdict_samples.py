@@ -95,5 +95,5 @@ def _boxes(context: Context, calibrated: Calibrated) -> Sequence[np.ndarray] | N
 
 
 def _names(calibrated: Calibrated) -> list[str]:
-    """Where each sample comes from."""
+    """Paths of the samples."""
     return next((item.paths for item in calibrated.samples.values()), [])

@@ -1,4 +1,4 @@
-"""Where the objects of images are, as people label it: COCO's JSON, or YOLO's text files by way of a list.
+"""Boxes of the objects in images, as people label them: COCO's JSON, or YOLO's text files by way of a list.
 
 COCO JSON: `images` with id, file_name, width and height, `annotations` with image_id, category_id, bbox (left, top,
 width, height in pixels) and maybe iscrowd, `categories` with id. Images are found by the last part of file_name; a

@@ -211,7 +211,7 @@ def fit(
 
 @dataclass(frozen=True)
 class Place:
-    """Where an image lies in the model's input: its size there, and its top left corner, all in pixels."""
+    """Place of an image in the model's input: its size there, and its top left corner, all in pixels."""
 
     width: int
     height: int

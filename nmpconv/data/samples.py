@@ -45,7 +45,7 @@ class Samples:
 
     @property
     def labelled(self) -> str:
-        """Where the labels of a folder come from, or why there are none; "" where that is plain."""
+        """Source of a folder's labels, or the reason why there are none; "" where that is plain."""
         return self.source.labelled
 
     @property
@@ -66,7 +66,7 @@ class Samples:
 
     @property
     def paths(self) -> list[str]:
-        """Where each sample comes from: a file, or file[index] of a stack."""
+        """Source of each sample: a file, or file[index] of a stack."""
         return [self.source.where(i) for i in self.indices]
 
     def __getitem__(self, i: int) -> np.ndarray:

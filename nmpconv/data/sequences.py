@@ -140,7 +140,7 @@ def _rows(value: Any, shape: tuple[int, ...]) -> list[Any]:
 
 
 def _starts(lengths: Sequence[int]) -> tuple[int, ...]:
-    """Where sequences of these lengths begin; samples of one frame each are one sequence."""
+    """Beginnings of sequences of these lengths; samples of one frame each are one sequence."""
     return (0,) if max(lengths) == 1 else tuple(dict.fromkeys(accumulate(lengths[:-1], initial=0)))
 
 

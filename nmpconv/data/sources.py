@@ -1,4 +1,4 @@
-"""Where samples lie: files (a folder, an archive, a csv, a list, one file) or an array of many; found and checked when
+"""Sources of samples: files (a folder, an archive, a csv, a list, one file) or an array of many; found and checked when
 opened."""
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Link:
         return frames
 
     def _write(self, frame: Frame) -> None:
-        """Where the line is gone, the frame is lost, as others are: it will be sent again."""
+        """Sends a frame; one that a broken line loses is sent again, as others are."""
         try:
             self.line.write(protocol.encode(frame))
         except LineGone as gone:

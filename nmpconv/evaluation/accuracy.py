@@ -340,7 +340,7 @@ class _Judge:
 
 
 def _weight(net: Net, tensor: int) -> float | np.ndarray:
-    """Where an output's parts have grids of their own, errors count in steps of these."""
+    """Weights of errors, so that they count in steps of an output's parts' own grids; 1.0 where there is one grid."""
     found = net.model.tensors[tensor]
     return 1.0 if found.shifts is None else found.shifts.factors(len(found.shape))
 

@@ -1,4 +1,4 @@
-"""Where two tensors have the same value: 1, elsewhere 0. And what else ONNX does with truth."""
+"""Equal: 1 where two tensors have the same value, elsewhere 0; and ONNX's other operators on truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where one tensor is greater than another: 1, elsewhere 0."""
+"""Greater: 1 where one tensor is greater than another, elsewhere 0."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _image(name: str, to: Importer) -> str:
 
 
 def _places(params: GridSampleParams, q: np.ndarray, exponent: int, n: int) -> Int64:
-    """Where integers q of a grid are along an axis of n pixels."""
+    """Places of integers q of a grid along an axis of n pixels."""
     p = rsh(q.astype(np.int64) * (n - params.align_corners), 1 - PLACE_BITS - exponent) + (n - 1) * PIXEL // 2
     if params.nearest:
         low, part = p // PIXEL, p % PIXEL

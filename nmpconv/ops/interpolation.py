@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from: ONNX's coordinates, nearest neighbours and weights."""
+"""Sources of the elements of a resized axis: ONNX's coordinates, nearest neighbours and weights."""
 
 from __future__ import annotations
 

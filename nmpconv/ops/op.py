@@ -198,7 +198,7 @@ class Op:
         return (0.0, count - 1.0) if count else self.bounds(node, bounds)
 
     def factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
-        """Where factors of the output's channels (the last axis) come from; None: the op does not pass factors on.
+        """Source of the factors of the output's channels (the last axis); None: the op does not pass factors on.
 
         For each computed input: the channel of it that has the factor of each output channel, int [C]; -1: none.
         """

@@ -1,4 +1,4 @@
-"""Where an output may share bytes with the input that it is computed from, line by line (FORMAT.md)."""
+"""Bytes that an output may share with the input that it is computed from, line by line (FORMAT.md)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Reshape(Op):
         return inputs[0]
 
     def factors(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
-        """Where the last axis stays, or takes in all the others."""
+        """Passes factors on where the last axis stays, or takes in all the others."""
         c, channels = channels_of(inputs[0]).size, channels_of(output)
         flat = len(output.shape) >= 1 and output.size == channels.size and channels.size % c == 0
         return [channels % c] if flat or channels.size == c else None

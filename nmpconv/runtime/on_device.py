@@ -28,7 +28,7 @@ STREAM_CALLS = 4  # of a net with states that are verified where nobody gives an
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a tensor on the device differs from the host's: flat indices, and the values at them."""
+    """Differences of a tensor on the device from the host's: flat indices, and the values at them."""
 
     tensor: int
     count: int

@@ -181,11 +181,11 @@ def strings_end_in_file(proof: Proof) -> None:
     beyond={"  return 1;": "the statement is of what passes; that nothing else is refused, tests show"},
 )
 def table_lies_in_file(proof: Proof) -> None:
-    """Of a field that is any, the loop over fields shows its place."""
+    """Shows the place of any field by the loop over fields."""
     field = z3.Int("some_field")
 
     def good(walk: Walk) -> Any:
-        """What is true of the field's place: its width's bytes in the file, at a multiple of its width."""
+        """Condition on the field's place: its width's bytes in the file, at a multiple of its width."""
         at = walk.at.term
         kind, arg = KIND(walk.first_field + field), ARG(walk.first_field + field)
         width = z3.If(kind % 128 == SCALAR, arg, 4)

@@ -1,4 +1,4 @@
-"""Where the ops of a graph are drawn: in layers from top to bottom, each op below all that it reads.
+"""Places of a graph's ops in the drawing: layers from top to bottom, each op below all that it reads.
 
 The method is that of Sugiyama, Tagawa and Toda (1981): layers by longest path, a point in every layer that an edge
 passes, and sweeps that put what is connected above each other (barycentres).

@@ -53,7 +53,7 @@ def _parsed(equation: str, ranks: list[int]) -> tuple[list[str], str]:
 
 
 def _diagonal(body: Body, x: str, letters: str) -> tuple[str, str]:
-    """Where an axis comes twice in a term, the elements with the same index on both."""
+    """Takes the elements with the same index on both, where an axis comes twice in a term."""
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             first, second = letters.index(letter), letters.rindex(letter)

@@ -77,7 +77,7 @@ def _is_mask(body: Body, name: str) -> bool:
 
 
 def _whole_rows(mask: np.ndarray) -> np.ndarray:
-    """Where nothing of a row along the last axis is left, [..., 1]; nowhere in a single number."""
+    """Rows along the last axis of which nothing is left, [..., 1]; none in a single number."""
     return np.asarray((mask <= HIDES).all(axis=-1, keepdims=True) if mask.ndim else False)
 
 

@@ -1,4 +1,4 @@
-"""Where in the arena each activation lies, so that the arena is small.
+"""Gives each activation its place in the arena, so that the arena is small.
 
 A tensor is alive from the op that makes it (a graph input: from before the first) to its last reader (a graph output:
 to the end), both included. A state of the graph is alive from before the first op to the end. Tensors that are alive
@@ -215,7 +215,8 @@ def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
 
 
 def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
-    """Where a buffer begins as another one ends, at one of these steps, whose output may share bytes with its input."""
+    """Finds buffers that begin as another one ends, at one of these steps, whose output may share bytes with its
+    input."""
     home = _home(buffers) if bands else {}
     links = []
     for step, most in bands.items():

@@ -55,8 +55,9 @@ FOREIGN = -1
 
 @dataclass(frozen=True)
 class _Trail:
-    """Where a source's elements go. count: its channels; axis: along which they are, None: one of the whole. places:
-    the channel of the source in each element of a tensor, FOREIGN for others, int16, by name. readers: layers."""
+    """Tensors that a source's elements reach. count: its channels; axis: along which they are, None: one of the whole.
+    places: the channel of the source in each element of a tensor, FOREIGN for others, int16, by name. readers: layers.
+    """
 
     source: str
     count: int

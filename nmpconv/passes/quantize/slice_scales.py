@@ -94,7 +94,7 @@ def _joined(graph: Graph, uses: _Uses, output: str) -> _Joined | None:
 
 
 def _kept_axis(node: Node, graph: Graph, axis: int) -> int | None:
-    """Where an axis is after a Transpose or Reshape."""
+    """Index of an axis after a Transpose or Reshape."""
     if node.op == "transpose":
         return list(node.params.perm).index(axis)
     before, after = (graph[name].shape for name in (node.inputs[0], node.outputs[0]))
