@@ -13,7 +13,7 @@ from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rs
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import elementwise
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.constant import exponent_for, quantize_constants
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, same_rank, spread_limits
 
@@ -53,6 +53,10 @@ class Aligned(Op):
             yield Limit(y - min(known.values()), SHIFT_MIN, math.inf, below=node.outputs)
         for name, e in known.items():
             yield Limit(y - e, -math.inf, SHIFT_MAX, above=(name,))
+        for value in graph.ins(node):  # a constant saturates only beyond the result's range
+            if value.data is not None and value.quant is None:
+                for name, e in known.items():
+                    yield Limit(min(exponent_for(value.data, 16), y + 1) - e, -math.inf, SPREAD_MAX, above=(name,))
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         """Origins of a minimum or maximum; a sum or difference says its own."""

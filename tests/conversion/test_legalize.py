@@ -46,7 +46,7 @@ def test_the_largest_weight_fits_afterwards(kind: str) -> None:
     ("kind", "operands", "found", "allowed"),
     [
         ("add", "a k", (6, -44), (6, -9)),
-        ("sub", "k a", (-14, 63), (16, 63)),
+        ("sub", "k a", (-14, 63), (34, 63)),
         ("mul", "a k", (30, -64), (30, -49)),
         ("mul", "k a", (-50, 63), (-47, 63)),
         ("divide", "a k", (40, -64), (40, -53)),

@@ -102,8 +102,8 @@ def test_a_repeated_request_does_not_run_again(
     frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *what))
     line.write(2 * protocol.encode(frame))
     parser, found = protocol.Parser(), []
-    while len(found) < 3:
-        found += parser.push(line.read(5))
+    while len(found) < 3:  # a busy machine may have asked an earlier question twice
+        found += [frame for frame in parser.push(line.read(5)) if frame.seq == 9]
     assert [frame.type for frame in found] == [protocol.PROGRESS, kind | protocol.REPLY, kind | protocol.REPLY]
     assert found[1] == found[2]
 

@@ -39,6 +39,7 @@ def plugged_in_again(agent: Path, memory: dict[str, str], pulled_after: int, lat
     thread = threading.Thread(target=port)
     thread.start()
     while not os.path.lexists(PORT):
+        assert thread.is_alive(), "no pseudo terminal can be opened"
         time.sleep(0.01)
     try:
         yield

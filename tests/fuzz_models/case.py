@@ -99,9 +99,13 @@ class Case:
         lines += [f"  {name} = input {_brief(x[0])} from {x.min():g} to {x.max():g}" for name, x in self.feeds.items()]
         lines += [f"  {name} = constant {_brief(np.asarray(x))}" for name, x in self.constants.items()]
         for node in self.nodes:
-            attributes = "".join(f", {name}={value}" for name, value in node.attributes.items())
+            attributes = "".join(f", {name}={_text(value)}" for name, value in node.attributes.items())
             lines.append(f"  {', '.join(node.outputs)} = {node.kind}({', '.join(node.inputs)}{attributes})")
         return "\n".join([*lines, f"  outputs {', '.join(self.outputs)}"])
+
+
+def _text(value: Any) -> str:
+    return onnx.printer.to_text(value) if isinstance(value, onnx.GraphProto) else str(value)
 
 
 def _brief(x: np.ndarray) -> str:

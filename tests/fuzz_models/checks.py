@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from fuzz_models.case import Case, single
 from fuzz_models.floats import check_floats, float_bounds
@@ -16,7 +17,7 @@ from nmpconv.conversion.pipeline import Options, plan
 from nmpconv.frontend.onnx import load
 from nmpconv.passes.float import FLOAT, Pass
 
-STAGES = ("float", "plan", "16", "8")
+STAGES = ("broken", "float", "plan", "16", "8")
 
 
 def check(
@@ -38,6 +39,8 @@ def check(
     graph = outcome.guarded("import", lambda: load(path))
     if graph is None:
         return outcome
+    if "broken" in stages:
+        _check_refusals(case.model(), path.with_name("broken.onnx"), outcome)
     if "float" in stages:
         check_floats(plain, graph, values, bounds, outcome, {**dict(FLOAT), **(passes or {})})
     if "plan" in stages:
@@ -48,3 +51,33 @@ def check(
     if "8" in stages:
         check_conversion(path, graph, plain, "8", (), outcome)
     return outcome
+
+
+def _twice(named: MutableSequence) -> None:
+    named.append(named[0])
+
+
+def _of_nobody(node: onnx.NodeProto) -> None:
+    node.input[0] = "nobody"
+
+
+# What ONNX forbids, by how it is brought about.
+BREAKS: dict[str, Callable[[onnx.GraphProto], None]] = {
+    "an input twice": lambda graph: _twice(graph.input),
+    "an output twice": lambda graph: _twice(graph.output),
+    "a node twice": lambda graph: _twice(graph.node),
+    "a tensor that nobody makes": lambda graph: _of_nobody(graph.node[-1]),
+}
+
+
+def _check_refusals(model: onnx.ModelProto, path: Path, outcome: Outcome) -> None:
+    """Graphs that ONNX forbids are refused, by an error that is meant for a person."""
+    for name, break_it in BREAKS.items():
+        broken = onnx.ModelProto()
+        broken.CopyFrom(model)
+        break_it(broken.graph)
+        path.write_bytes(broken.SerializeToString())
+        before = outcome.refused
+        if outcome.guarded("broken", lambda: load(path)) is not None:
+            outcome.failures[f"broken: {name}"] = "is taken"
+        outcome.refused = before

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_models.case import Case, save
-from fuzz_models.checks import check
+from fuzz_models.checks import STAGES, check
 from fuzz_models.draw import draw
 from fuzz_models.limits import Crash, Task, limited, side_by_side
 from fuzz_models.net import Reject
@@ -95,7 +95,8 @@ def cause(kind: str) -> str:
 def stages_of(seed: int) -> tuple[str, ...]:
     """What is checked of the graph of this seed: a share at 16 bits, a smaller one at 8."""
     dice = random.Random(f"stages {seed}")
-    return ("float", "plan", *(["16"] if dice.random() < SHARE_16 else []), *(["8"] if dice.random() < SHARE_8 else []))
+    sampled = [width for width, share in (("16", SHARE_16), ("8", SHARE_8)) if dice.random() < share]
+    return ("broken", "float", "plan", *sampled)
 
 
 def stages_for(kind: str) -> tuple[str, ...]:
@@ -103,7 +104,8 @@ def stages_for(kind: str) -> tuple[str, ...]:
     stage = kind.split()[0].rstrip(":,")
     if stage in ("16", "8"):
         return ("float", stage) if "16 bits:" in kind and " in " not in kind else (stage,)
-    return {"float": ("float",), "import": ("float",), "plan": ("plan",)}.get(stage, ("float", "plan", "16", "8"))
+    alone = {"broken": ("broken",), "float": ("float",), "import": ("float",), "plan": ("plan",)}
+    return alone.get(stage, STAGES)
 
 
 def outcome_of(found: Any) -> Outcome:

@@ -156,10 +156,16 @@ def shuffle(net: Net, x: str) -> str:
     return net.add("SpaceToDepth", x, blocksize=2)
 
 
+def _tie(net: Net, size: int) -> float:
+    """A scale by which a result lies half-way between two numbers of so many, but for rounding (half_pixel)."""
+    below = net.dice.randint(0, size - 1)
+    return (below + net.among(1, 2) + 0.5) / (below + 1)
+
+
 def resize(net: Net, x: str) -> str:
     """By whole scales, by fractions, or to sizes; every way to place and to round."""
     shape = net.shape(x)
-    plane = [net.among(1.0, 2.0, 2.0, 3.0, 0.5, 1.5, 1.3) for _ in shape[2:]]  # 1.3: ties but for rounding
+    plane = [net.among(1.0, 2.0, 2.0, 3.0, 0.5, 1.5, _tie(net, n)) for n in shape[2:]]
     if net.opset < 11:
         plane = [max(scale, 1.0) for scale in plane]
         mode = net.among("nearest", "linear")

@@ -175,6 +175,8 @@ class Net:
         """Axes are an attribute before an opset, an input since; from opset 11 on they may be negative."""
         if self.opset < 11:
             rank = len(self.shape(x)) + (len(axes) if kind == "Unsqueeze" else 0)
+            if not rank:
+                raise Reject(f"{kind}: no axes")
             axes = sorted(axis % rank for axis in axes)
         if self.opset < since:
             return self.add(kind, x, axes=list(axes), **attributes)

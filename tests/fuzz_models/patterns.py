@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from fuzz_models.arrange import some_axes
 from fuzz_models.images import act, batch_norm, conv, conv_block, pool
@@ -226,8 +227,43 @@ def rare(net: Net, x: str) -> str:
     return net.add(net.among("Sigmoid", "Exp", "Softplus"), y)
 
 
+def steady(net: Net, x: str) -> str:
+    """A layer of many features that hardly vary, as of nets with a wide last layer."""
+    rows, wide = net.add("Flatten", x), 1280
+    size = net.shape(rows)[1]
+    spread = 1e-3 / max(net.largest(x), 1e-3) / size**0.5
+    rows = net.add("MatMul", rows, net.const(np.float32(net.noise.normal(0, spread, (size, wide))), x))
+    rows = net.add("Add", rows, net.const(np.float32(1), x))
+    return net.add("MatMul", rows, net.weights(wide, 10, like=x, spread=0.03))
+
+
+def loop(net: Net, x: str) -> str:
+    """A known number of steps of a state; the last state, or all of them."""
+    net.since(13)
+    if net.half:
+        raise Reject("float32 only")
+    number, truth, state = ("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.FLOAT)
+    factor = numpy_helper.from_array(np.float32(net.among(0.5, -0.9)), "factor")
+    nodes = [
+        helper.make_node("Identity", ["c"], ["co"]),
+        helper.make_node("Mul", ["s", "factor"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["so"]),
+        helper.make_node("Identity", ["so"], ["scan"]),
+    ]
+    inputs = [helper.make_tensor_value_info(*port, shape) for port, shape in ((number, []), (truth, []), (state, None))]
+    ends = (("co", TensorProto.BOOL, []), ("so", TensorProto.FLOAT, None), ("scan", TensorProto.FLOAT, None))
+    body = helper.make_graph(
+        nodes, "body", inputs, [helper.make_tensor_value_info(*port) for port in ends], initializer=[factor]
+    )
+    steps, true = net.const(np.array(net.among(1, 3), np.int64)), net.const(np.array(True))
+    last = net.add("Loop", steps, true, x, outputs=2, body=body)
+    return net.among(*net.outputs_of(last))
+
+
 ANY = (
     rare,
+    steady,
+    loop,
     silu,
     silu,
     clipped_silu,

@@ -320,9 +320,10 @@ def found() -> dict[str, Case]:
             k=-0.5,
         ),
         "square of a reciprocal": net(Node("Mul", ("x", "x"), ("a",)), Node("Reciprocal", ("a",), ("y",))),
+        "hardly anything and one": net(Node("Sub", ("x", "k"), ("y",)), k=1),
         "scalar": net(Node("ReduceMax", ("x",), ("y",), {"keepdims": 0})),
     }
-    scales = {"small gate": 0.01, "affine": 50, "clipped": 50, "small length": 2e-7}
+    scales = {"hardly anything and one": 1e-20, "small gate": 0.01, "affine": 50, "clipped": 50, "small length": 2e-7}
     keys = cases["small keys"]
     cases["small keys"] = replace(keys, constants={**keys.constants, "last": np.array([-1])})
     fed = {name: replace(case, feeds={"x": x * scales.get(name, 1)}) for name, case in cases.items()}
