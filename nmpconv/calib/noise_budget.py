@@ -26,7 +26,7 @@ from nmpconv.ops import OPS
 
 IMAGES = 8
 MACS_MOST = 3 * 10**10  # of all passes together; what would take more is not measured
-OPS_MOST = 400_000  # of all passes together, in graphs with very many ops
+OPS_MOST = 150_000  # of all passes together, in graphs with very many ops
 PASSES_LEAST = 16
 DIGITS = 6  # of a share; those beyond depend on the CPU
 
