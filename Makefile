@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware demo test test-slow test-all proofs fuzz fuzz-models lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware demo test test-slow test-all proofs fuzz fuzz-models coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=60
 
 fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
+
+coverage: $(VENV)/installed  ## branches and conditions (MC/DC) of what reads files and frames; needs clang 19, llvm 19
+	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --coverage
 
 lint: $(VENV)/linters lint-c lint-tidy lint-analyzer audit  ## style, types, and warnings of the C code
 	$(BIN)/ruff check .

@@ -296,6 +296,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigne
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   uint8_t *file = aligned(bytes);
   memcpy(file, data, bytes);
+  exercise(file, bytes); /* as it is, then with the checksum that it should have */
   seal(file, bytes);
   exercise(file, bytes);
   free(file);

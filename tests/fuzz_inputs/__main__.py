@@ -2,7 +2,7 @@
 
     python -m fuzz_inputs --seconds 60                       all kinds, 60 seconds each
     python -m fuzz_inputs --seconds 60 --only model onnx     these
-    python -m fuzz_inputs --coverage                         branches that the corpora take
+    python -m fuzz_inputs --coverage                         branches and conditions that the corpora take
     python -m fuzz_inputs --minimise                         the corpora of the repository anew
 
 Exit status 1 where anything failed; what failed lies in the folder.
@@ -44,8 +44,11 @@ def main() -> int:
     for target in targets:
         failed |= not fuzz(target, asked, given)
     if targets and asked.coverage:
-        for name, (taken, there) in native.coverage(ROOT, asked.folder.absolute(), given).items():
-            print(f"{name:16} {taken:5} of {there:5} branches, {100 * taken / there:.1f} %")
+        for name, file in native.coverage(ROOT, asked.folder.absolute(), given).items():
+            kinds = (("branches", file.branches), ("conditions (MC/DC)", file.conditions))
+            print(f"{name:18}" + ",".join(f"{taken:5} of {there:4} {kind}" for kind, (taken, there) in kinds))
+            if name in native.UNREACHED:
+                print("{:18} not reached: {} conditions: {}".format("", *native.UNREACHED[name]))
     for name in () if asked.coverage or asked.minimise else asked.only:
         if name in KINDS:
             failed |= not read(name, asked)

@@ -28,6 +28,8 @@ def guards() -> Iterator[Guard]:
     yield from _references()
     yield from _lists()
     yield from _meaning()
+    yield from _float_grids()
+    yield from _states()
     yield from _plans()
 
 
@@ -99,15 +101,23 @@ def _lists() -> Iterator[Guard]:
         root = flatbuffer.unpack(good)
         root[name] = root[name] if one is None else [one]
         yield f"{name} that are one again and again", _repeated(flatbuffer.pack(root), name), *wrong
+    root = flatbuffer.unpack(good)
+    del root["ops"][0]
+    for spare in range(8, 80, 8):  # one of them ends at a table, the others in one
+        again = _repeated(flatbuffer.pack(root).ljust(len(good) + spare, b"\0"), "ops")
+        yield f"ops that are one again and again, and {spare} bytes", again, *wrong
 
 
 def _repeated(data: bytes, name: str) -> bytes:
-    """With a longer list of the first element at the end of the file."""
+    """With a longer list of the first element behind the file, and another file behind that: references lead ahead."""
     walk = flatbuffer._Walk(memoryview(data))
     place = _slot(walk, "Model", walk.follow(0), name)
-    first, end, count = walk.follow(walk.follow(place) + 4), -(-len(data) // 4) * 4, len(data) // 2
-    table = b"".join(struct.pack("<I", (first - end - 4 - 4 * i) % 2**32) for i in range(count))
-    return _pointing(data.ljust(end, b"\0") + struct.pack("<I", count) + table, place, end)
+    first, end, count = walk.follow(walk.follow(place) + 4), -(-len(data) // 8) * 8, len(data)
+    again = end + 4 + 4 * count
+    again += -again % 8
+    table = b"".join(struct.pack("<I", again + first - end - 4 - 4 * i) for i in range(count))
+    longer = (data.ljust(end, b"\0") + struct.pack("<I", count) + table).ljust(again, b"\0") + data
+    return _pointing(longer, place, end)
 
 
 X, W, B, C, K, A, M = range(7)  # tensors of the small net
@@ -174,7 +184,77 @@ def _meaning() -> Iterator[Guard]:
     yield "a window beyond the input", flatbuffer.pack(root), Status.OP, what
 
 
+def _float_grids() -> Iterator[Guard]:
+    """Exponents and offsets of the float model's numbers that do not fit together."""
+
+    def changed(tensor: int, **fields: Any) -> bytes:
+        return _small(lambda root: root["tensors"][tensor].update(fields))
+
+    number, offsets = "number of float exponents", "number of float offsets"
+    yield "a float axis without exponents", changed(X, float_axis=1), Status.TENSOR, number
+    yield "float exponents of a constant", changed(W, float_exponents=[0]), Status.TENSOR, number
+    both = {"float_exponents": [0], "float_offsets": [1.0, 2.0]}
+    yield "more float offsets than exponents", changed(X, **both), Status.TENSOR, offsets
+    for text in ("nan", "inf"):
+        odd = changed(X, float_exponents=[0], float_offsets=[float(text)])
+        yield f"a float offset of {text}", odd, Status.TENSOR, "bits of a float offset"
+    yield "an exponent twice", changed(X, exponents=[0, 0]), Status.TENSOR, "number of exponents"
+
+
+def _states() -> Iterator[Guard]:
+    def changed(change: Callable[[Tables], None], shape: tuple[int, ...] = (1, 4)) -> bytes:
+        """One sum; its input holds its output from one call to the next, but for the change."""
+        net = nets.Net(grid=nets.grid(8, 0))
+        net.input("x", *shape)
+        net.const("k", np.ones((1, 4)))
+        net.op("add", "x k", "y")
+        root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y")), {}))
+        root["inputs"][0]["state"] = 0
+        change(root)
+        return flatbuffer.pack(root)
+
+    def port(**fields: Any) -> Callable[[Tables], None]:
+        return lambda root: root["inputs"][0].update(fields)
+
+    def start(root: Tables) -> None:
+        root["inputs"][0]["start"] = 1
+        root["tensors"][0].update(clip_min=-1, clip_max=0)
+
+    def exponent(root: Tables) -> None:
+        root["tensors"][2]["exponents"] = [1]
+
+    def wide(root: Tables) -> None:
+        root["tensors"][2].update(dtype=1)
+
+    def rank(root: Tables) -> None:
+        root["tensors"][0]["shape"] = [4]
+
+    def crowd(root: Tables) -> None:
+        """More pairs of a state and an output than steps."""
+        (held,), (x, *others) = root["inputs"], root["tensors"]
+        root["inputs"] = [{**held, "tensor": i} for i in range(301)]
+        root["tensors"] = [x, *({**x, "offset": 64 * i} for i in range(1, 301)), *others]
+        root["ops"][0].update(inputs=[0, 301], outputs=[302])
+        root["outputs"] = [{**root["outputs"][0], "tensor": 302}] * 3000
+        root["arena_bytes"] = 64 * 301
+
+    what = "shape or grid of a state's output"
+    yield "a state of an output before the first", changed(port(state=-2)), Status.TENSOR, "output of a state"
+    yield "a state of an output after the last", changed(port(state=7)), Status.TENSOR, "output of a state"
+    yield "a state that starts above its range", changed(start), Status.TENSOR, "start of a state"
+    yield "a state of another scale", changed(exponent), Status.TENSOR, what
+    yield "a state of another width", changed(wide), Status.TENSOR, what
+    yield "a state of another rank", changed(rank), Status.TENSOR, what
+    yield "states beside very many outputs", changed(crowd), Status.LIMIT, "steps of verification"
+
+
 def _plans() -> Iterator[Guard]:
+    net = nets.Net(grid=nets.grid(8, 0))
+    for i in range(3000):
+        net.input(f"x{i}", 1)
+    net.op("add", "x0 x1", "y")
+    data = to_bytes(nets.placed(net.graph("y")), {})
+    yield "very many inputs", data, Status.LIMIT, "steps of verification"
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 4)
     for i in range(60):
@@ -182,17 +262,39 @@ def _plans() -> Iterator[Guard]:
     net.op("concat", " ".join(["x"] * 1200), "y", axis=1)
     data = to_bytes(nets.placed(net.graph("y")), {})
     yield "a tensor that is read again and again", data, Status.LIMIT, "steps of verification"
+    net, count = nets.Net(grid=nets.grid(8, 0)), 1200
+    net.input("x", 1, 16)
+    for i in range(count):
+        net.op("reshape", f"a{i - 1}" if i else "x", f"a{i}", shape=(1, 16))
+    net.op("concat", " ".join(f"a{i}" for i in range(count)), "y", axis=1)
+    places = {"x": 16 * count, "y": 0, **{f"a{i}": 16 * i for i in range(count)}}
+    yield "very many parts of a result", _over(net.graph("y"), **places), Status.PLAN, "output overlaps input"
     overlaps = Status.PLAN, "output overlaps input"
+    yield "a result over its input when all but a few steps are spent", _almost(1025), *overlaps
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 8, 1, quant=nets.grid(16, 0))
     net.const("k", np.ones((1, 8, 2)))
     net.op("add", "x k", "y")
-    yield "half as wide and twice as many in place", _over(net.graph("y"), 0, 0), *overlaps
+    yield "half as wide and twice as many in place", _over(net.graph("y"), x=0, y=0), *overlaps
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 4, 8)
     net.op("concat", "x x", "y", axis=2)
-    yield "a part of a result that lies in pieces", _over(net.graph("y"), 0, 0), *overlaps
+    yield "a part of a result that lies in pieces", _over(net.graph("y"), x=0, y=0), *overlaps
 
 
-def _over(graph: Graph, x: int, y: int) -> bytes:
-    return to_bytes(nets.placed(graph, x=x, y=y), {})
+def _over(graph: Graph, **places: int) -> bytes:
+    return to_bytes(nets.placed(graph, **places), {})
+
+
+def _almost(count: int) -> bytes:
+    """A tensor that is read so often, then a convolution over its input. With one time less it is legal."""
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 1, 1, 4)
+    for i in range(40):
+        net.op("add", "x x", f"a{i}")
+    net.op("concat", " ".join(["x"] * count), "b", axis=1)
+    net.op("slice", "b", "c", starts=(0,) * 4, steps=(1,) * 4, sizes=(1, 64, 1, 4))
+    net.conv("c", "y", 4, b=np.zeros(4), w=np.ones((4, 1, 1, 4)))
+    graph = nets.placed(net.graph("y"))
+    places = {value.name: value.offset for value in graph.activations()}
+    return _over(graph, **{**places, "c": places["y"] + 64})

@@ -73,3 +73,18 @@ def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[...,
     ran = native.run(native.build(root, target, tmp_path), target, place, NATIVE_SECONDS, given)
     assert not ran.failed
     assert ran.runs > 1000
+
+
+@pytest.mark.slow
+def test_corpora_reach_every_condition(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """MC/DC: each condition decides alone, of all that reads files and frames, but for what is named."""
+    for tool in (native.COVERING, "llvm-profdata-19", "llvm-cov-19"):
+        need_tool(tool)
+    given = {"NMP_MODELS": ":".join(map(str, native.models(tmp_path / "models")))}
+    for name, target in native.TARGETS.items():
+        native.corpus(target, tmp_path / name)
+    found = native.coverage(root, tmp_path, given)
+    assert set(found) == set(native.COVERED)
+    left = {name: there - taken for name, file in found.items() for taken, there in (file.conditions,)}
+    unreached = {name: count for name, (count, _) in native.UNREACHED.items()}
+    assert {name: count for name, count in left.items() if count} == unreached

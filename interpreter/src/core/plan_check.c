@@ -122,7 +122,7 @@ static nmp_status check_output(const nmp_model *m, uint32_t op, nmp_needs *needs
     }
     in_place |= k == 0;
     const int same = nmp_op_table[fb_op_params_type(table)]->in_place && in_place && equal(out, in);
-    if (!same && !is_part(m, op, k, needs) && !(k == 0 && may_overlap(m, op, needs))) {
+    if (!same && !is_part(m, op, k, needs) && (k > 0 || !may_overlap(m, op, needs))) {
       return nmp_fail(fault, op, output, NMP_RULE(NMP_E_PLAN, "output overlaps input", k, 0));
     }
   }
