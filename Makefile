@@ -40,9 +40,12 @@ $(BIN)/python:
 # Nothing is installed whose hash is not in a lock; what is published as sources alone is built by what is.
 LOCKED = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r
 
-$(VENV)/installed: $(BIN)/python pyproject.toml packaging/locks/build.lock packaging/locks/test.lock $(wildcard CMakeLists.txt) $(C_FILES)
+$(VENV)/packages: $(BIN)/python packaging/locks/build.lock packaging/locks/test.lock
 	$(LOCKED) packaging/locks/build.lock
 	$(LOCKED) packaging/locks/test.lock
+	@touch $@
+
+$(VENV)/installed: $(VENV)/packages pyproject.toml $(wildcard CMakeLists.txt) $(C_FILES)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -153,7 +156,7 @@ docs: $(VENV)/writers  ## build/site: the documents as a site; a broken link is 
 	$(BIN)/python -m sphinx -W --keep-going --quiet -c docs/site . build/site
 	@echo "build/site/index.html"
 
-generate: $(VENV)/installed  ## what is generated from schema/nmp.fbs
+generate: $(BIN)/python  ## what is generated from schema/nmp.fbs
 	$(BIN)/python schema/generate.py
 
 MLPERF_TINY := conv2d fully_connected add average_pool softmax reshape

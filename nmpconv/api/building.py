@@ -18,7 +18,7 @@ from nmpconv.base import verdict
 from nmpconv.base.files import read_file, read_text, write_file
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict
-from nmpconv.conversion.options import FLAGS
+from nmpconv.conversion.keywords import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
 from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
 

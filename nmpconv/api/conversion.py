@@ -19,7 +19,7 @@ from nmpconv.base.progress import reporter
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.verdict import Verdict
 from nmpconv.conversion import pipeline
-from nmpconv.conversion.options import FLAGS, Keywords
+from nmpconv.conversion.keywords import FLAGS, Keywords
 from nmpconv.conversion.report import Report
 from nmpconv.ir import Graph
 from nmpconv.runtime.interpreter import Net, load

@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nmpconv.conversion.options import FLAGS, PREPROCESSING, Keywords, Options
+from nmpconv.conversion.keywords import FLAGS, Keywords
+from nmpconv.conversion.options import PREPROCESSING, Options
 from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
 

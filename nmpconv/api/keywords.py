@@ -15,8 +15,9 @@ from nmpconv.api.progress_bars import bars
 from nmpconv.base import units
 from nmpconv.base.near_names import check_keywords
 from nmpconv.base.type_check import allowed_instead
+from nmpconv.conversion import keywords as conversion_keywords
 from nmpconv.conversion import options as conversion_options
-from nmpconv.conversion.options import FLAGS
+from nmpconv.conversion.keywords import FLAGS
 from nmpconv.errors import UsageError, refusal
 
 P = ParamSpec("P")
@@ -46,7 +47,9 @@ def check(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
 def kind_of(function: Callable[..., Any], name: str) -> Any:
     """The annotation of a keyword, evaluated alone: others name packages that are not imported."""
     plain = inspect.unwrap(function)
-    return eval(plain.__annotations__[name], {**vars(conversion_options), **plain.__globals__})
+    return eval(
+        plain.__annotations__[name], {**vars(conversion_options), **vars(conversion_keywords), **plain.__globals__}
+    )
 
 
 def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -11,7 +11,8 @@ import typer
 from nmpconv.cli import console, shared_flags
 from nmpconv.cli.option_flags import with_options
 from nmpconv.cli.report_tables import show_needs, show_report
-from nmpconv.conversion.options import CALIBRATION, FLAGS, Keywords
+from nmpconv.conversion.keywords import FLAGS, Keywords
+from nmpconv.conversion.options import CALIBRATION
 from nmpconv.errors import UsageError
 
 if TYPE_CHECKING:

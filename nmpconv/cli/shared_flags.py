@@ -14,7 +14,7 @@ import typer
 
 from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
-from nmpconv.conversion.options import FLAGS
+from nmpconv.conversion.keywords import FLAGS
 from nmpconv.errors import InputError, UsageError
 
 SOURCE_HELP = (

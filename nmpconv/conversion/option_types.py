@@ -54,6 +54,11 @@ class Flag:
     command: bool = True
 
 
+def as_flag(*args: Any, **more: Any) -> dict[str, Flag]:
+    """Metadata of a field that is an option."""
+    return {"flag": Flag(*args, **more)}
+
+
 def option_flag(option: Field[Any]) -> Flag | None:
     """Returns the flag of an option; None for fields that only programs set."""
     return option.metadata.get("flag")

@@ -1,4 +1,4 @@
-"""Options of a conversion, each declared once.
+"""Options of a conversion, each declared once; `keywords.py` has those that only its callers know.
 
 A field has its type, its default and a `Flag`: help, bounds, and where it is kept. The command line, the keywords of
 `nmpconv.convert`, the keys of nmpconv.toml and of recipes, their checks, the file's metadata and the command that a
@@ -8,31 +8,26 @@ report shows are made of these fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv.base import units
-from nmpconv.base.progress import Progress
 from nmpconv.conversion.option_types import (
     BiasBits,
     Bits,
-    ChannelOrder,
     Decoder,
     Equalize,
-    Flag,
-    Layout,
     Method,
-    Resize,
     Rounding,
     Target,
     Widths,
+    as_flag,
     normal,
     option_flag,
 )
 
 if TYPE_CHECKING:
-    from nmpconv.data.samples import Data
     from nmpconv.ir import Preprocess
 
 CALIBRATION, PREPROCESSING, QUANTIZATION = "Calibration", "Image preprocessing", "Quantization"
@@ -40,10 +35,6 @@ OUTPUT, MODEL, EXPERTS = "Output", "Options", "For experts"
 PANELS_IN_ORDER = (CALIBRATION, PREPROCESSING, QUANTIZATION, OUTPUT, MODEL, EXPERTS)  # of --help
 
 PIXELS_MOST = 178_956_970  # Pillow's own limit
-
-
-def _flag(*args: Any, **more: Any) -> dict[str, Flag]:
-    return {"flag": Flag(*args, **more)}
 
 
 def _bias_width(value: str) -> int:
@@ -60,11 +51,13 @@ class Options:
 
     limit: int | None = field(
         default=None,
-        metadata=_flag(CALIBRATION, "Use only the first N samples.", low=1, example="limit=100", recorded="max_images"),
+        metadata=as_flag(
+            CALIBRATION, "Use only the first N samples.", low=1, example="limit=100", recorded="max_images"
+        ),
     )
     max_pixels: int | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             CALIBRATION,
             "Most pixels of an image; default: 67,108,864.",
             low=1,
@@ -75,7 +68,7 @@ class Options:
     )
     bits: Bits = field(
         default="8",
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "8: int8, and int16 where nearly free; 16: int16 x int16; a16w8: int16 activations, int8 weights; "
             "auto: 8, and int16 where --goal and --budget want it.",
@@ -85,7 +78,7 @@ class Options:
     )
     goal: str | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "Target for --bits auto, on validation images: sqnr=30 (dB), agreement=99 (%), top1-drop=0.5 "
             "(points; needs labels), or against the float model psnr=40 (dB), miou=95 (%) or ap50=95 (%; of boxes).",
@@ -96,7 +89,7 @@ class Options:
     )
     budget: Sequence[str] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "Limits for --bits auto: ram=64k, flash=200k, instructions=+10% (estimated for --target, a "
             "microcontroller); +N% is against 8 bits. Repeatable.",
@@ -107,11 +100,11 @@ class Options:
     )
     decoder: Decoder | None = field(
         default=None,
-        metadata=_flag(QUANTIZATION, "Detector whose outputs hold boxes: the verdict and --goal ap50 use it."),
+        metadata=as_flag(QUANTIZATION, "Detector whose outputs hold boxes: the verdict and --goal ap50 use it."),
     )
     boxes: Path | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "The images' boxes, for AP50 in the verdict, with --decoder: COCO JSON, or a CSV of file,labels.",
             metavar="FILE",
@@ -120,14 +113,14 @@ class Options:
         ),
     )
     journal: Path | None = field(
-        default=None, metadata=_flag("", spelling="", writes=True, project=False, command=False)
+        default=None, metadata=as_flag("", spelling="", writes=True, project=False, command=False)
     )
     widths: Widths = field(
-        default="default", metadata=_flag("", spelling="", recorded="widths", recipe=True, command=False)
+        default="default", metadata=as_flag("", spelling="", recorded="widths", recipe=True, command=False)
     )
     recipe: Path | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "Take these choices from a TOML file, and choices for single tensors and ops by name.",
             shows_default=False,
@@ -135,7 +128,7 @@ class Options:
     )
     save_recipe: Path | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "Write what was decided to a file for --recipe.",
             shows_default=False,
@@ -145,7 +138,7 @@ class Options:
     )
     max_ram: int | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             QUANTIZATION,
             "Most RAM for activations, such as 64k, with --target of a microcontroller for a whole run: results "
             "lie over their inputs, and stretches of layers are computed in bands of rows, where that is needed. The "
@@ -160,11 +153,11 @@ class Options:
     )
     target: Target | None = field(
         default=None,
-        metadata=_flag(MODEL, "The machine that the memory plan is for: its RAM is shown, the file names it."),
+        metadata=as_flag(MODEL, "The machine that the memory plan is for: its RAM is shown, the file names it."),
     )
     input_shape: Mapping[str, Sequence[int]] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "Bind the dynamic dimensions of an input; repeatable.",
             metavar="NAME=1x3x48x192",
@@ -174,7 +167,7 @@ class Options:
     )
     input_value: Mapping[str, bool | float | Sequence[Any]] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "Make an input a constant: one number for all elements, or all of them, as 0,1,0.5; an If that it "
             "decides becomes its branch; repeatable.",
@@ -186,7 +179,7 @@ class Options:
     )
     outputs: Sequence[str] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "Cut the model at these tensors; repeatable. auto: where it has to be.",
             metavar="A,B",
@@ -196,7 +189,7 @@ class Options:
     )
     stream: str | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "Convert to a step that takes the next N frames along axis A of the input, and keeps the rest.",
             metavar="axis=A,hop=N",
@@ -206,7 +199,7 @@ class Options:
     )
     state: Sequence[str] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "Keep this output as that input of the next call: a hidden vector; repeatable.",
             metavar="OUTPUT=INPUT",
@@ -216,7 +209,7 @@ class Options:
     )
     audio: str | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             MODEL,
             "How sound becomes the input, so that .wav files can be given: logarithms of energies in mel bands, "
             "of windows of so many samples; or rate=HZ for the samples themselves.",
@@ -227,7 +220,7 @@ class Options:
     )
     labels: Path | str | Sequence[str] | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             OUTPUT,
             "Class names, one a line; kept in the file.",
             example="labels='classes.txt', or a list of names",
@@ -235,11 +228,13 @@ class Options:
     )
     test_vectors: int = field(
         default=0,
-        metadata=_flag(OUTPUT, "Embed N inputs with their expected outputs.", low=0, high=100, recorded="test_vectors"),
+        metadata=as_flag(
+            OUTPUT, "Embed N inputs with their expected outputs.", low=0, high=100, recorded="test_vectors"
+        ),
     )
     levers: bool | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             OUTPUT,
             "Measure the gain of int16 for the noisiest tensors, by four more fits; default: with --report.",
             spelling="--levers/--no-levers",
@@ -249,7 +244,7 @@ class Options:
     )
     workers: int | str | None = field(
         default=None,
-        metadata=_flag(
+        metadata=as_flag(
             OUTPUT,
             "Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
             metavar="N|tcp://HOST:PORT",
@@ -259,34 +254,36 @@ class Options:
         ),
     )
     method: Method = field(
-        default="mse", metadata=_flag(EXPERTS, "How ranges are chosen.", recorded="method", recipe=True)
+        default="mse", metadata=as_flag(EXPERTS, "How ranges are chosen.", recorded="method", recipe=True)
     )
     percentile: float = field(
         default=99.99,
-        metadata=_flag(EXPERTS, "For --method percentile.", low=50, high=100, recorded="percentile", recipe=True),
+        metadata=as_flag(EXPERTS, "For --method percentile.", low=50, high=100, recorded="percentile", recipe=True),
     )
     per_tensor: bool = field(
         default=False,
-        metadata=_flag(EXPERTS, "One weight exponent a layer, not one a channel.", recorded="per_tensor", recipe=True),
+        metadata=as_flag(
+            EXPERTS, "One weight exponent a layer, not one a channel.", recorded="per_tensor", recipe=True
+        ),
     )
     equalize: Equalize = field(
         default="auto",
-        metadata=_flag(
+        metadata=as_flag(
             EXPERTS,
             "Cross-layer equalization; a simpler mode where the float function would change.",
             recipe=True,
         ),
     )
-    rounding: Rounding = field(default="auto", metadata=_flag(EXPERTS, "How weights are rounded.", recipe=True))
+    rounding: Rounding = field(default="auto", metadata=as_flag(EXPERTS, "How weights are rounded.", recipe=True))
     bias_correction: bool = field(
         default=True,
-        metadata=_flag(
+        metadata=as_flag(
             EXPERTS, "Correct biases layer by layer on calibration data.", recorded="bias_correction", recipe=True
         ),
     )
     bias_bits: BiasBits = field(
         default="auto",
-        metadata=_flag(
+        metadata=as_flag(
             EXPERTS,
             "Width of all biases; auto: the narrowest that holds them.",
             recorded="bias_bits",
@@ -296,7 +293,7 @@ class Options:
     )
     zero_points: bool = field(
         default=True,
-        metadata=_flag(
+        metadata=as_flag(
             EXPERTS,
             "Let one-sided int8 tensors fill the type: biases, paddings and tables take up the zero point.",
             recipe=True,
@@ -304,7 +301,7 @@ class Options:
     )
     drop_channels: bool = field(
         default=True,
-        metadata=_flag(
+        metadata=as_flag(
             EXPERTS,
             "Leave out channels that no result depends on, whatever the input.",
             spelling="--drop-channels/--keep-channels",
@@ -314,12 +311,14 @@ class Options:
     )
     save_profile: Path | None = field(
         default=None,
-        metadata=_flag(EXPERTS, "Write the observed ranges to this text file.", writes=True, project=False),
+        metadata=as_flag(EXPERTS, "Write the observed ranges to this text file.", writes=True, project=False),
     )
-    load_profile: Path | None = field(default=None, metadata=_flag(EXPERTS, "Take the ranges from this file instead."))
+    load_profile: Path | None = field(
+        default=None, metadata=as_flag(EXPERTS, "Take the ranges from this file instead.")
+    )
     dump_ir: Path | None = field(
         default=None,
-        metadata=_flag(EXPERTS, "Write the graph as text after every pass.", metavar="DIR", project=False),
+        metadata=as_flag(EXPERTS, "Write the graph as text after every pass.", metavar="DIR", project=False),
     )
     preprocess: Mapping[str, Preprocess] | Preprocess | None = None
 
@@ -362,80 +361,3 @@ class Options:
             if flag is not None and flag.recorded and (flag.recorded_default or getattr(self, option.name)):
                 found[flag.recorded] = flag.stored(getattr(self, option.name))
         return found
-
-
-@dataclass(frozen=True)
-class Keywords(Options):
-    """Keywords of `nmpconv.convert`: the options, and what programs hand over with them."""
-
-    model: Any
-    data: Data | Mapping[str, Data] | None = None
-    _: KW_ONLY
-    example_inputs: Any = None
-    mean: float | Sequence[float] | None = field(
-        default=None,
-        metadata=_flag(
-            PREPROCESSING,
-            "x = (pixel - mean) / std, in the model's channel order.",
-            counts=(1, 3),
-            metavar="M|R,G,B",
-            example="mean=(123.675, 116.28, 103.53)",
-        ),
-    )
-    std: float | Sequence[float] | None = field(
-        default=None,
-        metadata=_flag(PREPROCESSING, counts=(1, 3), metavar="S|R,G,B", example="std=(58.395, 57.12, 57.375)"),
-    )
-    range: tuple[float, float] | None = field(
-        default=None,
-        metadata=_flag(
-            PREPROCESSING,
-            "Values that pixels 0 and 255 map to. [0,255]",
-            counts=(2,),
-            metavar="LO,HI",
-            example="range=(0, 1)",
-        ),
-    )
-    layout: Layout | None = field(
-        default=None, metadata=_flag(PREPROCESSING, "Layout of the model's input; default: inferred.")
-    )
-    channel_order: ChannelOrder | None = field(
-        default=None, metadata=_flag(PREPROCESSING, "Channel order the model expects. [rgb]")
-    )
-    resize: Resize | None = field(
-        default=None,
-        metadata=_flag(PREPROCESSING, "shorter side to fit, squash both, letterbox, or none: refuse. [squash]"),
-    )
-    crop: float | None = field(
-        default=None,
-        metadata=_flag(PREPROCESSING, "Resize to size / CROP, then cut the centre. [1]", low=0.01, high=1),
-    )
-    strict: bool = field(
-        default=False, metadata=_flag(QUANTIZATION, "With --bits 8: all activations and weights int8.")
-    )
-    precise: bool = field(default=False, metadata=_flag(QUANTIZATION, "With --bits 8: int16 in more places."))
-    dry_run: bool = field(
-        default=False,
-        metadata=_flag(
-            MODEL,
-            "Write no file, and say what RAM and flash it takes: exactly with --data, nearly without.",
-            project=False,
-        ),
-    )
-    report: Path | None = field(
-        default=None,
-        metadata=_flag(
-            OUTPUT,
-            "Write a report to look at in a browser: layers, graph, histograms.",
-            metavar="FILE.html",
-            writes=True,
-            project=False,
-            command=False,
-        ),
-    )
-    progress: Progress | bool | None = None
-    preprocess: Mapping[str, Preprocess] | Preprocess | None = field(default=None, init=False)
-
-
-FLAGS = {option.name: flag for option in fields(Keywords) if (flag := option_flag(option)) is not None}
-"""Flags of the options, by name."""

@@ -91,7 +91,9 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
         pairs = list(zip(map(int, widths.split("/")), map(int, has.split("/")), strict=True))
         return more != rest, any(b < a for a, b in pairs), sum(abs(a - b) for a, b in pairs), other
 
-    return rows[min((other for other in rows if other.split(" ")[0] == kind), key=far)]
+    kin = [other for other in rows if other.split(" ")[0] == kind]
+    assert kin, f"{TABLE.name} has no row of {kind}: add it to bench/cost_cases.py, then `make costs` measures it"
+    return rows[min(kin, key=far)]
 
 
 def counted(data: bytes, target: str) -> list[Counted]:

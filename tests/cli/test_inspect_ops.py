@@ -133,7 +133,7 @@ def test_ops_page(cli, root: Path, bless: bool) -> None:
     table = cli("ops", "--markdown").out.rstrip("\n")
     if bless:
         path.write_text(before + table + end + after, encoding="utf-8")
-    assert mark + rest.partition(end)[0] == table or bless, "pytest --bless writes it anew"
+    assert mark + rest.partition(end)[0] == table or bless, "pytest tests/cli -k ops_page --bless writes it anew"
 
 
 def test_version(cli) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +55,15 @@ def test_every_op_has_both_widths(name: str) -> None:
     for side in ("inputs", "outputs"):
         found = {graph[n].dtype for graph in graphs for n in getattr(graph, side)}
         assert found == {"int8"} | ({"int16"} if (name, side) != ("mul_offset", "outputs") else set())
+
+
+def test_the_format_tells_every_op(root: Path) -> None:
+    """The arithmetic of each, and which ones may lie on their first input."""
+    text = (root / "schema" / "FORMAT.md").read_text(encoding="utf-8")
+    assert [name for name in OPS if f"**{name}**" not in text] == [], "a paragraph of FORMAT.md is missing"
+    [told] = re.findall(r"except \*in place\*: (.*?) may\s+put it exactly", text, re.DOTALL)
+    in_place = {name for name, op in OPS.items() if op.in_place}
+    assert set(re.split(r",\s+|\s+and\s+", told)) == in_place, "FORMAT.md, The memory plan, lists ops in place"
 
 
 def test_case_ids_are_unique() -> None:
