@@ -26,12 +26,16 @@ def on_output_grid(
     clamp: tuple[float, float],
     y: Quant,
     bare: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Biases [O] that are added after the shift, and the mean squared error [O] after the activation, in output steps.
 
     product: sums of integers, float64 [R, O]. shift: [O]. wanted: float32 [R, O], the pre-activation.
-    clamp: of the activation. bare: channels [O] without a bias; none if not given.
+    clamp: of the activation. bare: channels [O] without a bias; none if not given. weights: of errors [R, O]; all alike
+    if not given.
     """
+    if weights is not None:
+        return _weighted(product, shift, wanted, clamp, y, weights)
     scale = np.ldexp(1.0, -shift)
     first = round_half_up(native_sums.mean_difference(product, wanted, np.full(len(shift), 2.0**-y.exponent), scale))
     biases = [first, first - 1, first + 1]
@@ -44,6 +48,25 @@ def on_output_grid(
     plain = found[3]
     kept = bare & ((np.abs(bias) <= 1) | (least > (1 - WORTH) * plain))
     return np.where(kept, 0, bias), np.where(kept, plain, least)
+
+
+def _weighted(
+    product: np.ndarray,
+    shift: np.ndarray,
+    wanted: np.ndarray,
+    clamp: tuple[float, float],
+    y: Quant,
+    weights: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Biases whose weighted squared error is least."""
+    goal = np.ldexp(wanted.astype(np.float64), -y.exponent)
+    whole = weights.sum(axis=0)
+    first = round_half_up((weights * (goal - np.ldexp(product, -shift))).sum(axis=0) / whole)
+    goal = np.clip(goal, *np.ldexp(clamp, -y.exponent))
+    sums = np.floor(np.ldexp(product, -shift) + np.where(shift > 0, 0.5, 0.0))
+    biases = np.array([first, first - 1, first + 1])
+    errors = [(weights * np.square(np.clip(sums + bias, y.lo, y.hi) - goal)).sum(axis=0) / whole for bias in biases]
+    return _least(biases, np.array(errors))
 
 
 def on_accumulator_grid(

@@ -34,7 +34,7 @@ from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.passes.quantize import intervals
+from nmpconv.passes.quantize import intervals, score_slopes
 from nmpconv.passes.quantize import weight_exponents as grids
 from nmpconv.passes.quantize.bias import on_output_grid
 from nmpconv.passes.quantize.gptq import round_weights
@@ -51,6 +51,7 @@ from nmpconv.passes.quantize.matrix_form import (
 )
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.residual_sums import wanted_rows
+from nmpconv.passes.quantize.score_slopes import Weights
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
@@ -89,10 +90,10 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
-    sums = residual_sums(graph)
+    sums, slopes = residual_sums(graph), score_slopes.by_layer(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]])
+            layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))
             rows = wanted_rows(graph, node, sums, env, evidence)
             node, fresh = _weighted(layer, env.get(node.inputs[0]), rows)
         else:
@@ -149,10 +150,11 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
 
 
 class _Layer:
-    """One weighted node while it is quantized. Weights are [O, N] here, exponents [O]. seen: what its input can be."""
+    """One weighted node while it is quantized. Weights are [O, N] here, exponents [O]. seen: what its input can be.
+    slopes: the weights of errors in front of scores."""
 
-    def __init__(self, graph: Graph, node: Node, how: Rounding, seen: Interval) -> None:
-        self.graph, self.node, self.how = graph, node, how
+    def __init__(self, graph: Graph, node: Node, how: Rounding, seen: Interval, slopes: Weights | None) -> None:
+        self.graph, self.node, self.how, self.slopes = graph, node, how, slopes
         self.x, self.y = _quant(graph[node.inputs[0]]), _quant(graph[node.outputs[0]])
         self.shape: Matrix = matrix(graph, node)
         self.weights = _data(graph, node.inputs[1]).reshape(self.shape.weight_shape[0], -1)
@@ -244,7 +246,8 @@ class _Layer:
         """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
         sums = multiply(seen, self.shape.split(q))
         clamp = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
-        return on_output_grid(sums, self.shift, wanted, clamp, self.y, self.bias == 0)
+        weights = None if self.slopes is None else self.slopes(wanted)
+        return on_output_grid(sums, self.shift, wanted, clamp, self.y, self.bias == 0, weights)
 
     def result(self, q: np.ndarray, bias: np.ndarray) -> tuple[Node, list[Value]]:
         node, how = self.node, self.how

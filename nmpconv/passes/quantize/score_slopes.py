@@ -1,0 +1,110 @@
+"""Weights of the errors of layers in front of the Sigmoid or Softmax that ends a net: how far they move a score.
+
+Nearly all cells of a detector are background, far below 0, where a score does not move. A mean over all of them moves
+the rare cells that matter. So an error counts by the square of the slope of what follows.
+
+1. A table with a Sigmoid in it, which alone reads the layer, directly or moved. Slopes are those of the table.
+2. A Softmax along the layer's channels, or along equal parts of them, of a tensor with several positions: p * (1 - p).
+3. In both cases nothing with multiply-accumulates follows, as it does behind gates and attention. A Softmax of one
+   position is a classifier's, whose logits are what is compared.
+
+Where few rows lie on a slope, their mean is no bias: PRIOR rows of the plain mean are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.lookup import LookupParams
+from nmpconv.passes.quantize import table_readers
+
+PRIOR = 4.0
+STEEPEST = 0.25  # of a Sigmoid, and of a Softmax
+STEP = 2.0**-6  # between the points that a slope is taken of
+
+Weights = Callable[[np.ndarray], np.ndarray]
+"""Of float32 rows [R, O] of a layer's sums: the weights of their errors, float64 [R, O], all above 0."""
+
+
+def by_layer(graph: Graph) -> Mapping[str, Weights]:
+    """The weights of the errors of layers in front of scores, by the layer's output."""
+    last = _last(graph)
+    tables = table_readers.after(graph)
+    found: dict[str, Weights] = {}
+    for node in graph.nodes:
+        out = node.outputs[0]
+        if node.op not in WEIGHTED or out not in last:
+            continue
+        functions = [f for f in tables.get(out, ()) if isinstance(f, LookupParams) and _is_sigmoid(f)]
+        if functions and len(functions) == len(tables[out]):
+            found[out] = partial(_of_tables, functions)
+        elif size := _softmax_size(graph, out):
+            found[out] = partial(_of_softmax, size)
+    return found
+
+
+def _last(graph: Graph) -> set[str]:
+    """Case 3: tensors behind which nothing multiplies and accumulates."""
+    users = graph.consumers()
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        for out in node.outputs:
+            behind = users[out]
+            sums = any(OPS[user.op].macs(user.params, graph.ins(user), graph.outs(user)) for user in behind)
+            if not sums and found.issuperset(name for user in behind for name in user.outputs):
+                found.add(out)
+    return found
+
+
+def _is_sigmoid(table: LookupParams) -> bool:
+    return any(name == "sigmoid" for name, *_ in table.steps())
+
+
+def _softmax_size(graph: Graph, name: str) -> int:
+    """Number of channels of a layer that a Softmax takes together; 0 where case 2 does not hold."""
+    channels, users = graph[name].shape[-1], graph.consumers()
+    while True:
+        readers = users[name]
+        if len(readers) != 1 or name in graph.outputs:
+            return 0
+        (node,) = readers
+        shape = graph[name].shape
+        if node.op == "softmax":
+            size = shape[-1]
+            along = node.params.axis in (-1, len(shape) - 1)
+            return size if along and channels % size == 0 and graph[name].size > size else 0
+        if not _keeps_channels(graph, node):
+            return 0
+        name = node.outputs[0]
+
+
+def _keeps_channels(graph: Graph, node: Node) -> bool:
+    """Checks that it leaves the order of the elements, or joins whole rows."""
+    if node.op == "reshape":
+        return True
+    (out,) = graph.outs(node)
+    return node.op == "concat" and all(value.shape[-1] == out.shape[-1] for value in graph.ins(node))
+
+
+def _of_tables(tables: list[LookupParams], rows: np.ndarray) -> np.ndarray:
+    x = rows.astype(np.float64)
+    found = np.zeros_like(x)
+    for table in tables:
+        found += np.square((table(x + STEP) - table(x - STEP)) / (2 * STEP * STEEPEST))
+    return _with_prior(found)
+
+
+def _of_softmax(size: int, rows: np.ndarray) -> np.ndarray:
+    x = rows.astype(np.float64).reshape(len(rows), -1, size)
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    p = e / e.sum(axis=-1, keepdims=True)
+    return _with_prior(np.square(p * (1 - p) / STEEPEST).reshape(rows.shape))
+
+
+def _with_prior(weights: np.ndarray) -> np.ndarray:
+    return weights + PRIOR / len(weights)
