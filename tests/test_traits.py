@@ -24,7 +24,6 @@ from nmpconv.ops.op import quant_of
 from nmpconv.ops.traits import ANY, Origins
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
-
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
     **{f"{path}.py": (2, "a board's needs") for path in ("exporters/c_sources/interpreter_sources", "runtime/targets")},
@@ -41,11 +40,12 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),
     "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
+    "passes/quantize/score_slopes.py": (3, "softmax, lookup, and moves that keep channels"),
     "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/keywords")},
     **dict.fromkeys(("data/images.py", "file/reader.py", "ir.py"), (1, "a field of Preprocess, too")),
     "passes/float/fold_affine.py": (2, "a 1x1 conv2d is such a map; reshapes in between"),
-    "passes/float/fold_input.py": (2, "builds conv2d and transpose"),
+    **dict.fromkeys((f"passes/float/{name}.py" for name in ("fold_input", "input_scales")), (2, "builds conv2d")),
     "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
     "passes/float/fold_pad.py": (3, "about pad"),
     "passes/float/fuse_clamp.py": (3, "about requantize"),

@@ -73,6 +73,44 @@ COORDINATES = """(float[1,2,8,8] x) => (float[1,2,8,8] y)
  e = Relu(d)
  y = Conv<kernel_shape=[1,1]>(e, v)
 }"""
+# Raw numbers of a sensor that are normalized in the graph, where sums, slices and Concats read the result, too.
+RAW_SUM = """(float[1,4,24] x) => (float[1,2] y)
+<float[1,4,1] m, float[1,4,1] s, float[8,4,3] w, float[8] b, float[4,8,3] u, float[2,4] v> {
+ k = Mul(x, s)
+ n = Sub(k, m)
+ h = Conv<kernel_shape=[3], pads=[1,1]>(n, w, b)
+ r = Relu(h)
+ c = Conv<kernel_shape=[3], pads=[1,1]>(r, u)
+ a = Add(n, c)
+ q = Relu(a)
+ g = GlobalAveragePool(q)
+ f = Flatten(g)
+ y = Gemm<transB=1>(f, v)
+}"""
+RAW_SLICES = """(float[1,4] x) => (float[1,3] y)
+<float[4] m, float[4] s, float[2,8] w, float[2,8] u, float[20,3] v, int64[1] zero = {0}, int64[1] two = {2},
+ int64[1] four = {4}, int64[1] axis = {1}> {
+ k = Mul(x, s)
+ n = Sub(k, m)
+ a = Slice(n, zero, two, axis)
+ b = Slice(n, two, four, axis)
+ c = MatMul(a, w)
+ cr = Relu(c)
+ d = MatMul(b, u)
+ dr = Relu(d)
+ j = Concat<axis=1>(cr, dr, n)
+ y = MatMul(j, v)
+}"""
+RAW_BANDS = """(float[1,4,8,8] x) => (float[1,4,8,8] y)
+<float[1,4,1,1] m, float[1,4,1,1] s, float[6,4,3,3] w, float[6] b, float[4,10,3,3] u> {
+ k = Mul(x, s)
+ n = Sub(k, m)
+ h = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(n, w, b)
+ r = Relu(h)
+ j = Concat<axis=1>(r, n)
+ c = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(j, u)
+ y = Add(c, n)
+}"""
 SAMPLES, TOLD = 120, 80
 Bits = Literal["8", "16"]
 Make = Callable[[np.random.Generator], tuple[ModelProto, dict[str, np.ndarray]]]
@@ -102,6 +140,28 @@ def normalized_imu(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.n
     model = build(text.replace("float[8] b", "float[1,4,1] s, float[8] b"), 17)
     rescaled(model, "s", lambda _: units[np.newaxis])
     return model, {"x": rng.normal(size=(SAMPLES, 1, 4, 8)).repeat(3, axis=-1) * units}
+
+
+def raw(text: str, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """Four channels: a voltage, degrees a second, Pa, and K."""
+    across = [1] * len(shape)
+    units, means = (np.reshape(a, (-1, *across)) for a in ([0.02, 250, 700, 9], [0.1, -20, 101300, 290]))
+    model = build(text, 17)
+    rescaled(model, "s", lambda s: (1 / units).reshape(s.shape))
+    rescaled(model, "m", lambda m: (means / units).reshape(m.shape))
+    return model, {"x": rng.normal(size=(SAMPLES, 1, 4, *shape)) * units + means}
+
+
+def raw_sum(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    return raw(RAW_SUM, (24,), rng)
+
+
+def raw_slices(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    return raw(RAW_SLICES, (), rng)
+
+
+def raw_bands(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    return raw(RAW_BANDS, (8, 8), rng)
 
 
 def towers(rng: np.random.Generator) -> tuple[ModelProto, dict[str, np.ndarray]]:
@@ -157,6 +217,13 @@ def case() -> Case:
 @pytest.mark.parametrize(("bits", "least"), [("8", 34), ("16", 60)])
 @pytest.mark.parametrize("make", [weather, imu, normalized_imu, towers, coordinates], ids=lambda make: make.__name__)
 def test_units_of_their_own(make: Make, bits: Bits, least: float) -> None:
+    assert Case(make, bits).db > least
+
+
+@pytest.mark.parametrize(("bits", "least"), [("8", 30), ("16", 60)])
+@pytest.mark.parametrize("make", [raw_sum, raw_slices, raw_bands], ids=lambda make: make.__name__)
+def test_sums_slices_and_joins_of_what_is_normalized(make: Make, bits: Bits, least: float) -> None:
+    """They had 3 to 20 dB at either width while the result shared the grid of the largest unit."""
     assert Case(make, bits).db > least
 
 

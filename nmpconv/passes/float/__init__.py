@@ -19,6 +19,7 @@ from nmpconv.passes.float import (
     fuse_pointwise,
     fuse_table,
     idle_clamps,
+    input_scales,
     layout,
     power_mean,
     prune,
@@ -32,7 +33,7 @@ Pass = Callable[[Graph], Graph]
 
 # Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
 # the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
-# what no layer could. Slices go up where nothing is to be recognised any more.
+# what no layer could, and a layer the units of inputs. Slices go up where nothing is to be recognised any more.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("variance", variance.run),
@@ -47,6 +48,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fuse_clamp", fuse_clamp.run),
     ("fold_pad", fold_pad.run),
     ("fold_affine", fold_affine.run),
+    ("input_scales", input_scales.run),
     ("fuse_table", fuse_table.run),
     ("wide_sums", wide_sums.run),
     ("slices", slices.run),
