@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,11 +18,28 @@ from nmpconv.passes.quantize.equalize import fewest_bits
 BALANCED_16_DB = 3.0
 # Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
 NEAREST_DB = 0.1
+# Recipes this near the best one are as good in the mean; of them, one whose worst image is better by STEADIER_DB wins.
+ALIKE_DB = 0.2
+STEADIER_DB = 1.0
 
 
 def handicap(recipe: Recipe, balanced: float) -> float:
     """By how many dB a recipe must be better. balanced: of vector equalization."""
     return (balanced if recipe.equalize == "vector" else 0.0) + (0.0 if recipe.gptq else NEAREST_DB)
+
+
+def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe]:
+    """The best recipe first: by the mean SQNR less `handicap`, and among those alike by the worst image."""
+
+    def merit(recipe: Recipe) -> float:
+        return scores[recipe].db - handicap(recipe, balanced)
+
+    order = sorted(scores, key=merit, reverse=True)
+    alike = [recipe for recipe in order if merit(recipe) >= merit(order[0]) - ALIKE_DB]
+    steadiest = max(alike, key=lambda recipe: scores[recipe].worst_db, default=None)
+    if steadiest is not None and scores[steadiest].worst_db >= scores[order[0]].worst_db + STEADIER_DB:
+        order.sort(key=lambda recipe: recipe != steadiest)
+    return order
 
 
 def choose(
@@ -32,28 +49,28 @@ def choose(
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
-    better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB. The best one is tried without zero points, too.
-    workers: what recipes are fitted by.
+    better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB; see `ranked`. The best one is tried without
+    zero points, too. workers: what recipes are fitted by.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
     trials = _RecipeSearch(fitter, progress, workers)
     for tier in (recipes, *_plainer(recipes)):
-        ranked, scores = list(tier), dict[Recipe, Score]()
+        order, scores = list(tier), dict[Recipe, Score]()
         if len(fitter.images) >= HELD_OUT:
             scores = trials.scores(tier)
-            ranked = sorted(scores, key=lambda recipe: handicap(recipe, balanced) - scores[recipe].db)
-        if len(tier) > 1 and ranked and scores:
+            order = ranked(scores, balanced)
+        if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
             if fitter.zero_points and narrow:
-                best, plain = ranked[0], replace(ranked[0], zero_points=False)
+                best, plain = order[0], replace(order[0], zero_points=False)
                 without = trials.scores([plain])
                 trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
-                ranked = [plain, *ranked] if plain in without and without[plain].db > scores[best].db else ranked
+                order = [plain, *order] if ranked({best: scores[best], **without})[0] == plain else order
                 scores |= without
-        if len(tier) > 1 and ranked and scores:
-            fitter.keep_only(ranked[0])
-        for recipe in ranked:
+        if len(tier) > 1 and order and scores:
+            fitter.keep_only(order[0])
+        for recipe in order:
             if (prepared := trials.prepared(recipe, trace)) is not None:
                 return recipe, prepared, (*trials.notes, *prepared.notes), scores.get(recipe)
     raise AssertionError("equalize none keeps every function")
@@ -103,4 +120,5 @@ def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
 def _noted(recipe: Recipe, score: Score) -> str:
     """No error at all has an infinite SQNR, and any error where the float model gives 0 alone has none."""
     db = "exact" if score.db == math.inf else f"{score.db:.2f} dB" if math.isfinite(score.db) else "no SQNR, beside 0,"
-    return Considered(f"{recipe}: {db} on held-out images")
+    worst = f", worst image {score.worst_db:.2f} dB" if math.isfinite(score.worst_db) else ""
+    return Considered(f"{recipe}: {db} on held-out images{worst}")

@@ -58,6 +58,11 @@ class Score(NamedTuple):
         return None if self.agreement is None else round(self.agreement * self.images / 100)
 
     @property
+    def worst_db(self) -> float:
+        """SQNR of the worst image, not counting those of which the float model gives 0 alone; inf without any."""
+        return min((db for db in self.each_db if db != -math.inf), default=math.inf)
+
+    @property
     def agreement_range(self) -> tuple[float, float]:
         """The 95 % confidence interval of agreement, in %."""
         return confidence.proportion(self.agreed or 0, self.images if self.agreement is not None else 0)
