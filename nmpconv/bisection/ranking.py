@@ -27,9 +27,10 @@ TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is n
 class Row:
     """A grid of activations by its first tensor that the model knows, or the weights and biases of a node.
 
-    node: that makes it; "" for an input. exponents: least and most. moved: by how much its exponent is more than would
-    be chosen. edited: its weights, or the ends of its grid, are no conversion's. db: that the SQNR gains when it alone
-    is float; metric: what that gains, where one was asked for.
+    node: that makes it; "" for an input. grid: the tensors that are rounded on the grid, known or not. exponents: least
+    and most. moved: by how much its exponent is more than would be chosen. edited: its weights, or the ends of its
+    grid, are no conversion's. db: that the SQNR gains when it alone is float; metric: what that gains, where one was
+    asked for.
     """
 
     table: str
@@ -42,6 +43,7 @@ class Row:
     edited: bool
     db: float
     metric: float | None
+    grid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def rank(rebuilt: Rebuilt, images: Feeds, goal: RankedBy | None, progress: Progr
     best = None if goal is None else _measured(graph, goal, {n: (x, x) for n, x in zip(fetch, floats, strict=True)})
     # A metric may be an error: better is what is nearer to the float model's.
     sign = -1 if base is not None and best is not None and best < base else 1
-    facts = _facts(rebuilt, {first: group for first, (group, _) in groups.items()})
+    facts = _facts(rebuilt, groups)
     rows = []
     for i, switch in enumerate(net.switches):
         db, value = score(every - {switch})
@@ -92,12 +94,12 @@ def rank(rebuilt: Rebuilt, images: Feeds, goal: RankedBy | None, progress: Progr
     return Ranking(tuple(rows), base_db, base)
 
 
-def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """Returns the facts of a switch besides its gains."""
+def _facts(rebuilt: Rebuilt, groups: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> dict[str, dict[str, Any]]:
+    """Returns the facts of a switch besides its gains. groups: the tensors on a grid, and those rounded on it."""
     graph, makers = rebuilt.floats, rebuilt.floats.producers()
     known, moved = {value.name for value in rebuilt.fitter.graph.activations()}, rebuilt.moved
     found: dict[str, dict[str, Any]] = {}
-    for first, group in groups.items():
+    for first, (group, members) in groups.items():
         name = next((name for name in group if name in known), first)
         quant, node = graph[name].quant, makers.get(name)
         assert quant is not None
@@ -105,7 +107,7 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, Sequence[str]]) -> dict[str, d
         more = next((moved[one] for one in group if one in moved), 0)
         edited = not more and rebuilt.cut(name)
         row = {"name": name, "node": of, "kind": kind, "bits": quant.bits, "exponents": (quant.exponent,) * 2}
-        found[first] = {"table": TENSOR, **row, "moved": more, "edited": edited}
+        found[first] = {"table": TENSOR, **row, "moved": more, "edited": edited, "grid": tuple(members)}
     stored = {op.name: rebuilt.file.tensors[op.inputs[1]] for op in rebuilt.file.ops if op.kind in WEIGHTED}
     for node in graph.nodes:
         if node.op in WEIGHTED:

@@ -34,10 +34,16 @@ DIGITS = 6  # of a share; those beyond depend on the CPU
 @dataclass(frozen=True)
 class Noise:
     """shares: by the first tensor of a grid, the largest first: the mean over the heads of what it alone makes of all
-    noise there, 0 to about 1; in a graph with very many ops only those that were found. skipped: why there are none."""
+    noise there, 0 to about 1; in a graph with very many ops only those that were found. skipped: why there are none.
+    grids: the tensors that are rounded on a grid, by the first tensor of it, where that is not the only one."""
 
     shares: Mapping[str, float] = field(default_factory=dict)
     skipped: str = ""
+    grids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def on_grid(self, first: str) -> tuple[str, ...]:
+        """The tensors that are rounded on the grid of this one: an error there is that of any of them."""
+        return self.grids.get(first, (first,))
 
 
 def budget(
@@ -71,7 +77,9 @@ def budget(
     found = (
         dict(zip(wanted, each(share, wanted), strict=True)) if len(wanted) <= most else _largest(share, wanted, most)
     )
-    return Noise(dict(sorted(((name, round(x, DIGITS)) for name, x in found.items()), key=lambda item: -item[1])))
+    shares = dict(sorted(((name, round(x, DIGITS)) for name, x in found.items()), key=lambda item: -item[1]))
+    grids = {first: tuple(members[first]) for first in shares if members[first] != [first]}
+    return Noise(shares, grids=grids)
 
 
 def _largest(share: Callable[..., float], names: Sequence[str], passes: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmpconv.cli import console, shared_flags
-from nmpconv.cli.report_tables import show_levers
+from nmpconv.cli.report_tables import on_one_grid, show_levers
 from nmpconv.errors import OutputError
 
 if TYPE_CHECKING:
@@ -103,11 +103,13 @@ def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
 
 
 def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
+    rows = found.rows[:SHOWN]
+    short = {name: name for row in rows for name in (row.name, *row.grid)}
     console.table(
         ("name", ">gain dB", ">metric", "what", ">bits", ">e", ""),
         [
             [
-                row.name,
+                on_one_grid(row.grid, short) if len(row.grid) > 1 else row.name,
                 f"{row.db:+.2f}",
                 "" if row.metric is None else f"{row.metric:+.4g}",
                 "weights" if row.table == "ops" else "tensor",
@@ -115,7 +117,7 @@ def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
                 console.span(*row.exponents),
                 _odd(row),
             ]
-            for row in found.rows[:SHOWN]
+            for row in rows
         ],
         title="Gain when this alone is float",
     )

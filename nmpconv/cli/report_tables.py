@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,8 +88,11 @@ def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
 def _costliest(report: Report) -> str:
     """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
     if report.costliest:
-        short = console.shortened([*report.costliest, *(layer.name for layer in report.layers)])
-        return "\n".join(f"{100 * part:.0f} % of the noise  {short[name]}" for name, part in report.costliest.items())
+        grids = {name: report.noise.on_grid(name) for name in report.costliest}
+        every = [name for grid in grids.values() for name in grid]
+        short = console.shortened([*every, *(layer.name for layer in report.layers)])
+        parts = report.costliest.items()
+        return "\n".join(f"{100 * part:.0f} % of the noise  {on_one_grid(grids[name], short)}" for name, part in parts)
     worst = report.steepest
     if worst is None:
         return ""
@@ -102,7 +105,17 @@ def _bias_rule(report: Report) -> str:
     return f"costs {cost:.2f} dB against biases on s_x*s_w (both simulated)" if known else ""
 
 
-NAMED = 3  # tensors of a candidate; --json has all
+NAMED = 3  # tensors of a candidate or of a grid; --json has all
+
+
+def on_one_grid(names: Sequence[str], short: Mapping[str, str]) -> str:
+    """Names tensors that share a grid; short: their names for people."""
+    listed = [short[name] for name in names[:NAMED]]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    if len(names) == 1:
+        return listed[0]
+    *first, last = listed + more
+    return f"{', '.join(first)} and {last}, on one grid"
 
 
 def show_front(front: Sequence[Candidate]) -> None:

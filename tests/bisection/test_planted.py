@@ -111,6 +111,20 @@ def test_a_grid_that_was_cut(made: tuple[Path, np.ndarray], options: dict) -> No
     changed_since(found, plain, model, data)
 
 
+def test_all_tensors_of_a_grid_are_named(tmp_path: Path) -> None:
+    """A Concat joins small and large ones: the loss is that of either, and the first one alone is not to blame."""
+    one, model = Net((1, 4, 8, 8), 3), tmp_path / "m.onnx"
+    small, large = one.add("Tanh", one.conv("x", 4)), one.add("Relu", one.conv("x", 4))
+    one.conv(one.add("Concat", small, large, axis=1), 3)
+    one.save(model, one.nodes[-1].output[0])
+    data = np.random.default_rng(3).normal(0, 1, (12, 4, 8, 8)).astype(np.float32)
+    found = nmpconv.bisect(model, nmpconv.convert(model, data, widths="strict", **PLAIN), data)
+    joined = [row for row in found.rows if len(row.grid) > 1]
+    assert [set(row.grid) for row in joined] == [{small, large}]
+    assert all(row.grid == (row.name,) for row in found.rows if row.table == "tensors" and row not in joined)
+    assert all(not row.grid for row in found.rows if row.table == "ops")
+
+
 def written(graph: Graph, like: nmpconv.Converted) -> bytes:
     return to_bytes(graph, reader.read(like.data).metadata)
 

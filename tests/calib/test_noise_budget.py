@@ -16,6 +16,7 @@ from nets import Net
 
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise_budget import budget
+from nmpconv.cli.report_tables import on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -126,3 +127,22 @@ def test_what_is_too_large_is_skipped() -> None:
     assert (found.shares, found.skipped) == ({}, "no images")
     found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3), 10)
     assert (found.shares, found.skipped) == ({}, "the net is too large to measure where its noise comes from")
+
+
+def test_all_that_is_rounded_on_a_grid_is_named() -> None:
+    """The first tensor of a Concat's grid is innocent: the other one's range is what makes the step."""
+    net = Net(6)
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "small", 2)
+    net.conv("x", "large", 2)
+    net.op("concat", "small large", "both", axis=3)
+    net.conv("both", "y", 2)
+    graph = on_grids(net.graph("y"), x=(16, -12), y=(16, -10), **dict.fromkeys(("small", "large", "both"), (8, -1)))
+    found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3))
+    (first,) = found.grids
+    assert set(found.on_grid(first)) == {"small", "large"}
+    assert next(iter(found.shares)) == first
+    assert found.on_grid("y") == ("y",)
+    short = {"small": "s", "large": "l", "a": "a", "b": "b"}
+    assert on_one_grid(found.on_grid(first), short) == "s and l, on one grid"
+    assert on_one_grid(["small", "large", "a", "b"], short) == "s, l, a and 1 more, on one grid"

@@ -17,7 +17,7 @@ from nmpconv.device import simulator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Objects whose keys are names: of outputs, recipes, metrics and so on.
-BY_NAME = {"sqnr_db", "metadata", "metrics", "parity", "costliest", "shares", "said"}
+BY_NAME = {"sqnr_db", "metadata", "metrics", "parity", "costliest", "shares", "grids", "said"}
 
 
 @pytest.fixture

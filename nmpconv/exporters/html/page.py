@@ -114,7 +114,10 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
     yield from (
         (f"SQNR of {short.get(name, name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads
     )
-    shares = [f"{100 * share:.0f} % by {short.get(name, name)}" for name, share in report.costliest.items()]
+    shares = [
+        f"{100 * share:.0f} % by {', '.join(short.get(one, one) for one in report.noise.on_grid(name))}"
+        for name, share in report.costliest.items()
+    ]
     if noise := "; ".join(shares) or report.noise.skipped:
         yield "most noise", noise
     if report.bias_rule_cost_db is not None:
