@@ -207,6 +207,7 @@ SRC = C_CORE / "src"
 LEVEL = "arch/*/level.h"
 FOLDERS: dict[str, set[str]] = {
     "include": set(),
+    "image": {"include"},
     "base": set(),
     "kernels": {"base"},
     LEVEL: {"base", "kernels"},

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import select
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from board_programs import output
 
 from nmpconv.device.simulator import MACHINES
 
 PROGRAMS = ("check_kernels", "board_convs")
 LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve", "rv32": "rv32"}
-SECONDS = 120
-
-
-def output(board: str, program: Path) -> str:
-    """What a program says until it has counted."""
-    machine = MACHINES[board]
-    command = [machine.program, *machine.arguments, "-display", "none", "-monitor", "none", "-serial", "stdio"]
-    running = subprocess.Popen(
-        [*command, "-kernel", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
-    )
-    assert running.stdout is not None
-    said, limit = b"", time.monotonic() + SECONDS
-    try:
-        while b"differ\n" not in said.replace(b"\r", b"") and time.monotonic() < limit:
-            if select.select([running.stdout], [], [], 1.0)[0]:
-                piece = running.stdout.read(4096)
-                if not piece:
-                    break
-                said += piece
-    finally:
-        running.kill()
-        running.wait()
-        running.stdout.close()
-    return said.decode().replace("\r", "")
 
 
 @pytest.mark.slow

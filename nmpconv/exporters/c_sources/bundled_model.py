@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from nmpconv.errors import UsageError
-from nmpconv.file.reader import Model, read
+from nmpconv.data.camera import ImageInput, pixel_input, scaled_input
+from nmpconv.errors import InputError, UsageError
+from nmpconv.file.reader import FilePort, Model, read
 from nmpconv.runtime import targets
 
 NAME_MAX = 28  # characters; an Arduino library's name, with nmp_ before it, should have at most 32
 RULE = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_MAX - 1}}}")
 ALLOWED = f"a letter, then letters, digits and _, at most {NAME_MAX}"
+CHANNELS = (1, 3)  # of pictures
 TEXT_MAX = 200  # characters of a model's or tensor's name in a comment
 
 
@@ -28,6 +30,12 @@ class BundledModel:
     def model(self) -> Model:
         return read(self.data)
 
+    @cached_property
+    def pictures(self) -> dict[int, ImageInput]:
+        """Inputs that a camera's frame can feed, by their index."""
+        found = ((i, _picture(port, self.model)) for i, port in enumerate(self.model.inputs))
+        return {i: picture for i, picture in found if picture is not None}
+
     @property
     def macro(self) -> str:
         return self.name.upper()
@@ -41,6 +49,24 @@ class BundledModel:
     def stack_bytes(self) -> int:
         """Stack of `nmp_create` and `nmp_run` at most, on Cortex-M with DSP instructions."""
         return targets.stack(self.data, {op.kind for op in self.model.ops})
+
+
+def _picture(port: FilePort, model: Model) -> ImageInput | None:
+    """The input as `nmp_image_fill` takes it; None where it is not one of pictures."""
+    tensor, preprocess = model.tensors[port.tensor], port.preprocess
+    if preprocess is None or len(tensor.shape) != 4 or tensor.shape[0] != 1 or tensor.shape[3] not in CHANNELS:
+        return None
+    size = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
+    if port.pixels:
+        return pixel_input(size, preprocess.channel_order == "bgr")
+    exponents = tensor.float_exponents or tensor.exponents
+    if len(exponents) > 1 and tensor.float_axis != 3:
+        return None
+    grid = (8 if tensor.dtype == "int8" else 16, tensor.clip_min, tensor.clip_max)
+    try:
+        return scaled_input(size, preprocess, grid, exponents, tensor.float_offsets or (tensor.origin,))
+    except InputError:  # the example then takes its numbers
+        return None
 
 
 def bundled(models: Mapping[str, bytes]) -> tuple[BundledModel, ...]:

@@ -51,6 +51,11 @@ def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[
     model: Model = one.model
     for i, port in enumerate(ports):
         yield from _grid(one, f"{role}_{i}", port.name, model.tensors[port.tensor])
+        if role == "INPUT" and (to := one.pictures.get(i)) is not None:
+            sizes = f"{to.width}, {to.height}, {to.channels}, {to.bgr:d}, {to.bits}, {to.shift}"
+            factor, bias = (", ".join(map(str, numbers)) for numbers in (to.factor, to.bias))
+            ends = f"{to.clip_min}, {to.clip_max}"
+            yield f"#define {one.macro}_{role}_{i}_IMAGE {{{sizes}, {ends}, {{{factor}}}, {{{bias}}}}}"
 
 
 def _grid(one: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:

@@ -15,6 +15,8 @@ EXAMPLES = {
     "measure": "says how long a run takes",
 }
 
+FRAME_SIZE = "#define FRAME_WIDTH 160 /* of the camera */\n#define FRAME_HEIGHT 120\n\n"
+
 
 def program(name: str, models: Sequence[BundledModel]) -> str:
     """An example as a program in C; ESP-IDF and Zephyr call it, too."""
@@ -38,7 +40,10 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
     if name == "buffer":
         parts["BUFFERS"] = "\n".join(line for one in models for line in _buffers(one))
         parts["RUNS"] = "\n".join(f"  run_{one.name}();" for one in models)
-        parts["HELPERS"] = filled("buffer_functions.c")
+        pictures = any(one.pictures for one in models)
+        parts["INCLUDES"] += '\n#include "nmp_image.h"' * pictures
+        parts["HELPERS"] = (filled("frame_functions.c") + "\n") * pictures + filled("buffer_functions.c")
+        parts["BUFFERS"] = FRAME_SIZE * pictures + parts["BUFFERS"]
         parts["FUNCTIONS"] = "\n".join(map(_run, models))
     return parts
 
@@ -78,10 +83,9 @@ def _buffers(one: BundledModel) -> Iterator[str]:
         tensor = one.model.tensors[port.tensor]
         shape = " x ".join(map(str, tensor.shape))
         count = f"{one.macro}_INPUT_{i}_BYTES" + ("" if tensor.dtype == "int8" else " / 2")
-        if port.pixels:
-            order = port.preprocess.channel_order if port.preprocess else "rgb"
-            yield f"/* {comment(port.name)}: a picture, 0 to 255 a pixel, [{shape}], {order}: a camera's frame. */"
-            yield f"static uint8_t {one.name}_buffer_{i}[{count}];"
+        if i in one.pictures:
+            yield f"/* {comment(port.name)}: a camera's frame, of which the middle becomes [{shape}]. */"
+            yield f"static uint8_t {one.name}_frame_{i}[2 * FRAME_WIDTH * FRAME_HEIGHT];"
         else:
             yield f"/* {comment(port.name)}: numbers of the float model, [{shape}]: features of sound, measurements. */"
             yield f"static float {one.name}_buffer_{i}[{count}];"
@@ -90,9 +94,12 @@ def _buffers(one: BundledModel) -> Iterator[str]:
 def _run(one: BundledModel) -> str:
     """A function that runs one model on its buffers."""
     fills = []
-    for i, port in _fed(one):
-        what, grid = "pixels", ""
-        if not port.pixels:
-            what, grid = "numbers", f", {one.macro}_INPUT_{i}_SCALE, {one.macro}_INPUT_{i}_OFFSET"
-        fills.append(f"  nmp_input(net, {i}, &view);\n  fill_from_{what}(&view, {one.name}_buffer_{i}{grid});")
+    for i, _ in _fed(one):
+        fills.append(f"  nmp_input(net, {i}, &view);")
+        if i in one.pictures:
+            fills.append(f"  const nmp_image_input to_{i} = {one.macro}_INPUT_{i}_IMAGE;")
+            fills.append(f"  fill_from_frame(&view, {one.name}_frame_{i}, &to_{i});")
+        else:
+            grid = f"{one.macro}_INPUT_{i}_SCALE, {one.macro}_INPUT_{i}_OFFSET"
+            fills.append(f"  fill_from_numbers(&view, {one.name}_buffer_{i}, {grid});")
     return filled("buffer_run.c", NAME=one.name, MACRO=one.macro, FILLS="\n".join(fills))

@@ -20,7 +20,9 @@ from nmpconv.runtime.targets import needs_portable
 # Folders of src/ that a bundle of models leaves out: levels that pack weights in RAM, and what serves them alone.
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
+IMAGE = "image"  # frames of cameras, for models that take pictures
 PUBLIC = ("nmp.h", "nmp.hpp")  # headers that programs include
+FRAMES = "nmp_image.h"  # and those that programs with a camera include
 NAMES = "nmp_names.h"
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -39,7 +41,10 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
     src = root / "src"
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
     chosen = _needed(src, every, kinds(models)) if models else every
-    texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in PUBLIC}
+    pictures = not models or any(one.pictures for one in models)
+    chosen = [path for path in chosen if pictures or not path.startswith(f"{IMAGE}/")]
+    public = (*PUBLIC, FRAMES) if pictures else PUBLIC
+    texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in public}
     texts |= {path: (src / path).read_text(encoding="utf-8") for path in chosen}
     if models:
         texts["base/build.h"] = _choices(models) + texts["base/build.h"]

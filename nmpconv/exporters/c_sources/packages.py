@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nmpconv import __version__
 from nmpconv.exporters.c_sources.bundled_model import BundledModel
 from nmpconv.exporters.c_sources.examples import EXAMPLES, program, sketch
+from nmpconv.exporters.c_sources.interpreter_sources import FRAMES, PUBLIC
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
 
@@ -130,7 +131,7 @@ def _idf(package: Package, sources: Sequence[str]) -> dict[str, str]:
 
 def _cmsis_pack(package: Package, sources: Sequence[str]) -> dict[str, str]:
     header, include = '<file category="header" name="src/{}"/>', '<file category="include" name="src/"/>'
-    heads = ["nmp.h", "nmp.hpp", *(f"{one.name}_data.h" for one in package.models)]
+    heads = [*PUBLIC, *(path for path in sources if path == FRAMES), *(f"{one.name}_data.h" for one in package.models)]
     listed = ['<file category="doc" name="README.md"/>', include, *map(header.format, heads)]
     listed += [f'<file category="source" name="src/{path}"/>' for path in sources if path.endswith(".c")]
     files = _plain(package, sources)

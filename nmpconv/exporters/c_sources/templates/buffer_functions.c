@@ -1,10 +1,3 @@
-/* The integers of an input are pixels less 128. */
-static inline void fill_from_pixels(const nmp_view *to, const uint8_t *pixels) {
-  for (size_t i = 0; i < to->bytes; i++) {
-    ((int8_t *)to->data)[i] = (int8_t)(pixels[i] - 128);
-  }
-}
-
 /* The integers of an input are (number - offset) / scale, rounded. */
 static inline void fill_from_numbers(const nmp_view *to, const float *numbers, float scale, float offset) {
   for (size_t i = 0; i < to->bytes * 8 / to->bits; i++) {

@@ -1,0 +1,35 @@
+"""Programs on simulated boards that end by saying how many of their cases differ."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import time
+from pathlib import Path
+
+from nmpconv.device.simulator import MACHINES
+
+SECONDS = 120
+
+
+def output(board: str, program: Path) -> str:
+    """What a program says until it has counted."""
+    machine = MACHINES[board]
+    command = [machine.program, *machine.arguments, "-display", "none", "-monitor", "none", "-serial", "stdio"]
+    running = subprocess.Popen(
+        [*command, "-kernel", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert running.stdout is not None
+    said, limit = b"", time.monotonic() + SECONDS
+    try:
+        while b"differ\n" not in said.replace(b"\r", b"") and time.monotonic() < limit:
+            if select.select([running.stdout], [], [], 1.0)[0]:
+                piece = running.stdout.read(4096)
+                if not piece:
+                    break
+                said += piece
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+    return said.decode().replace("\r", "")
