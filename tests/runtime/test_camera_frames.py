@@ -180,8 +180,14 @@ def test_area_is_the_mean(size: tuple[tuple[int, int], tuple[int, int]]) -> None
     """Each pixel counts with the part of it that the output pixel covers."""
     (height, width), (rows, columns) = size
     pixels = np.random.default_rng(2).integers(0, 256, (height, width, 1)).astype(np.uint8)
-    fine = np.repeat(np.repeat(pixels[..., 0].astype(float), rows, axis=0), columns, axis=1)
-    mean = fine.reshape(rows, height, columns, width).mean(axis=(1, 3))
+
+    def covered(size: int, out: int) -> np.ndarray:
+        """Parts of each output pixel that a pixel covers, [out, size]."""
+        ends = np.arange(size + 1) * out
+        low, high = (np.arange(out)[:, None] + i for i in (0, 1))
+        return (np.minimum(ends[1:], high * size) - np.maximum(ends[:-1], low * size)).clip(0) / size
+
+    mean = covered(height, rows) @ pixels[..., 0] @ covered(width, columns).T
     assert np.abs(camera.resized(pixels, rows, columns, "area")[..., 0] - mean).max() < 1
 
 
