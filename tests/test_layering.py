@@ -101,6 +101,19 @@ PARTS: dict[str, set[str]] = {
         "ir",
         "runtime",
     },
+    "torch": {
+        "api",
+        "base",
+        "conversion",
+        "errors",
+        "file",
+        "graph",
+        "ir",
+        "ops",
+        "passes/memory",
+        "passes/quantize",
+        "runtime",
+    },
     "cli": {
         "base",
         "bisection",
@@ -135,6 +148,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "exporters": {"PIL", "jinja2", "markupsafe", "onnx"},
     "explorer": {"model_explorer"},
     "api": {"onnx", "rich", "torch", "tqdm"},
+    "torch": {"onnx", "torch"},
     "cli": {"rich", "typer"},
 }
 STANDARD = set(sys.stdlib_module_names) | {"numpy"}

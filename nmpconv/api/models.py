@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,27 @@ from nmpconv.data.in_memory import WHERE, pair
 from nmpconv.errors import InputError, NmpError, UsageError
 from nmpconv.runtime.ports import as_array
 
+Names = tuple[Sequence[str] | None, Sequence[str] | None]
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
 
 
 @contextmanager
-def on_disk(model: Any, example_inputs: Any = None, data: Mapping[str, Any] | None = None) -> Iterator[Path]:
+def on_disk(
+    model: Any, example_inputs: Any = None, data: Mapping[str, Any] | None = None, names: Names = (None, None)
+) -> Iterator[Path]:
     """The ONNX file of a path, of bytes, of an onnx.ModelProto or of a torch module; a temporary one but for a path.
 
     example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. data: by input,
-    as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. An error
-    about a temporary file names the model instead. Raises UsageError, InputError.
+    as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. names: of
+    a module's inputs and outputs; None: torch's own. An error about a temporary file names the model instead. Raises
+    UsageError, InputError.
     """
     if isinstance(model, str | Path):
         yield Path(model)
         return
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / f"{_name(model)}.onnx"
-        _write(model, path, example_inputs, data or {})
+        _write(model, path, example_inputs, data or {}, names)
         try:
             yield path
         except NmpError as error:
@@ -51,20 +55,20 @@ def _name(model: Any) -> str:
     return re.sub(r"[^\w.-]", "_", name)[:100].lstrip(".") or "model"
 
 
-def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any]) -> None:
+def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any], names: Names) -> None:
     if isinstance(model, bytes | bytearray | memoryview):
         path.write_bytes(model)
     elif isinstance(model, onnx.ModelProto):
         path.write_bytes(model.SerializeToString(deterministic=True))
     elif hasattr(model, "state_dict") and callable(model):
-        _export(model, path, example_inputs, data)
+        _export(model, path, example_inputs, data, names)
     else:
         kind = type(model).__name__
         allowed = "a path, bytes, an onnx.ModelProto or a torch module"
         raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed)
 
 
-def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any]) -> None:
+def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any], names: Names) -> None:
     """By the exporter that traces, which needs no more than torch."""
     example = None if example_inputs is not None else _example(data)
     if example_inputs is None and example is None:
@@ -80,7 +84,9 @@ def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any
 
     arguments = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     named = inspect.signature(torch.onnx.export).parameters
-    options = {"dynamo": False} if "dynamo" in named else {}
+    options: dict[str, Any] = {"dynamo": False} if "dynamo" in named else {}
+    for key, given in zip(("input_names", "output_names"), names, strict=True):
+        options |= {key: list(given)} if given else {}
     try:
         torch.onnx.export(module, arguments, str(path), opset_version=OPSET, **options)
     except Exception as error:  # whatever a module's own code raises

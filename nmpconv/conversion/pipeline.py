@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,6 +44,16 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Fitted:
+    """A conversion up to its integer graph, whole."""
+
+    context: Context
+    calibrated: Calibrated
+    decision: Decision
+    whole: Graph
+
+
+@dataclass(frozen=True)
 class Quantized:
     """The integer graph: whole; slim, without dropped channels; step, of one call; planned, with offsets in RAM."""
 
@@ -61,9 +71,14 @@ def convert(model: Path, data: Mapping[str, Data] | None, options: Options, prog
     UsageError, UnsupportedModel, and VerifyError where the float graph is another function than the model, which is a
     bug of nmpconv.
     """
-    # With more BLAS threads, sums of floats would depend on how many CPUs there are.
-    with threadpool_limits(1), opened(options.workers) as workers:
-        context = Context.of(model, options, progress, workers)
+    with opened(options.workers) as workers:
+        fitted = fit(Context.of(model, options, progress, workers), data)
+        return finish(fitted, fitted.whole)
+
+
+def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
+    """The first half of `convert`: up to the integer graph."""
+    with one_thread():
         imported = import_model(context, data or {})
         calibrated = calibrate(context, imported)
         context.measure(calibrated.size)
@@ -71,16 +86,30 @@ def convert(model: Path, data: Mapping[str, Data] | None, options: Options, prog
         decision = choose_recipe(context, calibrated)
         decision = promote_cheap_tensors(context, calibrated, decision)
         decision = search_widths(context, calibrated, decision)
-        quantized = quantize(context, decision)
+        context.progress("quantize", 0, 1)
+        whole = decision.fitter.quantize(decision.prepared, decision.recipe.gptq, context.trace)
+        return Fitted(context, calibrated, decision, whole)
+
+
+def finish(fitted: Fitted, whole: Graph, notes: Sequence[str] = ()) -> Result:
+    """The second half of `convert`. whole: the integer graph, perhaps with other weights and biases; notes on it."""
+    context, calibrated, decision = fitted.context, fitted.calibrated, fitted.decision
+    with one_thread():
+        quantized = place(context, whole)
         report = describe(context, calibrated, decision, quantized)
+        report = replace(report, notes=(*report.notes, *notes))
         return write(context, calibrated, decision, quantized, report)
 
 
-def quantize(context: Context, decision: Decision) -> Quantized:
-    """Makes the integer graph of a decision, and places it in RAM."""
+def one_thread() -> threadpool_limits:
+    """With more BLAS threads, sums of floats would depend on how many CPUs there are."""
+    return threadpool_limits(1)
+
+
+def place(context: Context, whole: Graph) -> Quantized:
+    """Places an integer graph in RAM."""
     options, trace = context.options, context.trace
-    context.progress("quantize", 0, 1)
-    whole = slim = decision.fitter.quantize(decision.prepared, decision.recipe.gptq, trace)
+    slim = whole
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
     step = decisions.one_step(slim, options, trace)

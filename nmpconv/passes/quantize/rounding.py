@@ -18,7 +18,7 @@ The other ops make their own constants (Op.quantize). Every constant says how it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -275,16 +275,39 @@ class _Layer:
 
     def _bias_bits(self, bias: np.ndarray) -> int:
         low, high = (int(bias.min()), int(bias.max())) if bias.size else (0, 0)
-        widths = (self.how.bias_bits,) if self.how.bias_bits else (8, 16, 32)
-        for bits in widths:
-            if fixed_point.INT_MIN[bits] <= low and high <= fixed_point.INT_MAX[bits]:
-                return bits
+        bits = narrowest(bias, self.how.bias_bits)
+        if bits is not None:
+            return bits
         if not self.how.bias_bits:
             steps = fixed_point.INT_MAX[32] * self.step_y
             why = f"biases from {low * self.step_y:g} to {high * self.step_y:g}"
             raise UnsupportedModel([(self.node.name, self.node.op, why, f"at most {steps:g}")])
         raise InputError(
-            f"biases from {low} to {high} on the grid 2^{self.y.exponent} do not fit {INT_OF_BITS[widths[-1]]}",
+            f"biases from {low} to {high} on the grid 2^{self.y.exponent} do not fit {INT_OF_BITS[self.how.bias_bits]}",
             where=f"node {self.node.name}",
             hint="leave --bias-bits out, or take more bits",
         )
+
+
+def narrowest(bias: np.ndarray, asked: int) -> int | None:
+    """The least bits that hold integers, of those asked for (0: 8, 16 or 32); None: none do."""
+    low, high = int(bias.min(initial=0)), int(bias.max(initial=0))
+    for bits in (asked,) if asked else (8, 16, 32):
+        if fixed_point.INT_MIN[bits] <= low and high <= fixed_point.INT_MAX[bits]:
+            return bits
+    return None
+
+
+def with_weights(graph: Graph, trained: Mapping[str, tuple[np.ndarray, np.ndarray]], bias_bits: int = 0) -> Graph:
+    """An integer graph with other integers for weights and biases, by node, on the grids that there are."""
+    fresh = []
+    for node in graph.nodes:
+        if node.name in trained:
+            weight, bias = (graph[name] for name in node.inputs[1:3])
+            q, b = trained[node.name]
+            bits = narrowest(b, bias_bits)
+            assert bits is not None
+            grid = replace(_quant(bias), bits=bits, lo=fixed_point.INT_MIN[bits], hi=fixed_point.INT_MAX[bits])
+            fresh.append(replace(weight, data=q.astype(weight.dtype)))
+            fresh.append(replace(bias, data=b.astype(grid.dtype), dtype=grid.dtype, quant=grid))
+    return graph.with_values(*fresh)

@@ -1,0 +1,210 @@
+"""Training with the arithmetic of the file: the module's integers are the file's, before training and after."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmpconv.errors import InputError, UnsupportedModel, UsageError
+
+MEAN, STD = (120.0, 110.0, 100.0), (60.0, 55.0, 50.0)
+
+
+@pytest.fixture
+def torch(need_package: Callable[..., Any]) -> Any:
+    need_package("torch")
+    import torch as found
+
+    found.manual_seed(0)
+    return found
+
+
+def small(torch: Any) -> Any:
+    """Convolutions with normalizations, a depthwise one, a sum, pools and a matrix."""
+    nn = torch.nn
+
+    class Residual(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Sequential(nn.Conv2d(6, 6, 3, 1, 1, groups=6, bias=False), nn.BatchNorm2d(6), nn.ReLU6())
+            self.point = nn.Conv2d(6, 6, 1)
+
+        def forward(self, x: Any) -> Any:
+            return x + self.point(self.conv(x))
+
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.Hardswish(),
+        Residual(),
+        nn.MaxPool2d(2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, 4),
+    )
+
+
+def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 [n,16,16,3] and classes: stripes of one of two colours, along rows or columns."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count) % 4
+    x = rng.integers(0, 150, (count, 16, 16, 3))
+    for image, label in zip(x, labels, strict=True):
+        lines = image if label < 2 else image.transpose(1, 0, 2)
+        lines[rng.integers(4) :: 4, :, label % 2] += rng.integers(60, 106)
+    return x.astype(np.uint8), labels
+
+
+def numbers(torch: Any, pixels: np.ndarray) -> Any:
+    x = (pixels.astype(np.float32) - np.float32(MEAN)) / np.float32(STD)
+    return torch.from_numpy(x).permute(0, 3, 1, 2).contiguous()
+
+
+def steps(torch: Any, module: Any, x: Any, y: Any, count: int) -> list[float]:
+    optimizer = torch.optim.Adam(module.parameters(), lr=3e-3)
+    losses = []
+    for i in range(count):
+        batch = slice(32 * i % len(x), 32 * i % len(x) + 32)
+        loss = torch.nn.functional.cross_entropy(module(x[batch]), y[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def integers(torch: Any, prepared: Any, *inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Of all outputs, by the module in eval mode and by its file."""
+    import nmpconv.torch
+
+    prepared.eval()
+    net = nmpconv.torch.convert(prepared).load()
+    with torch.no_grad():
+        made = prepared(*inputs)
+    made = made if isinstance(made, tuple) else (made,)
+    outputs = net.run(*(x.numpy() for x in inputs))
+    exponents = [port.exponent for port in net.outputs]
+    return [np.ldexp(y.numpy().reshape(q.shape), -e) for y, q, e in zip(made, outputs, exponents, strict=True)], outputs
+
+
+def test_a_trained_net_is_its_file(torch: Any) -> None:
+    import nmpconv.torch
+
+    pixels, labels = pictures(128, seed=1)
+    x, y = numbers(torch, pixels), torch.from_numpy(labels)
+    module = small(torch)
+    steps(torch, module, x, y, 40)
+    module.eval()
+    prepared = nmpconv.torch.prepare(module, x[:1], pixels[:64], mean=MEAN, std=STD, strict=True)
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    before = torch.nn.functional.cross_entropy(prepared(x), y).item()
+    prepared.train()
+    steps(torch, prepared, x, y, 24)
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    assert torch.nn.functional.cross_entropy(prepared(x), y).item() < 0.8 * before
+
+
+def test_parameters_are_those_of_the_module(torch: Any) -> None:
+    """Behind folded normalizations, too; so a state_dict goes from one prepared module to another."""
+    import nmpconv.torch
+
+    pixels, _ = pictures(32, seed=2)
+    module = small(torch).eval()
+    x = numbers(torch, pixels)
+    prepared = nmpconv.torch.prepare(module, x[:1], pixels, mean=MEAN, std=STD)
+    own, found = module.state_dict(), prepared.state_dict()
+    names = ["0.weight", "3.conv.0.weight", "3.point.weight", "7.weight"]
+    assert sorted(name for name in found if name.endswith("weight")) == names
+    for name in names:
+        assert found[name].shape == own[name].shape
+        assert (found[name] - own[name]).abs().max() < 0.02 * own[name].abs().max()
+    other = copy.deepcopy(prepared)
+    with torch.no_grad():
+        prepared.get_parameter("7.weight").mul_(-1)
+    other.load_state_dict(prepared.state_dict())
+    assert bytes(nmpconv.torch.convert(other)) == bytes(nmpconv.torch.convert(prepared))
+
+
+def test_recurrent_nets_go_step_by_step(torch: Any) -> None:
+    """int16 throughout, two inputs, gradients through the state, a state in the file."""
+    import nmpconv.torch
+
+    class Step(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru, self.out = torch.nn.GRU(5, 6), torch.nn.Linear(6, 3)
+
+        def forward(self, x: Any, h: Any) -> Any:
+            y, h = self.gru(x, h)
+            return self.out(y)[0], h
+
+    x, zero = torch.randn(16, 7, 1, 5), torch.zeros(1, 1, 6)
+    names = {"input_names": ["x", "h"], "output_names": ["y", "h_next"]}
+    prepared = nmpconv.torch.prepare(Step(), (x[0, :1], zero), x.numpy(), bits="16", state=["h_next=h"], **names)
+
+    def said(training: bool) -> Any:
+        prepared.train(training)
+        h = zero.expand(len(x), 1, 6)
+        for i in range(x.shape[1]):
+            y, h = prepared(x[:, i], h)
+        return y
+
+    y = torch.arange(len(x)) % 3
+    optimizer = torch.optim.Adam(prepared.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(8):
+        loss = torch.nn.functional.cross_entropy(said(True), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.parameters())
+    assert losses[-1] < losses[0]
+    net = nmpconv.torch.convert(prepared).load()
+    with torch.no_grad():
+        made = said(False)
+    for clip, wanted in zip(x, made, strict=True):
+        net.reset()
+        for frame in clip:
+            (found,) = net(frame[None].numpy())
+        np.testing.assert_array_equal(found.reshape(-1), wanted.numpy())
+
+
+def test_what_cannot_be_trained_is_named(torch: Any) -> None:
+    import nmpconv.torch
+
+    class Sums(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return torch.cumsum(self.layer(x), 1)
+
+    x = torch.randn(16, 4)
+    with pytest.raises(UnsupportedModel, match=r"(?s)cum_sum.*an op without a gradient"):
+        nmpconv.torch.prepare(Sums(), x)
+
+    class Asks(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.foo()
+
+    with pytest.raises(InputError, match="torch cannot export the module"):
+        nmpconv.torch.prepare(Asks(), x)
+    with pytest.raises(UsageError, match="example_inputs"):
+        nmpconv.torch.prepare(Sums(), np.zeros((1, 4)))
+
+
+def test_torch_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("nmpconv.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UsageError, match=r"pip install nmpconv\[torch\]"):
+        import nmpconv.torch  # noqa: F401
