@@ -124,6 +124,7 @@ BEGIN: dict[str, Callable[[Shell], None]] = {
     "docs/tutorials/audio.md": of_audio,
     "docs/tutorials/board.md": copy("shapes"),
     "docs/tutorials/detector.md": copy("boxes"),
+    "docs/tutorials/training.md": copy("shapes"),
     "docs/mixed-precision.md": of_usage,
     "docs/usage.md": of_usage,
 }
