@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,8 @@ MEAN, STD = (120.0, 110.0, 100.0), (60.0, 55.0, 50.0)
 
 
 @pytest.fixture
-def torch(need_package: Callable[..., Any]) -> Any:
-    need_package("torch")
-    import torch as found
-
+def torch() -> Any:
+    found = pytest.importorskip("torch", reason="hundreds of MB that no lock has")
     found.manual_seed(0)
     return found
 
