@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from named_ops import NAMED
 from op_cases import BY_OP
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
@@ -24,56 +25,6 @@ from nmpconv.ops.op import quant_of
 from nmpconv.ops.traits import ANY, Origins
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nmpconv"
-# How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
-NAMED: dict[str, tuple[int, str]] = {
-    **{f"{path}.py": (2, "a board's needs") for path in ("exporters/c_sources/interpreter_sources", "runtime/targets")},
-    "calib/parity.py": (4, "what an engine may move; last functions"),
-    **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},
-    "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),
-    **{"calib/activation_cache.py": (1, "about sums"), "calib/original_model.py": (2, "what moves outputs")},
-    "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
-    "frontend/importer.py": (3, "builds reshape and transpose"),
-    "frontend/expand/indices.py": (2, "reductions of ScatterND"),
-    "frontend/node.py": (1, "an attribute of ONNX"),
-    "passes/memory/bands.py": (2, "builds slice and concat"),
-    "passes/memory/separate_pools.py": (1, "is about one op"),
-    "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),
-    "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
-    "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
-    "passes/quantize/score_slopes.py": (3, "softmax, lookup, and moves that keep channels"),
-    "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
-    **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/keywords")},
-    **dict.fromkeys(("data/images.py", "file/reader.py", "ir.py"), (1, "a field of Preprocess, too")),
-    "passes/float/fold_affine.py": (2, "a 1x1 conv2d is such a map; reshapes in between"),
-    **dict.fromkeys((f"passes/float/{name}.py" for name in ("fold_input", "input_scales")), (2, "builds conv2d")),
-    "passes/float/fold_norm.py": (7, "about normalize, and reshapes around it"),
-    "passes/float/fold_pad.py": (3, "about pad"),
-    "passes/float/fuse_clamp.py": (3, "about requantize"),
-    "passes/float/fuse_norm.py": (34, "recognises what exporters write: patterns of ops"),
-    "passes/float/squares.py": (26, "the ops that a norm is written with"),
-    "passes/float/fuse_pointwise.py": (9, "steps of formulas, named as ops"),
-    "passes/float/fuse_table.py": (2, "about lookup"),
-    "passes/quantize/counted_padding.py": (2, "builds pad"),
-    "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
-    "passes/float/idle_clamps.py": (1, "about requantize"),
-    "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),
-    "passes/float/variance.py": (29, "how means and variances are written; builds sub, mul and add"),
-    "passes/float/wide_sums.py": (9, "sums of squares under a lookup; builds concat and sum_lookup"),
-    "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
-    "passes/float/power_mean.py": (13, "builds a mean of powers"),
-    "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),
-    "passes/quantize/input_grids.py": (1, "constants that a concat joins"),
-    "passes/quantize/slice_scales.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
-    "passes/quantize/rounding.py": (1, "a role of a constant"),
-    "passes/quantize/exact_square_roots.py": (5, "writes functions of lookup as lrn and divide"),
-    "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),
-    "passes/quantize/attention_masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),
-    "passes/quantize/table_resolution.py": (5, "steps of lookup, and the ops that they are"),
-    "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),
-    "passes/float/quotients.py": (31, "formulas of quotients, named as ops"),
-    "passes/stream.py": (17, "how ops go along time; builds slice and concat"),
-    "passes/rewrite.py": (4, "builds reshape and transpose, whose results are an input in another layout"),
-}
 
 
 def named(path: Path) -> int:

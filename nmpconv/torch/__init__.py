@@ -9,14 +9,12 @@ Needs torch: pip install nmpconv[torch].
 
 from __future__ import annotations
 
-from nmpconv.errors import UsageError
-
 try:
     import torch
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise UsageError("nmpconv.torch needs torch, which is not installed", hint="pip install nmpconv[torch]") from None
+    raise ImportError("nmpconv.torch needs torch, which is not installed: pip install nmpconv[torch]") from None
 
 from nmpconv.torch.bridge import convert, prepare
 from nmpconv.torch.module import TrainableNet

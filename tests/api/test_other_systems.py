@@ -51,7 +51,7 @@ IMPORTS = """
 import nmpconv
 names = [one.name for one in pkgutil.walk_packages(nmpconv.__path__, "nmpconv.")]
 for name in names:
-    if not name.startswith("nmpconv.explorer") and name != "nmpconv.__main__":
+    if not name.startswith(("nmpconv.explorer", "nmpconv.torch")) and name != "nmpconv.__main__":
         __import__(name)
 print(len(names))
 """
