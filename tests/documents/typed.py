@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from documented import blocks
@@ -17,7 +17,8 @@ from test_notebook import NOTEBOOK, cells
 
 ROOT = Path(__file__).resolve().parents[2]
 UNTYPED = ("torch",)  # what a program may import that has no types, or is not installed where it is checked
-SCRIPTS = ("samples/sounds",)  # folders in which a tutorial's program stands beside others
+SCRIPTS = "samples/sounds"  # the folder in which a tutorial's program stands beside others
+BESIDE = {"docs/tutorials/training.md": "samples/shapes"}  # where it is another
 
 
 def programs() -> Iterator[tuple[str, str]]:
@@ -32,10 +33,18 @@ def programs() -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """mypy's exit code."""
+    """mypy's exit code; the highest."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for place, text in programs():
+        found.setdefault(BESIDE.get(place.partition(":")[0], SCRIPTS), []).append((place, text))
+    return max(checked(folder, group) for folder, group in found.items())
+
+
+def checked(beside: str, found: Sequence[tuple[str, str]]) -> int:
+    """mypy's exit code for programs that stand beside others in this folder."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, names = Path(scratch), dict[str, str]()
-        for number, (place, text) in enumerate(programs()):
+        for number, (place, text) in enumerate(found):
             path = folder / f"program{number}.py"
             path.write_text(text, encoding="utf-8")
             names[path.name] = place
@@ -44,11 +53,10 @@ def main() -> int:
             "[mypy]\nstrict = true\nfollow_imports = silent\n"
             + "".join(f"[mypy-{name}.*]\nignore_missing_imports = true\n" for name in UNTYPED)
         )
-        searched = os.pathsep.join(str(ROOT / place) for place in SCRIPTS)
         ran = subprocess.run(
             [sys.executable, "-m", "mypy", "--config-file", config, *names],
             cwd=folder,
-            env={**os.environ, "MYPYPATH": searched},
+            env={**os.environ, "MYPYPATH": str(ROOT / beside)},
             stdout=subprocess.PIPE,
             text=True,
             check=False,

@@ -80,7 +80,7 @@ static void decode(const nmp_image_frame *frame, const uint8_t *row, uint32_t x,
     rgb[2] = row[3 * (size_t)x + 2];
   } else if (frame->format == NMP_IMAGE_YUYV) {
     const uint8_t *pair = row + 4 * (size_t)(x / 2);
-    from_yuv(rgb, pair[2 * (x % 2)], pair[1] - 128, pair[3] - 128);
+    from_yuv(rgb, pair[(size_t)2 * (x % 2)], pair[1] - 128, pair[3] - 128);
   } else {
     const uint32_t swap = frame->format == NMP_IMAGE_RGB565_BE;
     const uint32_t v = (uint32_t)row[2 * (size_t)x + swap] | (uint32_t)row[2 * (size_t)x + !swap] << 8;
