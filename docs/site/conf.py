@@ -25,6 +25,7 @@ navigation = NAVIGATION = {
             "docs/tutorials/detector",
             "docs/tutorials/audio",
             "docs/tutorials/accuracy",
+            "docs/tutorials/training",
         ],
         "How to": [
             "docs/install",
