@@ -17,6 +17,7 @@ ROW = re.compile(r"^\| (?P<what>.+?) \| (?P<limit>.+?) \| (?P<places>`.+`) \|$",
 NUMBER = re.compile(r"-?\d[\d,]*(?:\^\d+)?(?: - \d+)?")
 # Named like limits, and none of what is accepted: thresholds and tables of an implementation, which choose a way.
 CHOICES = {
+    "nmpconv/data/camera.py": {"SHIFT_MAX", "FACTOR_MAX", "BIAS_MAX"},  # of 32 bits
     "nmpconv/base/fixed_point.py": {"INT_MAX"},
     "nmpconv/base/summary.py": {"ROWS_MAX", "LINE_MAX"},
     "nmpconv/calib/native_sums.py": {"TAPS_MAX", "ROWS_MAX"},
