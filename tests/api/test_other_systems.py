@@ -49,6 +49,7 @@ select.select, os.open, os.replace = only_sockets, no_folder, only_closed
 """
 IMPORTS = """
 import nmpconv
+sys.modules["torch"] = None  # it asks the system itself
 names = [one.name for one in pkgutil.walk_packages(nmpconv.__path__, "nmpconv.")]
 for name in names:
     if not name.startswith(("nmpconv.explorer", "nmpconv.torch")) and name != "nmpconv.__main__":
