@@ -13,7 +13,7 @@ SECONDS = 120
 
 
 def output(board: str, program: Path) -> str:
-    """What a program says until it has counted."""
+    """Text of a program until it has counted."""
     machine = MACHINES[board]
     command = [machine.program, *machine.arguments, "-display", "none", "-monitor", "none", "-serial", "stdio"]
     running = subprocess.Popen(

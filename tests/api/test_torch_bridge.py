@@ -76,7 +76,7 @@ def steps(torch: Any, module: Any, x: Any, y: Any, count: int) -> list[float]:
 
 
 def integers(torch: Any, prepared: Any, *inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of all outputs, by the module in eval mode and by its file."""
+    """All outputs, by the module in eval mode and by its file."""
     import nmpconv.torch
 
     prepared.eval()

@@ -82,7 +82,7 @@ def test_weights_are_squares_of_slopes(rest: str) -> None:
 
 
 def test_rare_positives_keep_their_scores() -> None:
-    """Of 2000 cells 60 are near 0; what quantized weights do to them is not what they do to background."""
+    """Quantized weights move the 60 of 2000 cells that are near 0 otherwise than background."""
     rng = np.random.default_rng(3)
     logits = np.concatenate([rng.normal(-9, 1, (1940, 1)), rng.normal(0.5, 0.7, (60, 1))]).astype(np.float32)
     y, shift = Quant(8, (-4,), -128, 127), np.array([5])

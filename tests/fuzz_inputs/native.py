@@ -146,7 +146,7 @@ def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, st
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of one file, by all corpora: branches taken and there; conditions that decide alone (MC/DC) and all."""
+    """Counts of one file, by all corpora: branches taken and there; conditions that decide alone (MC/DC) and all."""
 
     branches: tuple[int, int]
     conditions: tuple[int, int]

@@ -28,7 +28,7 @@ STEEPEST = 0.25  # of a Sigmoid, and of a Softmax
 STEP = 2.0**-6  # between the points that a slope is taken of
 
 Weights = Callable[[np.ndarray], np.ndarray]
-"""Of float32 rows [R, O] of a layer's sums: the weights of their errors, float64 [R, O], all above 0."""
+"""Takes float32 rows [R, O] of a layer's sums; gives the weights of their errors, float64 [R, O], all above 0."""
 
 
 def by_layer(graph: Graph) -> Mapping[str, Weights]:
