@@ -82,8 +82,9 @@ WORKERS = $(shell expr $$(nproc) '*' 3 / 2)
 test: $(VENV)/installed  ## the quick tests
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
 
+# Tests of a module stay together for what they compile; who is done first takes from the others.
 test-slow: $(VENV)/installed  ## fuzzing and whole conversions
-	$(BIN)/pytest -q -n $(WORKERS) -m slow
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 test-all: test test-slow  ## every test
 
